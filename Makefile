@@ -1,0 +1,32 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint bench clean
+
+# torch first and alone: with 2.13.0 in place nothing later can ask for another build of it
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/geoskip demo
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Shapes in signatures are checked as the tests run, except where torch traces the code: a checker breaks tracing.
+test: lint
+	$(BIN)/python -m pytest -m "not compiled" --jaxtyping-packages=geoskip,beartype.beartype
+	$(BIN)/python -m pytest -m compiled
+
+bench: $(VENV)/.installed
+	$(BIN)/geoskip bench
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info
