@@ -1,0 +1,29 @@
+"""What an operator sees: the graph, its pseudo-coordinates, its Laplacians; many graphs packed as one."""
+
+from geoskip.graphs.graph import Graph
+from geoskip.graphs.laplacian import WeightedEdges, gcn_edges, laplacian_edges, mean_weights, with_self_loops
+from geoskip.graphs.matrix import SparseMatrix
+from geoskip.graphs.packing import graph_of_vertex, pack, separate
+from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
+from geoskip.graphs.records import Held, map_tensors, move, register_record
+
+__all__ = [
+    "Graph",
+    "Held",
+    "SparseMatrix",
+    "WeightedEdges",
+    "attach",
+    "cartesian",
+    "gcn_edges",
+    "graph_of_vertex",
+    "laplacian_edges",
+    "map_tensors",
+    "mean_weights",
+    "move",
+    "pack",
+    "polar",
+    "register_record",
+    "separate",
+    "target_degree",
+    "with_self_loops",
+]

@@ -1,0 +1,60 @@
+"""Checks of what users pass in. Those that read values are left out while torch traces or captures a CUDA graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def values_readable(tensor: Tensor) -> bool:
+    """Whether reading a value is allowed here, and there is one to read."""
+    if torch.compiler.is_compiling() or tensor.numel() == 0 or tensor.is_meta:
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(
+            f"edge_index: expected shape [2, edges] (row 0 sends, row 1 receives), got {list(edge_index.shape)}"
+        )
+    check_indices("edge_index", edge_index, num_vertices)
+
+
+def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0) -> None:
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
+        raise TypeError(f"{name}: expected whole numbers, got {indices.dtype}; convert with .long()")
+    if not values_readable(indices):
+        return
+    low, high = (int(value) for value in torch.aminmax(indices))
+    if low < lowest or high >= num_vertices:
+        wrong = low if low < lowest else high
+        raise ValueError(
+            f"{name}: vertex {wrong} does not exist; there are {num_vertices} vertices, so indices run from "
+            f"{lowest} to {num_vertices - 1}. Pass the right num_vertices or mend the indices"
+        )
+
+
+def check_edge_values(name: str, values: Tensor, num_edges: int, device: torch.device) -> None:
+    if values.dim() != 2 or values.shape[0] != num_edges:
+        raise ValueError(
+            f"{name}: expected shape [edges, dim] with {num_edges} edges, got {list(values.shape)}; "
+            "a single coordinate needs the shape [edges, 1]"
+        )
+    if not values.is_floating_point():
+        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}")
+    check_device(name, values.device, device)
+
+
+def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:
+    if spirals.dim() != 2 or spirals.shape[0] != num_vertices:
+        raise ValueError(
+            f"spirals: expected shape [vertices, length] with {num_vertices} vertices, got {list(spirals.shape)}"
+        )
+    check_indices("spirals", spirals, num_vertices, lowest=-1)
+    check_device("spirals", spirals.device, device)
+
+
+def check_device(name: str, found: torch.device, wanted: torch.device) -> None:
+    if found != wanted:
+        raise ValueError(f"{name}: is on {found}, the graph on {wanted}; move one of them with .to()")

@@ -1,0 +1,73 @@
+"""Many graphs as one: vertices numbered on, no edges between them, as in PyTorch Geometric's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from geoskip.graphs.graph import Graph
+from geoskip.kernels import sort_edges
+from geoskip.shapes import Int
+
+
+def pack(graphs: Sequence[Graph]) -> Graph:
+    """One graph that holds all of ``graphs``; pseudo-coordinates and spirals are kept if every graph has them."""
+    if not graphs:
+        raise ValueError("graphs: nothing to pack; give at least one graph")
+    sizes = torch.tensor([0, *(g.num_vertices for g in graphs)], device=graphs[0].device)
+    vertex_offsets = sizes.cumsum(0)
+    edge_index = torch.cat(
+        [g.edge_index + o for g, o in zip(graphs, vertex_offsets[:-1], strict=True)], dim=1
+    )
+    num_vertices = sum(g.num_vertices for g in graphs)
+    # The packed edges are in order already; sorting them anew only finds the sender order.
+    pattern, order = sort_edges(*edge_index, num_vertices, num_vertices)
+    return Graph(
+        pattern=pattern,
+        order=order,
+        pseudo=_concatenate([g.pseudo for g in graphs]),
+        spirals=_concatenate(
+            [_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]
+        ),
+        graph_offsets=vertex_offsets,
+    )
+
+
+def separate(graph: Graph) -> list[Graph]:
+    """The graphs that :func:`pack` put together."""
+    if graph.graph_offsets is None:
+        return [graph]
+    bounds = graph.graph_offsets.tolist()
+    return [_cut(graph, low, high) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def graph_of_vertex(graph: Graph) -> Int[Tensor, " vertices"]:
+    """The number of the graph that each vertex belongs to, PyTorch Geometric's ``batch``."""
+    if graph.graph_offsets is None:
+        return torch.zeros(graph.num_vertices, dtype=torch.long, device=graph.device)
+    vertices = torch.arange(graph.num_vertices, device=graph.device)
+    return torch.searchsorted(graph.graph_offsets, vertices, right=True) - 1
+
+
+def _cut(graph: Graph, low: int, high: int) -> Graph:
+    edges = slice(int(graph.pattern.offsets[0, low]), int(graph.pattern.offsets[0, high]))
+    pattern, order = sort_edges(
+        graph.pattern.senders[edges] - low, graph.pattern.receivers[edges] - low, high - low, high - low
+    )
+    return Graph(
+        pattern=pattern,
+        order=order,
+        pseudo=None if graph.pseudo is None else graph.pseudo[edges],
+        spirals=None if graph.spirals is None else _shift(graph.spirals[low:high], -low),
+    )
+
+
+def _shift(spirals: Tensor | None, by: Tensor | int) -> Tensor | None:
+    return None if spirals is None else torch.where(spirals < 0, spirals, spirals + by)
+
+
+def _concatenate(parts: list[Tensor | None]) -> Tensor | None:
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if len(present) == len(parts) else None

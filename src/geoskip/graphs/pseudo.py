@@ -1,0 +1,75 @@
+"""Pseudo-coordinates u_ij: where a neighbour lies, seen from a vertex."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from geoskip.graphs.checks import check_device
+from geoskip.graphs.graph import Graph
+from geoskip.shapes import Float
+
+
+def cartesian(
+    graph: Graph, positions: Float[Tensor, "vertices dim"], largest: float | None = None
+) -> Float[Tensor, "edges dim"]:
+    r"""Relative Cartesian coordinates in [0, 1]:
+    :math:`u_{ij} = \tfrac12 + \tfrac{x_j - x_i}{2 r}`, r the largest absolute component over all edges.
+
+    Give ``largest`` to use one r for many graphs. The result is in the receiver order of ``graph``.
+    """
+    offsets = _offsets(graph, positions)
+    scale = _largest(offsets.abs()) if largest is None else largest
+    return (offsets / (2 * scale) + 0.5).clamp(0, 1)
+
+
+def polar(
+    graph: Graph, positions: Float[Tensor, "vertices 2"], largest: float | None = None
+) -> Float[Tensor, "edges 2"]:
+    r"""Polar coordinates in [0, 1]: length over the largest length, angle over :math:`2\pi`."""
+    offsets = _offsets(graph, positions)
+    if positions.shape[1] != 2:
+        raise ValueError(f"positions: polar coordinates need 2 dimensions, got {positions.shape[1]}")
+    length = offsets.norm(dim=1)
+    scale = _largest(length) if largest is None else largest
+    angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
+    return torch.stack([(length / scale).clamp(0, 1), angle], dim=1)
+
+
+def target_degree(
+    graph: Graph, largest: float | None = None, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "edges 1"]:
+    r"""Degree of the receiving vertex, globally normalised: :math:`u_{ij} = d_i / \max d`.
+
+    It knows the connectivity only. Give ``largest`` to use one maximum for a whole data set.
+    """
+    degrees = graph.degrees.to(dtype)
+    scale = _largest(degrees) if largest is None else largest
+    return (degrees / scale)[graph.pattern.receivers].unsqueeze(1)
+
+
+def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
+    """``graph`` with pseudo-coordinates given in its own receiver order, as the functions here return them."""
+    given = torch.empty_like(pseudo)
+    given[graph.order] = pseudo
+    return graph.with_pseudo(given)
+
+
+def _offsets(graph: Graph, positions: Tensor) -> Tensor:
+    if positions.dim() != 2 or positions.shape[0] != graph.num_vertices:
+        raise ValueError(
+            f"positions: expected shape [vertices, dim] with {graph.num_vertices} vertices, "
+            f"got {list(positions.shape)}"
+        )
+    check_device("positions", positions.device, graph.device)
+    return positions[graph.pattern.senders] - positions[graph.pattern.receivers]
+
+
+def _largest(values: Tensor) -> Tensor:
+    """The largest value, 1 if there is none or it is 0, so that coincident points lie at the centre."""
+    if values.numel() == 0:
+        return values.new_ones(())
+    largest = values.max()
+    return torch.where(largest > 0, largest, 1)

@@ -1,0 +1,26 @@
+"""What the operators share, each function with one signature and several paths.
+
+``reference`` is plain PyTorch, as the formulas read. Which path runs is decided in :mod:`geoskip.kernels.dispatch`
+alone.
+"""
+
+from geoskip.kernels.dispatch import (
+    basis_convolution,
+    chebyshev_convolution,
+    gaussian_basis,
+    softmax_basis,
+    sparse_product,
+    use_path,
+)
+from geoskip.kernels.pattern import Pattern, sort_edges
+
+__all__ = [
+    "Pattern",
+    "basis_convolution",
+    "chebyshev_convolution",
+    "gaussian_basis",
+    "softmax_basis",
+    "sort_edges",
+    "sparse_product",
+    "use_path",
+]

@@ -1,0 +1,90 @@
+"""The one place that chooses a path for a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from torch import Tensor
+
+from geoskip.kernels import reference
+from geoskip.kernels.pattern import Pattern
+from geoskip.shapes import Float
+
+PATHS: dict[str, ModuleType] = {"reference": reference}
+_forced: ModuleType | None = None
+
+
+@contextmanager
+def use_path(name: str) -> Iterator[None]:
+    """Run every kernel on one path, ``"reference"`` say, whatever the device."""
+    global _forced
+    if name not in PATHS:
+        raise ValueError(f"use_path: unknown path {name!r}; choose from {sorted(PATHS)}")
+    before, _forced = _forced, PATHS[name]
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+def _path(x: Tensor) -> ModuleType:
+    return _forced or reference
+
+
+def basis_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, "*shared edges slots"],
+    theta: Float[Tensor, "all_slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    r"""Basis aggregation, product with the stacked :math:`\Theta`, affine skip and bias:
+
+    .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N_m(i)} w_m(i,j)\, x_j \Big) \Theta_m + x_i A + b
+    """
+    return _path(x).basis_convolution(x, weights, theta, pattern, skip, bias)
+
+
+def sparse_product(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, " edges"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch receivers channels"]:
+    r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, for every item of the batch at once."""
+    return _path(x).sparse_product(x, weights, pattern)
+
+
+def chebyshev_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    weights: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    first: int = 0,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    r""":math:`y = \sum_m T_{m+f}(L)\, x\, \Theta_m + x A + b`, with L given by its ``weights`` and f = ``first``."""
+    return _path(x).chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
+
+
+def gaussian_basis(
+    pseudo: Float[Tensor, "edges dim"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+) -> Float[Tensor, "edges slots"]:
+    r""":math:`w_m(u) = \exp\big(-\tfrac12 \sum_d (u_d - \mu_{md})^2 / (\sigma_{md}^2 + \epsilon)\big)`."""
+    return _path(pseudo).gaussian_basis(pseudo, mean, scale)
+
+
+def softmax_basis(
+    sender_scores: Float[Tensor, "*batch vertices slots"],
+    receiver_scores: Float[Tensor, "*batch vertices slots"],
+    offset: Float[Tensor, " slots"],
+    edge_scale: Float[Tensor, " edges"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch edges slots"]:
+    r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
+    return _path(sender_scores).softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)

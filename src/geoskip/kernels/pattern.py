@@ -1,0 +1,113 @@
+"""Where the non-zeros of sparse matrices lie, in both orders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from geoskip.shapes import Int
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    r"""The edges of a graph, sorted by receiver and by sender.
+
+    An edge carries features from its sender :math:`j` to its receiver :math:`i`. Sorted by receiver, the sum
+    over :math:`\mathcal N(i)` is a sum over a contiguous segment; sorted by sender, so is its transpose, which
+    is what a gradient needs. No path has to add to one place from several threads, so results repeat bitwise.
+
+    A pattern describes either one set of edges that all M slots share (``groups == 1``; each edge then has M
+    weights), or M sets of edges, one per slot, stored one after the other (``groups == M``; each edge has one
+    weight).
+
+    Attributes:
+        senders: sender of each edge, in receiver order.
+        receivers: receiver of each edge, in receiver order.
+        groups_of: group of each edge, in receiver order; ``None`` if there is one group.
+        offsets: the edges of group g into vertex i are ``offsets[g, i] : offsets[g, i + 1]``.
+        by_sender: the edges (their positions in receiver order) in sender order.
+        sender_offsets: the edges of group g out of vertex j are
+            ``by_sender[sender_offsets[g, j] : sender_offsets[g, j + 1]]``.
+    """
+
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    groups_of: Int[Tensor, " edges"] | None
+    offsets: Int[Tensor, "groups receivers_plus_1"]
+    by_sender: Int[Tensor, " edges"]
+    sender_offsets: Int[Tensor, "groups senders_plus_1"]
+
+    @property
+    def groups(self) -> int:
+        return self.offsets.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        return self.senders.shape[0]
+
+    @property
+    def num_receivers(self) -> int:
+        return self.offsets.shape[1] - 1
+
+    @property
+    def num_senders(self) -> int:
+        return self.sender_offsets.shape[1] - 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.senders.device
+
+    @property
+    def counts(self) -> Int[Tensor, "groups receivers"]:
+        """Number of neighbours of each receiver."""
+        return self.offsets.diff(dim=1)
+
+    def transposed(self) -> Pattern:
+        """The reversed edges. Weights follow as ``weights[..., pattern.by_sender, :]``."""
+        inverse = torch.empty_like(self.by_sender)
+        inverse[self.by_sender] = torch.arange(self.num_edges, device=self.device)
+        return Pattern(
+            senders=self.receivers[self.by_sender],
+            receivers=self.senders[self.by_sender],
+            groups_of=None if self.groups_of is None else self.groups_of[self.by_sender],
+            offsets=self.sender_offsets,
+            by_sender=inverse,
+            sender_offsets=self.offsets,
+        )
+
+
+def sort_edges(
+    senders: Int[Tensor, " edges"],
+    receivers: Int[Tensor, " edges"],
+    num_senders: int,
+    num_receivers: int,
+    groups_of: Int[Tensor, " edges"] | None = None,
+    groups: int = 1,
+) -> tuple[Pattern, Int[Tensor, " edges"]]:
+    """Sort edges by (group, receiver, sender); return the pattern and each edge's place in the input.
+
+    The order depends on the edges alone, not on the order they come in, so that sums do not either.
+    """
+    row = receivers if groups_of is None else groups_of * num_receivers + receivers
+    column = senders if groups_of is None else groups_of * num_senders + senders
+    order = torch.argsort(row * max(num_senders, 1) + senders, stable=True)
+    row, column = row[order], column[order]
+    by_sender = torch.argsort(column, stable=True)
+    pattern = Pattern(
+        senders=senders[order],
+        receivers=receivers[order],
+        groups_of=None if groups_of is None else groups_of[order],
+        offsets=_offsets(row, groups, num_receivers),
+        by_sender=by_sender,
+        sender_offsets=_offsets(column[by_sender], groups, num_senders),
+    )
+    return pattern, order
+
+
+def _offsets(rows: Tensor, groups: int, num_rows: int) -> Tensor:
+    starts = torch.arange(groups * num_rows + 1, device=rows.device)
+    offsets = torch.searchsorted(rows, starts)
+    windows = torch.arange(groups, device=rows.device)[:, None] * num_rows
+    return offsets[windows + torch.arange(num_rows + 1, device=rows.device)]

@@ -1,0 +1,101 @@
+r"""The kernels as their formulas read, in plain PyTorch.
+
+Every fast path is tested against these, values and gradients. They hold edge-sized intermediates and are
+differentiable any number of times; on CUDA their sums are not reproducible (``index_add`` adds atomically).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from geoskip.kernels.pattern import Pattern
+from geoskip.shapes import Float
+
+
+def basis_aggregation(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, "*shared edges slots"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch receivers all_slots channels"]:
+    r""":math:`z_{i,m} = \sum_{j \in \mathcal N_m(i)} w_m(i,j)\, x_j`."""
+    messages = weights.unsqueeze(-1) * x.index_select(-2, pattern.senders).unsqueeze(-2)
+    batch, channels = messages.shape[:-3], x.shape[-1]
+    if pattern.groups_of is None:
+        z = messages.new_zeros(*batch, pattern.num_receivers, weights.shape[-1], channels)
+        return z.index_add(-3, pattern.receivers, messages)
+    rows = pattern.receivers * pattern.groups + pattern.groups_of
+    z = messages.new_zeros(*batch, pattern.num_receivers * pattern.groups, channels)
+    return z.index_add(-2, rows, messages.squeeze(-2)).unflatten(-2, (-1, pattern.groups))
+
+
+def basis_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, "*shared edges slots"],
+    theta: Float[Tensor, "all_slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    r""":math:`y_i = \sum_m z_{i,m} \Theta_m + x_i A + b`, with z from :func:`basis_aggregation`."""
+    y = basis_aggregation(x, weights, pattern).flatten(-2) @ theta.flatten(0, 1)
+    if skip is not None:
+        y = y + x @ skip
+    return y if bias is None else y + bias
+
+
+def sparse_product(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, " edges"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch receivers channels"]:
+    r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, a sparse matrix times every item of the batch."""
+    return basis_aggregation(x, weights.unsqueeze(-1), pattern).squeeze(-2)
+
+
+def chebyshev_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    weights: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    first: int = 0,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    r""":math:`y = \sum_m T_{m+f}(L)\, x\, \Theta_m + x A + b`, with
+    :math:`T_0 = 1,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}` and f = ``first``."""
+    terms = [x, sparse_product(x, weights, pattern)]
+    while len(terms) < first + theta.shape[0]:
+        terms.append(2 * sparse_product(terms[-1], weights, pattern) - terms[-2])
+    pairs = zip(terms[first : first + theta.shape[0]], theta, strict=True)
+    y = torch.stack([term @ matrix for term, matrix in pairs]).sum(0)
+    if skip is not None:
+        y = y + x @ skip
+    return y if bias is None else y + bias
+
+
+def gaussian_basis(
+    pseudo: Float[Tensor, "edges dim"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+    floor: float = 1e-15,
+) -> Float[Tensor, "edges slots"]:
+    r""":math:`w_m(u) = \exp\big(-\tfrac12 \sum_d (u_d - \mu_{md})^2 / (\sigma_{md}^2 + \epsilon)\big)`."""
+    distances = (pseudo.unsqueeze(1) - mean).square() / (scale.square() + floor)
+    return torch.exp(-0.5 * distances.sum(-1))
+
+
+def softmax_basis(
+    sender_scores: Float[Tensor, "*batch vertices slots"],
+    receiver_scores: Float[Tensor, "*batch vertices slots"],
+    offset: Float[Tensor, " slots"],
+    edge_scale: Float[Tensor, " edges"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch edges slots"]:
+    r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
+    logits = (
+        sender_scores.index_select(-2, pattern.senders)
+        + receiver_scores.index_select(-2, pattern.receivers)
+        + offset
+    )
+    return edge_scale.unsqueeze(-1) * torch.softmax(logits, dim=-1)

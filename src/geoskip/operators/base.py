@@ -1,0 +1,122 @@
+"""What every operator has in common: channels, the two ways to call it, the checks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph
+from geoskip.shapes import Float, Int
+
+
+class Operator(nn.Module, ABC):
+    r"""A graph convolution: a choice of basis :math:`w_m(i,j)`.
+
+    .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N(i)} w_m(i,j)\, x_j \Big) \Theta_m + b
+
+    Call it as ``conv(x, graph)``, or as PyTorch Geometric's users do, ``conv(x, edge_index, pseudo)``; the latter
+    sorts the edges at each call, so build the :class:`~geoskip.graphs.Graph` once where you can. ``x`` is
+    ``[vertices, channels]``, or ``[*batch, vertices, channels]`` for items that share the graph.
+
+    ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: :math:`y_i` gains :math:`x_i A`. It is
+    :class:`~geoskip.blocks.AffineSkip` that passes it, because one more basis function costs less than one more
+    pass over memory.
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...]) -> None:
+        super().__init__()
+        sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,)
+        for name, value in [("in_channels", in_channels), ("out_channels", out_channels)]:
+            _check_positive(type(self).__name__, name, value)
+        for value in sizes:
+            _check_positive(type(self).__name__, "kernel_size", value)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+
+    def _make_bias(self, wanted: bool) -> None:
+        self.register_parameter("bias", nn.Parameter(torch.empty(self.out_channels)) if wanted else None)
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draw initial values anew."""
+
+    @abstractmethod
+    def convolve(
+        self,
+        x: Float[Tensor, "*batch vertices channels"],
+        graph: Graph,
+        skip: Float[Tensor, "channels out"] | None,
+    ) -> Float[Tensor, "*batch vertices out"]:
+        """The formula, on checked input."""
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch vertices channels"],
+        graph: Graph | Int[Tensor, "2 edges"],
+        pseudo: Float[Tensor, "edges dim"] | None = None,
+        *,
+        skip: Float[Tensor, "channels out"] | None = None,
+    ) -> Float[Tensor, "*batch vertices out"]:
+        self._check_features(x)
+        if isinstance(graph, Tensor):
+            graph = Graph.from_edge_index(graph, x.shape[-2], pseudo)
+        elif pseudo is not None:
+            graph = graph.with_pseudo(pseudo)
+        self._check_graph(x, graph)
+        return self.convolve(x, graph, skip)
+
+    def _check_features(self, x: Tensor) -> None:
+        if x.dim() < 2 or x.shape[-1] != self.in_channels:
+            raise ValueError(
+                f"x: {self._say()} expects shape [*batch, vertices, {self.in_channels}], got {list(x.shape)}"
+            )
+        parameter = next(self.parameters())
+        if x.device != parameter.device:
+            raise ValueError(f"x: is on {x.device}, {self._say()} on {parameter.device}; move one with .to()")
+        if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"x: is {x.dtype}, {self._say()} has {parameter.dtype} parameters; convert x or the operator "
+                "with .to(dtype), or use torch.autocast"
+            )
+
+    def _check_graph(self, x: Tensor, graph: Graph) -> None:
+        if graph.num_vertices != x.shape[-2]:
+            raise ValueError(f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}")
+        if graph.device != x.device:
+            raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
+
+    def _say(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+
+
+def weight_dtype(x: Tensor) -> torch.dtype:
+    """Precision of basis weights that the graph gives: that of ``x``, but never less than float32."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim"]:
+    """The graph's pseudo-coordinates, or an error that says what is missing."""
+    if graph.pseudo is None:
+        raise ValueError(
+            f"graph: {operator} needs pseudo-coordinates; make them with geoskip.graphs.cartesian, polar or "
+            "target_degree and attach them, or call conv(x, edge_index, pseudo)"
+        )
+    if graph.pseudo.shape[1] != dim:
+        raise ValueError(
+            f"pseudo: {operator} was made with dim={dim}, the graph's pseudo-coordinates have "
+            f"{graph.pseudo.shape[1]} dimensions"
+        )
+    return graph.pseudo
+
+
+def _check_positive(operator: str, name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name}: {operator} needs a whole number of at least 1, got {value}")

@@ -1,0 +1,74 @@
+r"""ChebNet: filters that are polynomials of the graph Laplacian.
+
+Defferrard et al., `Convolutional neural networks on graphs with fast localized spectral filtering
+<https://arxiv.org/abs/1606.09375>`_, NeurIPS 2016.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph, laplacian_edges
+from geoskip.kernels import chebyshev_convolution
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float
+
+
+def cheb(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    theta: Float[Tensor, "slots channels out"],
+    centre: bool = True,
+    bias: Float[Tensor, " out"] | None = None,
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`ChebConv`."""
+    pattern, weights = laplacian_edges(graph, weight_dtype(x))
+    return chebyshev_convolution(x, weights, theta, pattern, 0 if centre else 1, skip, bias)
+
+
+class ChebConv(Operator):
+    r"""Chebyshev polynomials of the Laplacian, a weight matrix each:
+
+    .. math::
+        y = \sum_{m=0}^{M-1} T_m(L)\, x\, \Theta_m + b, \qquad
+        T_0 = I,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}, \qquad L = -D^{-1/2} A D^{-1/2}
+
+    (the normalised Laplacian, rescaled with :math:`\lambda_{max} = 2`). In the code: Θ is ``theta``, M
+    ``kernel_size``. The term :math:`x \Theta_0` of the centre vertex belongs to the definition; the paper's
+    ChebNet† is ``centre=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters.
+    Parameters: M·in·out + out.
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: M, the number of polynomials.
+        centre: whether the polynomials start with T_0.
+        bias: whether to add b.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        centre: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
+        self.centre = centre
+        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self._make_bias(bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.theta)
+        zeros(self.bias)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        return cheb(x, graph, self.theta, self.centre, self.bias, skip)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, centre={self.centre}"

@@ -1,0 +1,104 @@
+r"""FeaStNet: neighbours are softly assigned to weight matrices by their features.
+
+Verma et al., `FeaStNet: Feature-steered graph convolutions for 3D shape analysis
+<https://arxiv.org/abs/1706.05206>`_, CVPR 2018.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
+from geoskip.kernels import basis_convolution, softmax_basis
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.initial import normal, zeros
+from geoskip.shapes import Float
+
+
+def feast(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    theta: Float[Tensor, "slots channels out"],
+    attention: Float[Tensor, "slots channels"],
+    offset: Float[Tensor, " slots"],
+    receiver_attention: Float[Tensor, "slots channels"] | None = None,
+    self_loops: bool = True,
+    bias: Float[Tensor, " out"] | None = None,
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`FeaStConv`; without ``receiver_attention`` the assignment is translation-invariant."""
+    pattern, shares = _neighbourhoods(graph, self_loops, weight_dtype(x))
+    senders = x @ attention.t()
+    receivers = -senders if receiver_attention is None else x @ receiver_attention.t()
+    weights = softmax_basis(senders, receivers, offset, shares, pattern)
+    return basis_convolution(x, weights, theta, pattern, skip, bias)
+
+
+def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> WeightedEdges:
+    """The edges, each with the weight 1/|N(i)|."""
+
+    def build() -> WeightedEdges:
+        if self_loops:
+            edges = with_self_loops(graph, dtype)
+        else:
+            edges = WeightedEdges(graph.pattern, torch.ones_like(graph.pattern.senders, dtype=dtype))
+        return WeightedEdges(edges.pattern, mean_weights(edges))
+
+    return graph.remember(("feast", self_loops, dtype), build)
+
+
+class FeaStConv(Operator):
+    r"""Each neighbour is shared out among the weight matrices by a softmax over them:
+
+    .. math::
+        y_i = \frac1{|\mathcal N(i)|} \sum_{m=1}^M \sum_{j \in \mathcal N(i)} q_m(x_i, x_j)\, x_j \Theta_m + b,
+        \qquad q_m(x_i, x_j) = \operatorname{softmax}_m\big(\langle a_m, x_j - x_i\rangle + c_m\big)
+
+    In the code: Θ is ``theta``, a ``attention``, c ``offset``, M ``kernel_size``. The paper takes
+    :math:`i \in \mathcal N(i)`: that is ``self_loops``; its FeaStNet† is ``self_loops=False``. Without
+    ``translation_invariant`` the logits are :math:`\langle a_m, x_j\rangle + \langle a'_m, x_i\rangle + c_m` with
+    a' ``receiver_attention``. A vertex without neighbours has y = b.
+    Parameters: M·in·out + M·in + M + out (and M·in for a').
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: M, the number of weight matrices.
+        self_loops: whether a vertex is its own neighbour.
+        translation_invariant: whether the assignment depends on x_j - x_i alone.
+        bias: whether to add b.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        self_loops: bool = True,
+        translation_invariant: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
+        self.self_loops = self_loops
+        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self.attention = nn.Parameter(torch.empty(kernel_size, in_channels))
+        self.offset = nn.Parameter(torch.empty(kernel_size))
+        steered = None if translation_invariant else nn.Parameter(torch.empty(kernel_size, in_channels))
+        self.register_parameter("receiver_attention", steered)
+        self._make_bias(bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in (self.theta, self.attention, self.offset, self.receiver_attention):
+            if parameter is not None:
+                normal(parameter)
+        zeros(self.bias)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        steering = self.attention, self.offset, self.receiver_attention
+        return feast(x, graph, self.theta, *steering, self.self_loops, self.bias, skip)
+
+    def extra_repr(self) -> str:
+        invariant = self.receiver_attention is None
+        return f"{super().extra_repr()}, self_loops={self.self_loops}, translation_invariant={invariant}"

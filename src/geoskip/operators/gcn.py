@@ -1,0 +1,60 @@
+r"""GCN: one weight matrix after a step of Laplacian smoothing.
+
+Kipf and Welling, `Semi-supervised classification with graph convolutional networks
+<https://arxiv.org/abs/1609.02907>`_, ICLR 2017.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph, gcn_edges
+from geoskip.kernels import basis_convolution
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float
+
+
+def gcn(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    theta: Float[Tensor, "channels out"],
+    bias: Float[Tensor, " out"] | None = None,
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`GCNConv`."""
+    pattern, weights = gcn_edges(graph, weight_dtype(x))
+    return basis_convolution(x, weights.unsqueeze(1), theta.unsqueeze(0), pattern, skip, bias)
+
+
+class GCNConv(Operator):
+    r"""The neighbours and the vertex itself, weighted by the inverse roots of their degrees:
+
+    .. math:: y_i = \sum_{j \in \mathcal N(i) \cup \{i\}} \frac{x_j}{\sqrt{\tilde d_i \tilde d_j}} \Theta + b
+
+    with :math:`\tilde d_i = |\mathcal N(i)| + 1`. The self-loop belongs to the definition; it shares Θ with the
+    neighbours, so it is no separate term for the centre vertex. Duplicate edges count as often as they occur.
+    Parameters: in·out + out.
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        bias: whether to add b.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
+        super().__init__(in_channels, out_channels, kernel_size=1)
+        self.theta = nn.Parameter(torch.empty(in_channels, out_channels))
+        self._make_bias(bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.theta)
+        zeros(self.bias)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        return gcn(x, graph, self.theta, self.bias, skip)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}"

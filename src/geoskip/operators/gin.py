@@ -1,0 +1,93 @@
+r"""GIN: sums over neighbours and a small network, as discriminative as the Weisfeiler-Lehman test.
+
+Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph
+from geoskip.kernels import basis_convolution
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float
+
+
+def gin(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    first: tuple[Float[Tensor, "channels hidden"], Float[Tensor, " hidden"]],
+    second: tuple[Float[Tensor, "hidden out"], Float[Tensor, " out"]],
+    epsilon: Float[Tensor, ""],
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`GINConv`; ``first`` and ``second`` are the matrix and bias of the network's two layers."""
+    ones = graph.remember(
+        ("ones", weight_dtype(x)), lambda: torch.ones_like(graph.pattern.senders, dtype=weight_dtype(x))
+    )
+    matrix, bias = first
+    # The centre's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
+    hidden = basis_convolution(
+        x, ones.unsqueeze(1), matrix.unsqueeze(0), graph.pattern, (1 + epsilon) * matrix, bias
+    )
+    y = hidden.relu() @ second[0] + second[1]
+    return y if skip is None else y + x @ skip
+
+
+class GINConv(Operator):
+    r"""The sum of the neighbours and the vertex itself, then a network of two layers with a ReLU between them:
+
+    .. math:: y_i = \gamma\Big((1+\epsilon)\, x_i + \sum_{j \in \mathcal N(i)} x_j\Big)
+
+    In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The centre term belongs to the
+    definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one bias.
+    Parameters: in·hidden + hidden + hidden·out + out (and 1 for a trained ε).
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        hidden: width of the network, ``out_channels`` if not given.
+        epsilon: ε, or its initial value.
+        train_epsilon: whether ε is learned.
+    """
+
+    epsilon: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        hidden: int | None = None,
+        epsilon: float = 0.0,
+        train_epsilon: bool = False,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size=1)
+        hidden = out_channels if hidden is None else hidden
+        self.initial_epsilon = epsilon
+        self.theta = nn.Parameter(torch.empty(in_channels, hidden))
+        self.hidden_bias = nn.Parameter(torch.empty(hidden))
+        self.theta_out = nn.Parameter(torch.empty(hidden, out_channels))
+        self._make_bias(True)
+        if train_epsilon:
+            self.epsilon = nn.Parameter(torch.empty(()))
+        else:
+            self.register_buffer("epsilon", torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.theta)
+        glorot(self.theta_out)
+        zeros(self.hidden_bias)
+        zeros(self.bias)
+        with torch.no_grad():
+            self.epsilon.fill_(self.initial_epsilon)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        assert self.bias is not None
+        layers = (self.theta, self.hidden_bias), (self.theta_out, self.bias)
+        return gin(x, graph, *layers, self.epsilon, skip)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, hidden={self.theta.shape[1]}"

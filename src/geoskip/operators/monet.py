@@ -1,0 +1,73 @@
+r"""MoNet: Gaussian mixtures over pseudo-coordinates.
+
+Monti et al., `Geometric deep learning on graphs and manifolds using mixture model CNNs
+<https://arxiv.org/abs/1611.08402>`_, CVPR 2017.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph
+from geoskip.kernels import basis_convolution, gaussian_basis
+from geoskip.operators.base import Operator, pseudo_of
+from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float
+
+
+def monet(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    theta: Float[Tensor, "slots channels out"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+    bias: Float[Tensor, " out"] | None = None,
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`MoNetConv`."""
+    weights = gaussian_basis(pseudo_of(graph, mean.shape[1], "MoNetConv"), mean, scale)
+    return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
+
+
+class MoNetConv(Operator):
+    r"""Each weight matrix acts on the neighbours that lie near its centre in pseudo-coordinate space:
+
+    .. math::
+        y_i = \sum_{m=1}^M \Big( \sum_{j \in \mathcal N(i)} w_m(u_{ij})\, x_j \Big) \Theta_m + b, \qquad
+        w_m(u) = \exp\Big(-\tfrac12 \sum_d \frac{(u_d - \mu_{md})^2}{\sigma_{md}^2}\Big)
+
+    In the code: Θ is ``theta``, μ ``mean``, σ ``scale``, u ``graph.pseudo``, M ``kernel_size``. The sum runs over
+    the neighbours alone: there is no term for the centre vertex, and it is not divided by their number.
+    Parameters: M·in·out + 2·M·dim + out.
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: M, the number of Gaussians.
+        dim: dimension of the pseudo-coordinates.
+        bias: whether to add b.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, dim: int = 3, bias: bool = True
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
+        self.dim = dim
+        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self.mean = nn.Parameter(torch.empty(kernel_size, dim))
+        self.scale = nn.Parameter(torch.empty(kernel_size, dim))
+        self._make_bias(bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.theta)
+        glorot(self.mean)
+        glorot(self.scale)
+        zeros(self.bias)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        return monet(x, graph, self.theta, self.mean, self.scale, self.bias, skip)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, dim={self.dim}"

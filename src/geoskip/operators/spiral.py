@@ -1,0 +1,111 @@
+r"""SpiralNet++: neighbours enumerated along a spiral, a weight matrix for each place on it.
+
+Gong et al., `SpiralNet++: A fast and highly efficient mesh convolution operator
+<https://arxiv.org/abs/1911.05856>`_, ICCV workshops 2019.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph
+from geoskip.kernels import Pattern, basis_convolution, sort_edges
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float, Int
+
+
+def spiral(
+    x: Float[Tensor, "*batch vertices channels"],
+    graph: Graph,
+    theta: Float[Tensor, "slots channels out"],
+    dilation: int = 1,
+    centre: bool = True,
+    bias: Float[Tensor, " out"] | None = None,
+    skip: Float[Tensor, "channels out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """See :class:`SpiralConv`."""
+    places = _places(graph, theta.shape[0], dilation, centre)
+    pattern, present = graph.remember(("spiral", *places.indices(2**31)), lambda: _edges(graph, places))
+    return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), theta, pattern, skip, bias)
+
+
+def _places(graph: Graph, kernel_size: int, dilation: int, centre: bool) -> slice:
+    first = 0 if centre else 1
+    needed = first + (kernel_size - 1) * dilation + 1
+    if graph.spirals is None:
+        raise ValueError(
+            "graph: SpiralConv needs spirals, which only a mesh has; attach them with graph.with_spirals(...)"
+        )
+    if graph.spirals.shape[1] < needed:
+        raise ValueError(
+            f"spirals: SpiralConv with kernel_size={kernel_size}, dilation={dilation}, centre={centre} needs "
+            f"spirals of length {needed}, the graph's have {graph.spirals.shape[1]}; make longer ones"
+        )
+    return slice(first, needed, dilation)
+
+
+def _edges(graph: Graph, places: slice) -> tuple[Pattern, Int[Tensor, " edges"]]:
+    """One set of edges per place: vertex i hears the vertex at that place of its spiral.
+
+    Where the mesh has ended (-1), the vertex hears itself with weight 0, so that the number of edges is fixed.
+    """
+    assert graph.spirals is not None
+    spirals = graph.spirals[:, places].t()
+    groups, num_vertices = spirals.shape
+    receivers = torch.arange(num_vertices, device=graph.device).expand_as(spirals)
+    place = torch.arange(groups, device=graph.device).unsqueeze(1).expand_as(spirals)
+    senders = torch.where(spirals < 0, receivers, spirals)
+    pattern, order = sort_edges(
+        senders.flatten(), receivers.flatten(), num_vertices, num_vertices, place.flatten(), groups
+    )
+    return pattern, (spirals >= 0).flatten()[order]
+
+
+class SpiralConv(Operator):
+    r"""The vertices of the spiral :math:`S(i) = (i, s_1, s_2, \dots)` around each vertex, concatenated:
+
+    .. math:: y_i = \sum_{m=0}^{M-1} x_{S(i)_{m \delta}} \Theta_m + b
+
+    In the code: Θ is ``theta``, M ``kernel_size``, δ ``dilation``, S ``graph.spirals``. The centre vertex is the
+    first of the sequence and so has a matrix of its own; the paper's SpiralNet++† is ``centre=False``, one step
+    down the spiral, :math:`S(i)_{1 + m\delta}`, with as many parameters. Beyond the end of a mesh the features are 0.
+    Parameters: M·in·out + out.
+
+    Args:
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: M, the number of places.
+        dilation: every how many vertices of the spiral a place lies.
+        centre: whether the sequence starts with the vertex itself.
+        bias: whether to add b.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        dilation: int = 1,
+        centre: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
+        if dilation < 1:
+            raise ValueError(f"dilation: SpiralConv needs a whole number of at least 1, got {dilation}")
+        self.dilation = dilation
+        self.centre = centre
+        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self._make_bias(bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.theta)
+        zeros(self.bias)
+
+    def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        return spiral(x, graph, self.theta, self.dilation, self.centre, self.bias, skip)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, dilation={self.dilation}, centre={self.centre}"
