@@ -52,9 +52,7 @@ class SparseMatrix:
     def shape(self) -> tuple[int, int]:
         return self.pattern.num_receivers, self.pattern.num_senders
 
-    def __matmul__(
-        self, x: Float[Tensor, "*batch columns channels"]
-    ) -> Float[Tensor, "*batch rows channels"]:
+    def __matmul__(self, x: Float[Tensor, "*batch columns channels"]) -> Float[Tensor, "*batch rows channels"]:
         if x.dim() < 2 or x.shape[-2] != self.shape[1]:
             raise ValueError(
                 f"x: expected {self.shape[1]} vertices (columns of the matrix) in its second-last axis, "

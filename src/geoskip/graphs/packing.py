@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,19 +19,15 @@ def pack(graphs: Sequence[Graph]) -> Graph:
         raise ValueError("graphs: nothing to pack; give at least one graph")
     sizes = torch.tensor([0, *(g.num_vertices for g in graphs)], device=graphs[0].device)
     vertex_offsets = sizes.cumsum(0)
-    edge_index = torch.cat(
-        [g.edge_index + o for g, o in zip(graphs, vertex_offsets[:-1], strict=True)], dim=1
-    )
+    edge_index = torch.cat([g.edge_index + o for g, o in zip(graphs, vertex_offsets[:-1], strict=True)], dim=1)
     num_vertices = sum(g.num_vertices for g in graphs)
     # The packed edges are in order already; sorting them anew only finds the sender order.
-    pattern, order = sort_edges(*edge_index, num_vertices, num_vertices)
+    pattern, order = sort_edges(edge_index[0], edge_index[1], num_vertices, num_vertices)
     return Graph(
         pattern=pattern,
         order=order,
         pseudo=_concatenate([g.pseudo for g in graphs]),
-        spirals=_concatenate(
-            [_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]
-        ),
+        spirals=_concatenate([_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]),
         graph_offsets=vertex_offsets,
     )
 
@@ -40,7 +37,7 @@ def separate(graph: Graph) -> list[Graph]:
     if graph.graph_offsets is None:
         return [graph]
     bounds = graph.graph_offsets.tolist()
-    return [_cut(graph, low, high) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [_cut(graph, low, high) for low, high in pairwise(bounds)]
 
 
 def graph_of_vertex(graph: Graph) -> Int[Tensor, " vertices"]:

@@ -60,8 +60,7 @@ def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
 def _offsets(graph: Graph, positions: Tensor) -> Tensor:
     if positions.dim() != 2 or positions.shape[0] != graph.num_vertices:
         raise ValueError(
-            f"positions: expected shape [vertices, dim] with {graph.num_vertices} vertices, "
-            f"got {list(positions.shape)}"
+            f"positions: expected shape [vertices, dim] with {graph.num_vertices} vertices, got {list(positions.shape)}"
         )
     check_device("positions", positions.device, graph.device)
     return positions[graph.pattern.senders] - positions[graph.pattern.receivers]

@@ -94,8 +94,6 @@ def softmax_basis(
 ) -> Float[Tensor, "*batch edges slots"]:
     r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
     logits = (
-        sender_scores.index_select(-2, pattern.senders)
-        + receiver_scores.index_select(-2, pattern.receivers)
-        + offset
+        sender_scores.index_select(-2, pattern.senders) + receiver_scores.index_select(-2, pattern.receivers) + offset
     )
     return edge_scale.unsqueeze(-1) * torch.softmax(logits, dim=-1)

@@ -131,7 +131,7 @@ def _checked_faces(faces: object, num_verts: int) -> np.ndarray:
     array: np.ndarray = np.asarray(faces)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise MeshError(f"faces must be integers of shape (faces, 3), not {array.dtype} {array.shape}")
-    outside = np.logical_or(array < 0, array >= num_verts).any(axis=1)
+    outside = (array.min(axis=1) < 0) | (array.max(axis=1) >= num_verts)
     _refuse(outside, array, f"faces name vertices outside 0 to {num_verts - 1}")
     array = np.array(array, dtype=np.int64, order="C")
     _refuse(repeats_a_corner(array), array, "faces repeat a vertex (remove them)")

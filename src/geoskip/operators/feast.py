@@ -70,6 +70,8 @@ class FeaStConv(Operator):
         bias: whether to add b.
     """
 
+    receiver_attention: nn.Parameter | None
+
     def __init__(
         self,
         in_channels: int,

@@ -29,9 +29,7 @@ def gin(
     )
     matrix, bias = first
     # The centre's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
-    hidden = basis_convolution(
-        x, ones.unsqueeze(1), matrix.unsqueeze(0), graph.pattern, (1 + epsilon) * matrix, bias
-    )
+    hidden = basis_convolution(x, ones.unsqueeze(1), matrix.unsqueeze(0), graph.pattern, (1 + epsilon) * matrix, bias)
     y = hidden.relu() @ second[0] + second[1]
     return y if skip is None else y + x @ skip
 

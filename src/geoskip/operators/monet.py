@@ -49,9 +49,7 @@ class MoNetConv(Operator):
         bias: whether to add b.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, dim: int = 3, bias: bool = True
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, dim: int = 3, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.dim = dim
         self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))

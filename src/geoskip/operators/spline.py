@@ -92,9 +92,7 @@ class SplineConv(Operator):
             raise ValueError(f"degree: SplineConv has B-splines of degree 1, 2 and 3, got {self.degree}")
         for name, values in [("kernel_size", self.sizes), ("closed", self.closed)]:
             if len(values) != self.dim:
-                raise ValueError(
-                    f"{name}: expected one value for each of {self.dim} dimensions, got {values}"
-                )
+                raise ValueError(f"{name}: expected one value for each of {self.dim} dimensions, got {values}")
         for size, closed in zip(self.sizes, self.closed, strict=True):
             check_size(size, self.degree, closed)
 
