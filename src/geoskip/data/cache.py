@@ -1,0 +1,172 @@
+"""What is expensive to compute is kept on disk, under a key made of everything it depends on.
+
+Correctness rests on the entries (:mod:`geoskip.data.entries`): checked at each load, renamed into place
+whole. The lock only saves double work. Behind the commands ``geoskip data list``, ``check`` and ``clear``
+stand :func:`entries` and :func:`clear`.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoskip.data.entries import (
+    ENTRY_NAME,
+    CacheFault,
+    Stored,
+    entry_name,
+    leftovers,
+    read_entry,
+    read_manifest,
+    remove_entry,
+    write_entry,
+)
+from geoskip.data.locks import exclusive
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 3600.0
+
+
+def cache_root() -> Path:
+    """``$GEOSKIP_CACHE``, or ``geoskip`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
+    if chosen := os.environ.get("GEOSKIP_CACHE"):
+        return Path(chosen).expanduser()
+    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (xdg if xdg.is_absolute() else Path.home() / ".cache") / "geoskip"
+
+
+def cached(
+    kind: str,
+    recipe: Mapping[str, Any],
+    build: Callable[[], Stored],
+    *,
+    root: Path | None = None,
+    patience: float = PATIENCE,
+) -> Stored:
+    """The entry of ``kind`` made by ``recipe``; ``build`` makes it when it is not there, or damaged.
+
+    Everything that shapes the result belongs in the recipe: parameters, :func:`fingerprint` of the inputs,
+    and a version number that changes with the code of ``build``. Of several processes that ask at once one
+    builds and the others wait for it, ``patience`` seconds at most. Where the result cannot be written
+    (disk full, read-only folder) it is returned all the same, and the log says that it was not kept.
+    """
+    folder = (root or cache_root()) / entry_name(kind, recipe)
+    if (found := _find(folder)) is not None:
+        return found
+    with exclusive(_lock(folder), patience) as held:
+        if (found := _find(folder)) is not None:
+            return found
+        if held:
+            _remove(leftovers(folder))
+        built = build()
+        try:
+            write_entry(folder, kind, recipe, built)
+        except OSError as error:
+            log.warning("%s was not kept in %s: %s", folder.name, folder.parent, error.strerror or error)
+        return Stored(built.arrays, json.loads(json.dumps(built.meta)))
+
+
+def fingerprint(*arrays: np.ndarray) -> str:
+    """sha256 of the dtype, shape and contents of some arrays, for use in a recipe."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.asarray(array, order="C").tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint_files(paths: Iterable[Path], root: Path) -> str:
+    """sha256 over relative name, size and time of change of files too large to read for each start."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        stat = path.stat()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry as ``list`` and ``check`` show it; ``fault`` is empty when nothing is wrong."""
+
+    name: str
+    kind: str
+    num_bytes: int
+    recipe: Mapping[str, Any]
+    fault: str
+
+
+def entries(root: Path | None = None, *, thorough: bool = False) -> list[Entry]:
+    """What the cache holds, by name; ``thorough`` reads every byte, otherwise the manifests alone."""
+    return [_describe(folder, thorough) for folder in _folders(root or cache_root())]
+
+
+def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str], list[str]]:
+    """Remove the entries (of one kind) and the remains of interrupted work: names removed, names in use.
+
+    Only folders named as entries are touched, whatever else lies in the same place.
+    """
+    root = root or cache_root()
+    removed, kept = [], []
+    names = {folder.name for folder in _folders(root)} | {lock.stem for lock in (root / "locks").glob("*.lock")}
+    for name in sorted(names):
+        folder = root / name
+        if not ENTRY_NAME.fullmatch(name) or kind not in (None, _kind(name)):
+            continue
+        with exclusive(_lock(folder), patience=0.0) as held:
+            if not held:
+                kept.append(name)
+                continue
+            if folder.exists():
+                remove_entry(folder)
+                removed.append(name)
+            _remove(leftovers(folder))
+        _lock(folder).unlink(missing_ok=True)
+    return removed, kept
+
+
+def _find(folder: Path) -> Stored | None:
+    if not folder.exists():
+        return None
+    try:
+        return read_entry(folder)
+    except CacheFault as fault:
+        log.warning("cache entry %s is damaged (%s): building it again", folder, fault)
+        return None
+
+
+def _describe(folder: Path, thorough: bool) -> Entry:
+    num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    try:
+        manifest = read_manifest(folder)
+        if thorough:
+            read_entry(folder)
+        return Entry(folder.name, manifest["kind"], num_bytes, manifest["recipe"], "")
+    except CacheFault as fault:
+        return Entry(folder.name, _kind(folder.name), num_bytes, {}, str(fault))
+
+
+def _folders(root: Path) -> list[Path]:
+    if not root.is_dir():
+        return []
+    return sorted(path for path in root.iterdir() if path.is_dir() and ENTRY_NAME.fullmatch(path.name))
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def _lock(folder: Path) -> Path:
+    return folder.parent / "locks" / f"{folder.name}.lock"
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
