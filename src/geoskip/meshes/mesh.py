@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -121,8 +122,7 @@ def _checked_verts(verts: object) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
         raise MeshError(f"verts must be real numbers of shape (vertices, 3), not {array.dtype} {array.shape}")
     array = np.array(array, dtype=np.float64, order="C")
-    inside = (np.abs(array) <= MAX_COORDINATE).all(axis=1)  # False for NaN
-    _refuse(~inside, array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
+    _refuse(~(np.abs(array) <= MAX_COORDINATE), array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
     array.flags.writeable = False
     return array
 
@@ -131,7 +131,7 @@ def _checked_faces(faces: object, num_verts: int) -> np.ndarray:
     array: np.ndarray = np.asarray(faces)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise MeshError(f"faces must be integers of shape (faces, 3), not {array.dtype} {array.shape}")
-    outside = (array.min(axis=1) < 0) | (array.max(axis=1) >= num_verts)
+    outside = np.logical_or(array < 0, array >= num_verts)
     _refuse(outside, array, f"faces name vertices outside 0 to {num_verts - 1}")
     array = np.array(array, dtype=np.int64, order="C")
     _refuse(repeats_a_corner(array), array, "faces repeat a vertex (remove them)")
@@ -139,7 +139,9 @@ def _checked_faces(faces: object, num_verts: int) -> np.ndarray:
     return array
 
 
-def _refuse(bad: np.ndarray, rows: np.ndarray, fault: str) -> None:
+def _refuse(bad: Any, rows: np.ndarray, fault: str) -> None:
+    """``bad`` marks rows or entries of ``rows``; it is folded to rows only where something is wrong, for speed."""
     if bad.any():
-        first = int(bad.argmax())
-        raise MeshError(f"{bad.sum()} {fault}; the first is number {first}: {rows[first].tolist()}")
+        bad_rows = bad.reshape(len(rows), -1).any(axis=1)
+        first = int(bad_rows.argmax())
+        raise MeshError(f"{bad_rows.sum()} of {len(rows)} {fault}; the first is number {first}: {rows[first].tolist()}")

@@ -1,0 +1,60 @@
+"""What every format holds: positions, and polygons over them, before any check of their content."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from geoskip.meshes.mesh import MeshError
+from geoskip.shapes import Float, Int
+
+
+class Polygons(NamedTuple):
+    """verts: positions. sizes: corners of each polygon. corners: vertex indices, polygon after polygon."""
+
+    verts: Float[np.ndarray, "vertices 3"]
+    sizes: Int[np.ndarray, "polygons"]
+    corners: Int[np.ndarray, "corners"]
+
+    def triangles(self) -> Int[np.ndarray, "faces 3"]:
+        """Each polygon p0 … pk as the fan (p0, pi, pi+1), in file order."""
+        if (self.sizes == 3).all():
+            return self.corners.reshape(-1, 3)
+        if (self.sizes < 3).any():
+            i = int((self.sizes < 3).argmax())
+            raise MeshError(f"face {i} has {self.sizes[i]} corners")
+        counts = self.sizes - 2
+        first = np.repeat(np.cumsum(self.sizes) - self.sizes, counts)
+        step = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.corners[np.stack([first, first + step + 1, first + step + 2], axis=1)]
+
+    @classmethod
+    def of_triangles(cls, verts: np.ndarray, faces: np.ndarray) -> "Polygons":
+        return cls(verts, np.full(len(faces), 3), faces.reshape(-1))
+
+
+def int_array(words: list[bytes]) -> np.ndarray:
+    """Words of text as int64, or a MeshError."""
+    return _array(words, int, np.int64, "an integer")
+
+
+def float_array(words: list[bytes]) -> np.ndarray:
+    """Words of text as float64, or a MeshError."""
+    return _array(words, float, np.float64, "a number")
+
+
+def _array(words: list[bytes], convert: type, dtype: type, wanted: str) -> np.ndarray:
+    try:
+        if b"_" not in b"".join(words):  # Python's own numbers may hold underscores
+            return np.array(list(map(convert, words)), dtype=dtype)
+    except (ValueError, OverflowError):
+        pass
+    bad = next(word for word in words if not _converts(word, convert, dtype))
+    raise MeshError(f"{bad[:40].decode('latin-1')!r} is not {wanted}")
+
+
+def _converts(word: bytes, convert: type, dtype: type) -> bool:
+    try:
+        np.array(convert(word), dtype=dtype)
+    except (ValueError, OverflowError):
+        return False
+    return b"_" not in word
