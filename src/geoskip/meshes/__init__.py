@@ -1,7 +1,27 @@
 """Float64 geometry, without networks: meshes, files, hierarchies, spirals, geodesics."""
 
+from geoskip.meshes.closest import ClosestPoints, closest_points
+from geoskip.meshes.decimation import Decimation, decimate
 from geoskip.meshes.files import parse_mesh, read_mesh, write_mesh
+from geoskip.meshes.hierarchy import MeshHierarchy, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.meshes.primitives import grid, icosphere, torus
+from geoskip.meshes.spirals import spirals
 
-__all__ = ["Mesh", "MeshError", "grid", "icosphere", "parse_mesh", "read_mesh", "torus", "write_mesh"]
+__all__ = [
+    "ClosestPoints",
+    "Decimation",
+    "Mesh",
+    "MeshError",
+    "MeshHierarchy",
+    "closest_points",
+    "decimate",
+    "grid",
+    "icosphere",
+    "mesh_hierarchy",
+    "parse_mesh",
+    "read_mesh",
+    "spirals",
+    "torus",
+    "write_mesh",
+]
