@@ -1,0 +1,176 @@
+"""Files out of archives: the honest ones whole, the hostile ones not at all."""
+
+import gzip
+import io
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoskip.data.archives import ArchiveError, Limits, read_files
+
+WANTED = re.compile(r"(?:.*/)?(meshes/[^/]+\.ply)")
+FILES = {"meshes/a.ply": b"aaa", "meshes/b.ply": b"b" * 1000}
+OTHERS = {"readme.txt": b"hello", "other/c.ply": b"c"}
+
+
+def make_zip(path: Path, files: dict[str, bytes], prefix: str = "") -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(prefix + name, data)
+    return path
+
+
+def make_tar(path: Path, files: dict[str, bytes], mode: Any = "w", prefix: str = "") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(prefix + name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def make_folder(path: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def special_tar(path: Path, kind: bytes, target: str = "/etc/passwd") -> Path:
+    with tarfile.open(path, "w") as archive:
+        info = tarfile.TarInfo("meshes/a.ply")
+        info.type, info.linkname = kind, target
+        archive.addfile(info)
+    return path
+
+
+def special_zip(path: Path, mode: int) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("meshes/a.ply")
+        info.external_attr = (mode | 0o644) << 16
+        archive.writestr(info, "/etc/passwd")
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "TOP/", "./deep/er/"])
+def test_all_containers_give_the_same_expected_files(tmp_path: Path, prefix: str) -> None:
+    everything = FILES | OTHERS
+    places = [
+        make_zip(tmp_path / "a.zip", everything, prefix),
+        make_folder(tmp_path / "folder" / prefix, everything),
+        *[make_tar(tmp_path / f"a.{kind}", everything, f"w:{kind}", prefix) for kind in ("", "gz", "bz2", "xz")],
+    ]
+    for place in places:
+        assert dict(read_files(place, WANTED)) == FILES, place
+
+
+@pytest.mark.parametrize("name", ["../meshes/a.ply", "/meshes/a.ply", "x/../../meshes/a.ply", "x\\meshes/a.ply"])
+def test_names_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
+    for place in (make_zip(tmp_path / "a.zip", {name: b"x"}), make_tar(tmp_path / "a.tar", {name: b"x"})):
+        with pytest.raises(ArchiveError, match="leads outside"):
+            list(read_files(place, WANTED))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_in_a_tar_are_refused(tmp_path: Path, kind: bytes) -> None:
+    with pytest.raises(ArchiveError, match="no regular file"):
+        list(read_files(special_tar(tmp_path / "a.tar", kind), WANTED))
+
+
+@pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK])
+def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ArchiveError, match="no regular file"):
+        list(read_files(special_zip(tmp_path / "a.zip", mode), WANTED))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_one_name_twice_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("meshes/a.ply", "1")
+        archive.writestr("meshes/a.ply", "2")
+    twice_with_prefix = make_tar(tmp_path / "a.tar", {"meshes/a.ply": b"1", "x/meshes/a.ply": b"2"})
+    for place in (tmp_path / "a.zip", twice_with_prefix):
+        with pytest.raises(ArchiveError, match=r"two files are called meshes/a.ply"):
+            list(read_files(place, WANTED))
+
+
+def test_bombs_are_refused_before_they_unpack(tmp_path: Path) -> None:
+    bomb = {"meshes/a.ply": bytes(4 << 20)}
+    for place in (make_zip(tmp_path / "a.zip", bomb), make_tar(tmp_path / "a.tgz", bomb, "w:gz")):
+        assert place.stat().st_size < 10_000
+        with pytest.raises(ArchiveError, match="unpacks to more than it may"):
+            list(read_files(place, WANTED))
+
+
+def test_a_tar_header_that_asks_for_gigabytes_is_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("long")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 8 << 30
+    block = header.tobuf(tarfile.GNU_FORMAT)
+    (tmp_path / "a.tar").write_bytes(block + bytes(1024))
+    with pytest.raises(ArchiveError, match="damaged"):
+        list(read_files(tmp_path / "a.tar", WANTED))
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(block + bytes(4 << 20)))
+    with pytest.raises(ArchiveError, match="unpacks to more than it may"):
+        list(read_files(tmp_path / "a.tgz", WANTED))
+
+
+def test_sparse_members_are_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("meshes/a.ply")
+    header.type = tarfile.GNUTYPE_SPARSE
+    (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(ArchiveError, match="no regular file"):
+        list(read_files(tmp_path / "a.tar", WANTED))
+
+
+@pytest.mark.parametrize(
+    ("limits", "fault"),
+    [
+        (Limits(members=1), "more than 1 members"),
+        (Limits(file_bytes=999), "meshes/b.ply is too large"),
+        (Limits(total_bytes=1002), "unpacks to more than it may"),
+    ],
+)
+def test_counts_and_sizes_are_bounded(tmp_path: Path, limits: Limits, fault: str) -> None:
+    for place in (make_zip(tmp_path / "a.zip", FILES), make_tar(tmp_path / "a.tar", FILES)):
+        with pytest.raises(ArchiveError, match=fault):
+            list(read_files(place, WANTED, limits))
+
+
+def test_a_large_file_in_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"meshes/b.ply is too large"):
+        list(read_files(make_folder(tmp_path, FILES), WANTED, Limits(file_bytes=999)))
+
+
+def test_a_zip_that_lies_about_its_sizes_is_refused(tmp_path: Path) -> None:
+    data = make_zip(tmp_path / "a.zip", {"meshes/a.ply": bytes(1000)}).read_bytes()
+    lie = data.replace(struct.pack("<I", 1000), struct.pack("<I", 10))
+    assert lie != data
+    (tmp_path / "a.zip").write_bytes(lie)
+    with pytest.raises(ArchiveError):
+        list(read_files(tmp_path / "a.zip", WANTED))
+
+
+def test_truncated_and_damaged_archives_are_refused(tmp_path: Path) -> None:
+    for place in (make_zip(tmp_path / "a.zip", FILES), make_tar(tmp_path / "a.tgz", FILES, "w:gz")):
+        data = place.read_bytes()
+        for length in range(0, len(data), 7):
+            place.write_bytes(data[:length])
+            with pytest.raises(ArchiveError):
+                list(read_files(place, WANTED))
+    place = make_zip(tmp_path / "b.zip", FILES)
+    flipped = bytearray(place.read_bytes())
+    flipped[45] ^= 0xFF
+    place.write_bytes(flipped)
+    with pytest.raises(ArchiveError):
+        list(read_files(place, WANTED))
+
+
+def test_a_missing_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere.zip: no such archive"):
+        list(read_files(tmp_path / "nowhere.zip", WANTED))

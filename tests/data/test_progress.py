@@ -1,0 +1,36 @@
+"""Progress on a terminal and in a log."""
+
+import io
+
+import pytest
+
+from geoskip.data import progress as module
+from geoskip.data.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_short_job_says_nothing_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("job", 3) as progress:
+        progress.advance(3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_job_writes_lines_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_LINE_SECONDS", 0.0)
+    with Progress("job", 2000) as progress:
+        progress.advance(1000)
+        progress.advance(500)
+    assert capsys.readouterr().err == "job: 1,000 of 2,000\n"
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Progress("job", 2) as progress:
+        progress.advance()
+        assert progress.bar.tasks[0].completed == 1
+    assert "job" in terminal.getvalue()
