@@ -21,6 +21,12 @@ def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
     check_indices("edge_index", edge_index, num_vertices)
 
 
+def check_faces(faces: Tensor, num_vertices: int) -> None:
+    if faces.dim() != 2 or faces.shape[1] < 3:
+        raise ValueError(f"faces: expected shape [faces, corners] with 3 corners or more, got {list(faces.shape)}")
+    check_indices("faces", faces, num_vertices)
+
+
 def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0) -> None:
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
         raise TypeError(f"{name}: expected whole numbers, got {indices.dtype}; convert with .long()")

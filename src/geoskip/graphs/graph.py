@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_index, check_edge_values, check_spirals
+from geoskip.graphs.checks import check_edge_index, check_edge_values, check_faces, check_spirals
 from geoskip.graphs.records import move, register_record
 from geoskip.kernels import Pattern, sort_edges
 from geoskip.shapes import Float, Int
@@ -60,14 +60,18 @@ class Graph:
 
     @classmethod
     def from_faces(cls, faces: Int[Tensor, "faces corners"], num_vertices: int) -> Graph:
-        """From a mesh's faces: each side of a face, once in each direction."""
+        """From a mesh's faces: each side of a face, once in each direction. A side of length 0 is none."""
+        check_faces(faces, num_vertices)
         sides = torch.stack([faces, faces.roll(-1, dims=1)]).flatten(1)
+        sides = sides[:, sides[0] != sides[1]]
         both = torch.cat([sides, sides.flip(0)], dim=1)
         return cls.from_edge_index(torch.unique(both, dim=1), num_vertices)
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
         """From a PyTorch Geometric ``Data`` or ``Batch``; ``edge_attr`` becomes the pseudo-coordinates."""
+        if data.edge_index is None:
+            raise ValueError("data: has no edge_index; a mesh's faces give one with Graph.from_faces")
         pseudo = data.edge_attr
         if pseudo is not None and pseudo.dim() == 1:
             pseudo = pseudo.unsqueeze(-1)
@@ -119,9 +123,11 @@ class Graph:
 
         While torch traces it is made but not kept: a trace holds stand-ins for tensors, which must not leave it.
         """
-        if key not in self._memo:
-            made = build()
-            if torch.compiler.is_compiling():
-                return made
-            self._memo[key] = made
+        if key in self._memo:
+            return self._memo[key]
+        if torch.compiler.is_compiling():
+            return build()
+        # What is first needed in inference mode is still needed when training goes on.
+        with torch.inference_mode(False):
+            self._memo[key] = build()
         return self._memo[key]

@@ -36,6 +36,11 @@ class SparseMatrix:
         shape: tuple[int, int],
     ) -> SparseMatrix:
         """From coordinates, in any order."""
+        if not rows.shape == columns.shape == values.shape:
+            raise ValueError(
+                f"values: every entry needs a row, a column and a value, got {list(rows.shape)} rows, "
+                f"{list(columns.shape)} columns and {list(values.shape)} values"
+            )
         check_indices("rows", rows, shape[0])
         check_indices("columns", columns, shape[1])
         pattern, order = sort_edges(columns.long(), rows.long(), shape[1], shape[0])
@@ -58,6 +63,10 @@ class SparseMatrix:
                 f"x: expected {self.shape[1]} vertices (columns of the matrix) in its second-last axis, "
                 f"got shape {list(x.shape)}"
             )
+        if not x.is_floating_point():
+            raise TypeError(f"x: expected floating-point numbers, got {x.dtype}; convert with .float()")
+        if x.device != self.values.device:
+            raise ValueError(f"x: is on {x.device}, the matrix on {self.values.device}; move one with .to()")
         return sparse_product(x, self.values.to(x.dtype), self.pattern)
 
     def dense(self) -> Float[Tensor, "rows columns"]:

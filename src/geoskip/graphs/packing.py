@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from geoskip.graphs.checks import check_device
 from geoskip.graphs.graph import Graph
 from geoskip.kernels import sort_edges
 from geoskip.shapes import Int
@@ -17,6 +18,8 @@ def pack(graphs: Sequence[Graph]) -> Graph:
     """One graph that holds all of ``graphs``; pseudo-coordinates and spirals are kept if every graph has them."""
     if not graphs:
         raise ValueError("graphs: nothing to pack; give at least one graph")
+    for graph in graphs:
+        check_device("graphs", graph.device, graphs[0].device)
     sizes = torch.tensor([0, *(g.num_vertices for g in graphs)], device=graphs[0].device)
     vertex_offsets = sizes.cumsum(0)
     edge_index = torch.cat([g.edge_index + o for g, o in zip(graphs, vertex_offsets[:-1], strict=True)], dim=1)
@@ -26,8 +29,10 @@ def pack(graphs: Sequence[Graph]) -> Graph:
     return Graph(
         pattern=pattern,
         order=order,
-        pseudo=_concatenate([g.pseudo for g in graphs]),
-        spirals=_concatenate([_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]),
+        pseudo=_concatenate("pseudo", [g.pseudo for g in graphs]),
+        spirals=_concatenate(
+            "spirals", [_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]
+        ),
         graph_offsets=vertex_offsets,
     )
 
@@ -65,6 +70,11 @@ def _shift(spirals: Tensor | None, by: Tensor | int) -> Tensor | None:
     return None if spirals is None else torch.where(spirals < 0, spirals, spirals + by)
 
 
-def _concatenate(parts: list[Tensor | None]) -> Tensor | None:
+def _concatenate(name: str, parts: list[Tensor | None]) -> Tensor | None:
     present = [part for part in parts if part is not None]
-    return torch.cat(present) if len(present) == len(parts) else None
+    if len(present) < len(parts):
+        return None
+    widths = sorted({part.shape[1] for part in present})
+    if len(widths) > 1:
+        raise ValueError(f"graphs: their {name} have {widths} columns; graphs that are packed need the same number")
+    return torch.cat(present)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_device
+from geoskip.graphs.checks import check_device, check_edge_values
 from geoskip.graphs.graph import Graph
 from geoskip.shapes import Float
 
@@ -52,9 +53,8 @@ def target_degree(
 
 def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
     """``graph`` with pseudo-coordinates given in its own receiver order, as the functions here return them."""
-    given = torch.empty_like(pseudo)
-    given[graph.order] = pseudo
-    return graph.with_pseudo(given)
+    check_edge_values("pseudo", pseudo, graph.num_edges, graph.device)
+    return replace(graph, pseudo=pseudo, _memo={})
 
 
 def _offsets(graph: Graph, positions: Tensor) -> Tensor:
