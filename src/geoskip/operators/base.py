@@ -31,9 +31,9 @@ class Operator(nn.Module, ABC):
         super().__init__()
         sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,)
         for name, value in [("in_channels", in_channels), ("out_channels", out_channels)]:
-            _check_positive(type(self).__name__, name, value)
+            check_positive(type(self).__name__, name, value)
         for value in sizes:
-            _check_positive(type(self).__name__, "kernel_size", value)
+            check_positive(type(self).__name__, "kernel_size", value)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -65,9 +65,15 @@ class Operator(nn.Module, ABC):
         self._check_features(x)
         if isinstance(graph, Tensor):
             graph = Graph.from_edge_index(graph, x.shape[-2], pseudo)
+        elif not isinstance(graph, Graph):
+            raise TypeError(
+                f"graph: expected a Graph or an edge_index, got {type(graph).__name__}; see Graph.from_edge_index, "
+                "from_faces and from_pyg"
+            )
         elif pseudo is not None:
             graph = graph.with_pseudo(pseudo)
         self._check_graph(x, graph)
+        self._check_skip(skip)
         return self.convolve(x, graph, skip)
 
     def _check_features(self, x: Tensor) -> None:
@@ -89,6 +95,11 @@ class Operator(nn.Module, ABC):
             raise ValueError(f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}")
         if graph.device != x.device:
             raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
+
+    def _check_skip(self, skip: Tensor | None) -> None:
+        wanted = [self.in_channels, self.out_channels]
+        if skip is not None and list(skip.shape) != wanted:
+            raise ValueError(f"skip: {self._say()} expects a matrix of shape {wanted}, got {list(skip.shape)}")
 
     def _say(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
@@ -117,6 +128,7 @@ def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim
     return graph.pseudo
 
 
-def _check_positive(operator: str, name: str, value: int) -> None:
+def check_positive(operator: str, name: str, value: int) -> None:
+    """Sizes are 1 or more."""
     if value < 1:
         raise ValueError(f"{name}: {operator} needs a whole number of at least 1, got {value}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import Operator, check_positive, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -63,6 +63,7 @@ class GINConv(Operator):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)
         hidden = out_channels if hidden is None else hidden
+        check_positive("GINConv", "hidden", hidden)
         self.initial_epsilon = epsilon
         self.theta = nn.Parameter(torch.empty(in_channels, hidden))
         self.hidden_bias = nn.Parameter(torch.empty(hidden))

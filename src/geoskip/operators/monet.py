@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution, gaussian_basis
-from geoskip.operators.base import Operator, pseudo_of
+from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -26,7 +26,8 @@ def monet(
     skip: Float[Tensor, "channels out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`MoNetConv`."""
-    weights = gaussian_basis(pseudo_of(graph, mean.shape[1], "MoNetConv"), mean, scale)
+    pseudo = pseudo_of(graph, mean.shape[1], "MoNetConv").to(weight_dtype(x))
+    weights = gaussian_basis(pseudo, mean, scale)
     return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
 
 
@@ -51,6 +52,7 @@ class MoNetConv(Operator):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, dim: int = 3, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
+        check_positive("MoNetConv", "dim", dim)
         self.dim = dim
         self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
         self.mean = nn.Parameter(torch.empty(kernel_size, dim))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import Operator, check_positive, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float, Int
 
@@ -92,8 +92,7 @@ class SpiralConv(Operator):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        if dilation < 1:
-            raise ValueError(f"dilation: SpiralConv needs a whole number of at least 1, got {dilation}")
+        check_positive("SpiralConv", "dilation", dilation)
         self.dilation = dilation
         self.centre = centre
         self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
 from geoskip.operators.bspline import bspline_products, check_size
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
@@ -78,6 +78,7 @@ class SplineConv(Operator):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
+        check_positive("SplineConv", "dim", dim)
         self.dim = dim
         self.degree = degree
         self.sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * dim
