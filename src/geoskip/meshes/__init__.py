@@ -3,6 +3,8 @@
 from geoskip.meshes.closest import ClosestPoints, closest_points
 from geoskip.meshes.decimation import Decimation, decimate
 from geoskip.meshes.files import parse_mesh, read_mesh, write_mesh
+from geoskip.meshes.geodesic_matrix import geodesic_matrix
+from geoskip.meshes.geodesics import geodesic_diameter, geodesic_distances
 from geoskip.meshes.hierarchy import MeshHierarchy, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.meshes.primitives import grid, icosphere, torus
@@ -16,6 +18,9 @@ __all__ = [
     "MeshHierarchy",
     "closest_points",
     "decimate",
+    "geodesic_diameter",
+    "geodesic_distances",
+    "geodesic_matrix",
     "grid",
     "icosphere",
     "mesh_hierarchy",
