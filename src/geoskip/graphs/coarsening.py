@@ -59,13 +59,13 @@ def graclus(
     """
     _check(edge_index, weights, offsets)
     if volumes is None:
-        volumes = np.bincount(edge_index[1], weights, minlength=offsets[-1])
+        volumes = _sums(edge_index[1], weights, int(offsets[-1]))
     clusters = np.arange(offsets[-1])
     for step in range(matchings):
         joined = match(edge_index, weights, offsets, volumes, seed + step)
-        edge_index, weights = contract(edge_index, weights, joined, int(joined.max(initial=-1)) + 1)
-        volumes = np.bincount(joined, volumes)
         offsets = _coarse_offsets(joined, offsets)
+        edge_index, weights = contract(edge_index, weights, joined, int(offsets[-1]))
+        volumes = _sums(joined, volumes, int(offsets[-1]))
         clusters = joined[clusters]
     return Coarsening(clusters, offsets, edge_index, weights, volumes)
 
@@ -145,6 +145,10 @@ def _best_free_neighbour(
     owners = np.searchsorted(begins, hits, side="right") - 1
     firsts = np.diff(owners, prepend=-1) > 0
     return free[owners[firsts]], senders[edges[hits[firsts]]]
+
+
+def _sums(index: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+    return np.bincount(index, values, minlength=size).astype(np.float64)  # of nothing, bincount counts in integers
 
 
 def _coarse_offsets(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
