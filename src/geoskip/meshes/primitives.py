@@ -13,7 +13,6 @@ def icosphere(subdivisions: int = 3, radius: float = 1.0) -> Mesh:
     mesh = _icosahedron()
     for _ in range(subdivisions):
         mesh = _split_in_four(mesh)
-        mesh = mesh.with_verts(mesh.verts / np.linalg.norm(mesh.verts, axis=1, keepdims=True))
     return mesh.with_verts(radius * mesh.verts)
 
 
@@ -60,6 +59,7 @@ def _icosahedron() -> Mesh:
 
 
 def _split_in_four(mesh: Mesh) -> Mesh:
+    """Edge midpoints, pushed out to the unit sphere, follow the old vertices."""
     edges = mesh.edges()
     keys = edges[:, 0] * mesh.num_verts + edges[:, 1]
     a, b, c = mesh.faces.T
@@ -69,4 +69,6 @@ def _split_in_four(mesh: Mesh) -> Mesh:
 
     ab, bc, ca = midpoint(a, b), midpoint(b, c), midpoint(c, a)
     faces = np.stack([a, ab, ca, b, bc, ab, c, ca, bc, ab, bc, ca], axis=1).reshape(-1, 3)
-    return Mesh(np.concatenate([mesh.verts, mesh.verts[edges].mean(axis=1)]), faces)
+    middles = mesh.verts[edges].mean(axis=1)
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    return Mesh(np.concatenate([mesh.verts, middles]), faces)

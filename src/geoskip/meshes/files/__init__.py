@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from geoskip.meshes.files import gltf, obj, off, ply, stl
 from geoskip.meshes.files.contents import read_bytes
 from geoskip.meshes.files.polygons import Polygons
@@ -91,4 +93,4 @@ def _mesh(polygons: Polygons, drop_degenerate: bool, name: str) -> Mesh:
         )
     if drop_degenerate:
         triangles = triangles[~repeats_a_corner(triangles)]
-    return Mesh(polygons.verts, triangles)
+    return Mesh(polygons.verts.astype(np.float64, copy=False), triangles)

@@ -18,14 +18,15 @@ class Polygons(NamedTuple):
     def triangles(self) -> Int[np.ndarray, "faces 3"]:
         """Each polygon p0 … pk as the fan (p0, pi, pi+1), in file order."""
         if (self.sizes == 3).all():
-            return self.corners.reshape(-1, 3)
+            return self.corners.astype(np.int64, copy=False).reshape(-1, 3)
         if (self.sizes < 3).any():
             i = int((self.sizes < 3).argmax())
             raise MeshError(f"face {i} has {self.sizes[i]} corners")
         counts = self.sizes - 2
         first = np.repeat(np.cumsum(self.sizes) - self.sizes, counts)
         step = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.corners[np.stack([first, first + step + 1, first + step + 2], axis=1)]
+        corners = self.corners.astype(np.int64, copy=False)
+        return corners[np.stack([first, first + step + 1, first + step + 2], axis=1)]
 
     @classmethod
     def of_triangles(cls, verts: np.ndarray, faces: np.ndarray) -> "Polygons":
