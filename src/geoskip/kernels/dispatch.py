@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
-from geoskip.kernels import reference
+from geoskip.kernels import fast, reference
+from geoskip.kernels.ops import interpreted
 from geoskip.kernels.pattern import Pattern
 from geoskip.shapes import Float
 
-PATHS: dict[str, ModuleType] = {"reference": reference}
+PATHS: dict[str, ModuleType] = {"reference": reference, "fast": fast, "interpreter": fast}
+_HAS_TRITON = find_spec("triton") is not None
 _forced: ModuleType | None = None
 
 
 @contextmanager
 def use_path(name: str) -> Iterator[None]:
-    """Run every kernel on one path, ``"reference"`` say, whatever the device."""
+    """Run every kernel on one path, whatever the device: ``"reference"``, ``"fast"``, or ``"interpreter"``, which
+    runs the CUDA kernels in Triton's interpreter on the CPU."""
     global _forced
     if name not in PATHS:
         raise ValueError(f"use_path: unknown path {name!r}; choose from {sorted(PATHS)}")
     before, _forced = _forced, PATHS[name]
     try:
-        yield
+        with interpreted() if name == "interpreter" else nullcontext():
+            yield
     finally:
         _forced = before
 
 
 def _path(x: Tensor) -> ModuleType:
-    return _forced or reference
+    if _forced is not None:
+        return _forced
+    if x.is_cuda:
+        # Triton's kernels accumulate in float32.
+        return fast if _HAS_TRITON and x.dtype != torch.float64 else reference
+    return fast if x.device.type == "cpu" else reference
 
 
 def basis_convolution(

@@ -1,0 +1,84 @@
+"""The fast path: the signatures of :mod:`geoskip.kernels.reference`, on the operators of :mod:`geoskip.kernels.ops`.
+
+Here batches are flattened to one axis, and autocast is followed: features and matrices in the lower precision,
+basis weights and sums in float32. On the CPU the bases are the reference's own: they have no large intermediates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from geoskip.kernels import ops, reference
+from geoskip.kernels.pattern import Pattern
+
+
+def basis_convolution(
+    x: Tensor,
+    weights: Tensor,
+    theta: Tensor,
+    pattern: Pattern,
+    skip: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    x, theta, skip, bias = _cast(x, theta, skip, bias)
+    batch = x.shape[:-2]
+    y = ops.convolve(_items(x), _items(weights), theta.contiguous(), *_edges(pattern), skip, bias)
+    return y.view(*batch, *y.shape[1:])
+
+
+def sparse_product(x: Tensor, weights: Tensor, pattern: Pattern) -> Tensor:
+    y = ops.product(_items(x), weights, *_edges(pattern))
+    return y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def chebyshev_convolution(
+    x: Tensor,
+    weights: Tensor,
+    theta: Tensor,
+    pattern: Pattern,
+    first: int = 0,
+    skip: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    if weights.requires_grad:
+        return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
+    x, theta, skip, bias = _cast(x, theta, skip, bias)
+    y = ops.chebyshev(_items(x), weights, theta.contiguous(), *_edges(pattern), first, skip, bias)
+    return y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def gaussian_basis(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float = 1e-15) -> Tensor:
+    if not ops.on_triton(pseudo):
+        return reference.gaussian_basis(pseudo, mean, scale, floor)
+    return ops.gaussian(pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor)
+
+
+def softmax_basis(
+    sender_scores: Tensor, receiver_scores: Tensor, offset: Tensor, edge_scale: Tensor, pattern: Pattern
+) -> Tensor:
+    if not ops.on_triton(sender_scores):
+        return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
+    scores = _items(sender_scores), _items(receiver_scores)
+    weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern))
+    return weights.view(*sender_scores.shape[:-2], *weights.shape[1:])
+
+
+def _items(x: Tensor) -> Tensor:
+    """[*batch, vertices, channels] as [batch, vertices, channels]."""
+    return (x.unsqueeze(0) if x.dim() == 2 else x.flatten(0, -3)).contiguous()
+
+
+def _edges(pattern: Pattern) -> tuple[Tensor, ...]:
+    return pattern.senders, pattern.receivers, pattern.offsets, pattern.by_sender, pattern.sender_offsets
+
+
+def _cast(
+    x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    device = x.device.type
+    if not torch.is_autocast_enabled(device):
+        return x, theta, skip, bias
+    dtype = torch.get_autocast_dtype(device)
+    skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
+    return x.to(dtype), theta.to(dtype), skip, bias

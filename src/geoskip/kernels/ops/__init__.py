@@ -1,0 +1,9 @@
+"""The fast kernels as operators of torch: with shapes for tracing, with gradients, one name on every device."""
+
+from geoskip.kernels.ops.backend import interpreted, on_triton
+from geoskip.kernels.ops.bases import gaussian, softmax
+from geoskip.kernels.ops.chebyshev import chebyshev
+from geoskip.kernels.ops.convolve import convolve
+from geoskip.kernels.ops.product import product
+
+__all__ = ["chebyshev", "convolve", "gaussian", "interpreted", "on_triton", "product", "softmax"]

@@ -1,0 +1,103 @@
+"""Gaussian and softmax bases as operators of torch. On the CPU they are plain enough to be left to autograd."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from geoskip.kernels.ops.backend import backend
+
+
+@custom_op("geoskip::gaussian", mutates_args=())
+def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float) -> Tensor:
+    """w [edges, slots] of pseudo-coordinates [edges, dim], in float32."""
+    return backend(pseudo).gaussian(pseudo, mean, scale, floor)
+
+
+@gaussian.register_fake
+def _(pseudo, mean, scale, floor):
+    return pseudo.new_empty(pseudo.shape[0], mean.shape[0], dtype=torch.float32)
+
+
+@custom_op("geoskip::gaussian_gradients", mutates_args=())
+def gaussian_gradients(
+    grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float, needs_pseudo: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    return backend(pseudo).gaussian_gradients(grad, weights, pseudo, mean, scale, floor, needs_pseudo)
+
+
+@gaussian_gradients.register_fake
+def _(grad, weights, pseudo, mean, scale, floor, needs_pseudo):
+    return torch.empty_like(pseudo if needs_pseudo else pseudo[:0]), torch.empty_like(mean), torch.empty_like(scale)
+
+
+def _gaussian_context(ctx, inputs, output):
+    pseudo, mean, scale, ctx.floor = inputs
+    ctx.save_for_backward(output, pseudo, mean, scale)
+
+
+def _gaussian_backward(ctx, grad):
+    needs_pseudo = ctx.needs_input_grad[0]
+    grad_pseudo, grad_mean, grad_scale = gaussian_gradients(
+        grad.contiguous(), *ctx.saved_tensors, ctx.floor, needs_pseudo
+    )
+    return grad_pseudo if needs_pseudo else None, grad_mean, grad_scale, None
+
+
+gaussian.register_autograd(_gaussian_backward, setup_context=_gaussian_context)
+
+
+@custom_op("geoskip::softmax", mutates_args=())
+def softmax(
+    sender_scores: Tensor,
+    receiver_scores: Tensor,
+    offset: Tensor,
+    edge_scale: Tensor,
+    senders: Tensor,
+    receivers: Tensor,
+    offsets: Tensor,
+    by_sender: Tensor,
+    sender_offsets: Tensor,
+) -> Tensor:
+    """q [batch, edges, slots] of scores [batch, vertices, slots], in float32."""
+    kernels = backend(sender_scores)
+    return kernels.softmax(sender_scores, receiver_scores, offset, edge_scale, senders, receivers)
+
+
+@softmax.register_fake
+def _(sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets):
+    batch, _, slots = sender_scores.shape
+    return sender_scores.new_empty(batch, senders.shape[0], slots, dtype=torch.float32)
+
+
+@custom_op("geoskip::softmax_gradients", mutates_args=())
+def softmax_gradients(
+    grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
+) -> Tensor:
+    """Gradient of the scores at the receivers, or with ``order`` at the senders."""
+    return backend(grad).softmax_gradients(grad, weights, edge_scale, order, offsets)
+
+
+@softmax_gradients.register_fake
+def _(grad, weights, edge_scale, order, offsets):
+    return grad.new_empty(grad.shape[0], offsets.shape[1] - 1, grad.shape[2], dtype=torch.float32)
+
+
+def _softmax_context(ctx, inputs, output):
+    sender_scores, _, offset, edge_scale, _, _, offsets, by_sender, sender_offsets = inputs
+    ctx.dtypes = sender_scores.dtype, offset.dtype
+    ctx.save_for_backward(output, edge_scale, offsets, by_sender, sender_offsets)
+
+
+def _softmax_backward(ctx, grad):
+    weights, edge_scale, offsets, by_sender, sender_offsets = ctx.saved_tensors
+    scores, offset = ctx.dtypes
+    grad = grad.contiguous()
+    at_senders = softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets)
+    at_receivers = softmax_gradients(grad, weights, edge_scale, None, offsets)
+    grad_offset = at_receivers.sum((0, 1)).to(offset)
+    return at_senders.to(scores), at_receivers.to(scores), grad_offset, *[None] * 6
+
+
+softmax.register_autograd(_softmax_backward, setup_context=_softmax_context)

@@ -1,0 +1,110 @@
+r"""ChebNet's recursion as an operator of torch, in both directions without keeping its terms.
+
+Forward, :math:`y = \sum_k T_k(L)\, x\, \Theta_k`: each term is made of the last two, multiplied into y and dropped.
+Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same recursion gives both gradients:
+
+.. math:: \partial x = \sum_k G_k \Theta_k^\top, \qquad \partial \Theta_k = x^\top G_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from geoskip.kernels.ops.backend import backend
+
+
+def _terms(
+    x: Tensor, weights: Tensor, neighbours: Tensor, order: Tensor | None, offsets: Tensor, first: int, count: int
+) -> Iterator[Tensor]:
+    """T_first(L) x, T_{first+1}(L) x, … as matrices [batch · vertices, channels]."""
+    before, term = x, x
+    for k in range(first + count):
+        if k == 1:
+            term = backend(x).product(x, weights, neighbours, order, offsets)
+        elif k > 1:
+            before, term = term, backend(x).product(term, weights, neighbours, order, offsets, 2.0, before)
+        if k >= first:
+            yield term.flatten(0, 1)
+
+
+@custom_op("geoskip::chebyshev", mutates_args=())
+def chebyshev(
+    x: Tensor,
+    weights: Tensor,
+    theta: Tensor,
+    senders: Tensor,
+    receivers: Tensor,
+    offsets: Tensor,
+    by_sender: Tensor,
+    sender_offsets: Tensor,
+    first: int,
+    skip: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """y = Σ_m T_{m+first}(L) x Θ_m + x A + b, of x [batch, vertices, in] and L given by its weights [edges]."""
+    batch, vertices, _ = x.shape
+    out = theta.shape[2]
+    y = x.new_zeros(batch * vertices, out) if bias is None else bias.to(x.dtype).repeat(batch * vertices, 1)
+    if skip is not None:
+        y.addmm_(x.flatten(0, 1), skip)
+    terms = _terms(x, weights, senders, None, offsets, first, len(theta))
+    for term, matrix in zip(terms, theta, strict=True):
+        y.addmm_(term, matrix)
+    return y.view(batch, vertices, out)
+
+
+@chebyshev.register_fake
+def _(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, first, skip, bias):
+    return x.new_empty(x.shape[0], x.shape[1], theta.shape[2])
+
+
+@custom_op("geoskip::chebyshev_gradients", mutates_args=())
+def chebyshev_gradients(
+    grad_y: Tensor,
+    x: Tensor,
+    weights: Tensor,
+    theta: Tensor,
+    receivers: Tensor,
+    by_sender: Tensor,
+    sender_offsets: Tensor,
+    first: int,
+    skip: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of x and of Θ from one recursion."""
+    flat = x.flatten(0, 1)
+    grad_x = torch.zeros_like(flat) if skip is None else grad_y.flatten(0, 1) @ skip.t()
+    grad_theta = torch.empty_like(theta)
+    terms = _terms(grad_y, weights, receivers, by_sender, sender_offsets, first, len(theta))
+    for m, term in enumerate(terms):
+        grad_x.addmm_(term, theta[m].t())
+        torch.mm(flat.t(), term, out=grad_theta[m])
+    return grad_x.view_as(x), grad_theta
+
+
+@chebyshev_gradients.register_fake
+def _(grad_y, x, weights, theta, receivers, by_sender, sender_offsets, first, skip):
+    return torch.empty_like(x), torch.empty_like(theta)
+
+
+def _context(ctx, inputs, output):
+    x, weights, theta, _, receivers, _, by_sender, sender_offsets, first, skip, _ = inputs
+    ctx.first = first
+    ctx.save_for_backward(x, weights, theta, receivers, by_sender, sender_offsets, skip)
+
+
+def _backward(ctx, grad_y):
+    x, weights, theta, receivers, by_sender, sender_offsets, skip = ctx.saved_tensors
+    grad_y = grad_y.contiguous()
+    grad_x, grad_theta = chebyshev_gradients(
+        grad_y, x, weights, theta, receivers, by_sender, sender_offsets, ctx.first, skip
+    )
+    grad_skip = x.flatten(0, 1).t() @ grad_y.flatten(0, 1) if ctx.needs_input_grad[9] else None
+    grad_bias = grad_y.sum((0, 1)) if ctx.needs_input_grad[10] else None
+    return grad_x, None, grad_theta, None, None, None, None, None, None, grad_skip, grad_bias
+
+
+chebyshev.register_autograd(_backward, setup_context=_context)

@@ -1,0 +1,15 @@
+"""The CUDA path, in Triton. Under ``TRITON_INTERPRET=1`` the same kernels run on the CPU, slowly: the tests do that."""
+
+from geoskip.kernels.triton.bases import gaussian, gaussian_gradients, softmax, softmax_gradients
+from geoskip.kernels.triton.convolution import convolve, convolve_gradients
+from geoskip.kernels.triton.product import product
+
+__all__ = [
+    "convolve",
+    "convolve_gradients",
+    "gaussian",
+    "gaussian_gradients",
+    "product",
+    "softmax",
+    "softmax_gradients",
+]
