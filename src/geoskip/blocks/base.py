@@ -1,0 +1,163 @@
+"""What the three skips have in common: a convolution, a function of the vertex alone, and the sum of the two."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+from geoskip.blocks.channels import home_of, own_bias, read_channels, why_unfit
+from geoskip.blocks.checkpoints import adopt_plain_keys
+from geoskip.blocks.features import check_same_vertices, features_of, receiving_features, with_features
+from geoskip.blocks.lazy import LateParameters
+from geoskip.shapes import Float
+
+
+class Skip(LateParameters):
+    r"""A block: a convolution, which hears the neighbours, plus a function P of the vertex alone.
+
+    .. math:: y_i = \mathrm{conv}(x, \dots)_i + P(x_i)
+
+    It is called as the convolution is, ``block(x, *args, **kwargs)``, and passes on all that it is given. Of a pair
+    ``(x_src, x_dst)`` P takes ``x_dst``; of a tuple that the convolution returns only the first element changes.
+    Public attributes that the block lacks are those of ``conv``.
+
+    **One bias.** Where ``conv.bias`` is a parameter, that is the block's b; elsewhere the skip brings b. It counts as
+    P's: ``affine(x)`` and ``convolution(x, …)`` add up to the block, whoever owns b.
+
+    **Channels** are the ones given, else those that the module names, else those met at the first call, which
+    then has to come before the optimiser is made and before ``torch.compile``.
+
+    A checkpoint of the bare convolution loads into the block, strictly too; the skip then keeps its values.
+
+    Attributes:
+        conv: the convolution.
+        part: ``"both"``, or the one part that is computed; see :func:`~geoskip.blocks.only`.
+        skip_channels: channels that P maps from and to; ``None`` until they are known.
+    """
+
+    conv: nn.Module
+    bias: nn.Parameter | None
+
+    def __init__(self, conv: nn.Module, in_channels: int | None, out_channels: int | None, bias: bool) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not isinstance(conv, nn.Module):
+            raise TypeError(f"conv: {name} wraps a torch.nn.Module, got a {type(conv).__name__}")
+        if (reason := why_unfit(conv)) is not None:
+            raise TypeError(f"conv: {name} does not fit around {type(conv).__name__}: {reason}")
+        for argument, value in [("in_channels", in_channels), ("out_channels", out_channels)]:
+            if value is not None and value < 1:
+                raise ValueError(f"{argument}: {name} needs a whole number of at least 1, got {value}")
+        said = read_channels(conv)
+        inputs, outputs = in_channels or said[0], out_channels or said[1]
+        self.skip_channels = None if inputs is None or outputs is None else (inputs, outputs)
+        self.conv = conv
+        self.conv_has_bias = own_bias(conv) is not None
+        self.brings_bias = bias and not self.conv_has_bias
+        self.part = "both"
+        self.training = conv.training
+
+    def _make_parameters(self, *names: str) -> None:
+        if self.brings_bias:
+            names = *names, "bias"
+        elif not hasattr(self.conv, "bias"):
+            self._parameters["bias"] = None
+        self._add_late(names, home_of(self.conv))
+
+    @abstractmethod
+    def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
+        """P(x) - b."""
+
+    def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
+        """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
+        self._known_channels()
+        self._check_input(x)
+        return self._biased(self.shortcut(x), self.brings_bias or self.conv_has_bias)
+
+    def convolution(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The convolution alone, without the block's b."""
+        out = self.conv(x, *args, **kwargs)
+        if not self.conv_has_bias:
+            return out
+        assert self.bias is not None
+        return with_features(out, features_of(out, self._say()) - self.bias)
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.part == "affine":
+            return self.affine(receiving_features(x, self._say()))
+        if self.part == "convolution":
+            return self.convolution(x, *args, **kwargs)
+        return self._sum(x, *args, **kwargs)
+
+    def _sum(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        received = receiving_features(x, self._say())
+        self._check_input(received)
+        out = self.conv(x, *args, **kwargs)
+        y = features_of(out, self._say())
+        check_same_vertices(received, y, self._say())
+        if self.skip_channels is None:
+            self._materialise(received.shape[-1], y.shape[-1])
+        self._check_output(y)
+        return with_features(out, y + self._biased(self.shortcut(received), self.brings_bias).to(y.dtype))
+
+    def _biased(self, y: Tensor, wanted: bool) -> Tensor:
+        if not wanted:
+            return y
+        assert self.bias is not None
+        return y + self.bias
+
+    def _known_channels(self) -> tuple[int, int]:
+        if self.skip_channels is None:
+            raise ValueError(
+                f"{self._say()}: its channels are not known yet; call the block once, or make it with in_channels "
+                "and out_channels"
+            )
+        return self.skip_channels
+
+    def _check_input(self, x: Tensor) -> None:
+        if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
+            raise ValueError(
+                f"x: {self._say()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "
+                f"takes them, say {type(self).__name__}(conv, in_channels={x.shape[-1]})"
+            )
+
+    def _check_output(self, y: Tensor) -> None:
+        if self.skip_channels is not None and y.shape[-1] != self.skip_channels[1]:
+            raise ValueError(
+                f"conv: {self._say()} maps to {self.skip_channels[1]} channels, the convolution gave {y.shape[-1]}; "
+                f"say {type(self).__name__}(conv, out_channels={y.shape[-1]})"
+            )
+
+    def reset_parameters(self) -> None:
+        """Draw initial values anew, the convolution's too."""
+        if callable(reset := getattr(self.conv, "reset_parameters", None)):
+            reset()
+        if self.skip_channels is not None:
+            self._reset_skip()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            conv = self.__dict__.get("_modules", {}).get("conv")
+            # Not the private ones: copying, for one, asks every object for its own __deepcopy__.
+            if conv is None or name.startswith("_"):
+                raise
+            return getattr(conv, name)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        own = {name for name, parameter in self._parameters.items() if parameter is not None}
+        plain = adopt_plain_keys(self.conv, own, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        if plain:
+            missing[:] = [key for key in missing if key not in {prefix + name for name in own}]
+
+    def _say(self) -> str:
+        return f"{type(self).__name__}({type(self.conv).__name__})"
+
+    def extra_repr(self) -> str:
+        return "channels at the first call" if self.skip_channels is None else "{} → {}".format(*self.skip_channels)

@@ -1,0 +1,97 @@
+"""What a module says about itself: its channels, its bias, whether a skip fits around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from geoskip.operators import Operator
+
+_DICTIONARIES = "it maps dictionaries of features, one tensor for each type of vertex"
+_OTHER_FIRST = "its first argument is something else than the features of vertices"
+
+# Classes of PyTorch Geometric that take or give something else than features of vertices.
+_UNFIT = {
+    "DNAConv": "its input holds the features of every layer before it, [vertices, layers, channels]",
+    "HANConv": _DICTIONARIES,
+    "HGTConv": _DICTIONARIES,
+    "HeteroConv": f"{_DICTIONARIES}; wrap the convolutions in it, as add_skips(model) does",
+    "LPAttLayer": _OTHER_FIRST,
+    "LabelPropagation": _OTHER_FIRST,
+    "NeighborEmbedding": _OTHER_FIRST,
+    "SparseLinear": _OTHER_FIRST,
+    "WLConv": "it maps colours, which are whole numbers, and no features",
+}
+
+
+def pyg_class(module: nn.Module) -> str | None:
+    """Name of the class of PyTorch Geometric that a module is, or is derived from.
+
+    Told by names, so that PyTorch Geometric need not be imported, or installed.
+    """
+    return next((cls.__name__ for cls in type(module).__mro__ if cls.__module__.startswith("torch_geometric.")), None)
+
+
+def is_convolution(module: nn.Module) -> bool:
+    """One of our operators, or a convolution of PyTorch Geometric; ``HeteroConv`` is a container of them."""
+    if isinstance(module, Operator):
+        return True
+    derived = any(cls.__module__.startswith("torch_geometric.nn.conv.") for cls in type(module).__mro__)
+    return derived and pyg_class(module) != "HeteroConv"
+
+
+def why_unfit(module: nn.Module) -> str | None:
+    """The reason why no skip fits around a module, as far as its class tells."""
+    return _UNFIT.get(pyg_class(module) or "")
+
+
+def own_bias(conv: nn.Module) -> nn.Parameter | None:
+    """The bias that a module adds to its output: an attribute ``bias`` with one value per channel.
+
+    ARMAConv and AntiSymmetricConv have a ``bias`` inside their activation, where it cannot be the block's b.
+    """
+    bias = getattr(conv, "bias", None)
+    if not isinstance(bias, nn.Parameter) or pyg_class(conv) == "AntiSymmetricConv":
+        return None
+    return bias if is_lazy(bias) or bias.dim() == 1 else None
+
+
+def read_channels(conv: nn.Module) -> tuple[int | None, int | None]:
+    """Channels of the input at the receiving vertices and of the output; ``None`` where the module does not say."""
+    channels = getattr(conv, "channels", None)
+    inputs = _receiving(getattr(conv, "in_channels", channels))
+    outputs = _receiving(getattr(conv, "out_channels", channels))
+    if pyg_class(conv) == "SignedConv" and inputs is not None:
+        inputs *= 1 if getattr(conv, "first_aggr", True) else 2
+    return inputs, None if outputs is None else outputs * _copies(conv)
+
+
+def _receiving(channels: Any) -> int | None:
+    """Of a pair (senders, receivers) the latter; -1 is PyTorch Geometric's "not known yet"."""
+    if isinstance(channels, (tuple, list)) and channels:
+        channels = channels[-1]
+    known = isinstance(channels, int) and not isinstance(channels, bool) and channels > 0
+    return channels if known else None
+
+
+def _copies(conv: nn.Module) -> int:
+    """How many times ``out_channels`` the output is wide: heads that are concatenated, powers, signs."""
+    heads = getattr(conv, "heads", 1) if getattr(conv, "concat", False) is True else 1
+    match pyg_class(conv):
+        case "MixHopConv":
+            return len(getattr(conv, "powers", [0]))
+        case "RGATConv":
+            return heads * getattr(conv, "dim", 1)
+        case "SignedConv":
+            return 2
+    return heads if isinstance(heads, int) else 1
+
+
+def home_of(module: nn.Module) -> dict[str, Any]:
+    """Device and dtype of a module's first floating-point tensor: new parameters go there too."""
+    tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
+    first = next((tensor for tensor in tensors if tensor.is_floating_point()), torch.empty(0))
+    return {"device": first.device, "dtype": first.dtype}

@@ -1,0 +1,137 @@
+"""Skips for a finished model, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torch import nn
+
+from geoskip.blocks.base import Skip
+from geoskip.blocks.channels import home_of, is_convolution, why_unfit
+from geoskip.blocks.initial import check_init
+from geoskip.blocks.make import SKIPS
+from geoskip.blocks.summary import Left, SkipSummary, Wrapped
+
+Choice = Callable[[str, nn.Module], bool]
+
+
+class _Place(NamedTuple):
+    """Where a module is registered: ``parent._modules[key]``, called ``name`` in the model."""
+
+    name: str
+    parent: nn.Module
+    key: str
+
+
+def add_skips(
+    model: nn.Module,
+    kind: str = "affine",
+    init: str = "glorot",
+    where: str | list[str] | Choice | None = None,
+) -> SkipSummary:
+    """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
+
+    ``print(add_skips(model))`` says what was done. Convolutions that have a skip keep it, so a second call does
+    nothing; one that the model uses in several places gets one skip and stays shared; one inside another belongs to
+    that and gets none. With ``init="zeros"`` the model computes what it did before, to the bit, until it is trained.
+    Checkpoints of the plain model still load, strictly too: the skips then keep their values.
+
+    Make the optimiser afterwards, or give it the new parameters with ``add_param_group``: one made before does not
+    know them. If the summary says "at the first call", make that call first too.
+
+    Args:
+        model: any model; its convolutions may be in lists, ``Sequential`` containers or models inside.
+        kind: ``"affine"``, ``"polynomial"`` or ``"residual"``.
+        init: ``"glorot"`` or ``"zeros"``; a residual skip has nothing to start from zero.
+        where: which convolutions: a pattern for their names in the model, such as ``"encoder.*"``, a list of
+            patterns, or a function of name and module. All, if not given.
+    """
+    _check(model, kind, init)
+    places = _find(model)
+    chosen = _choice(where, [place.name for found in places.values() for place in found[1]])
+    wrapped, left = [], []
+    for module, at in places.values():
+        name = ", ".join(place.name for place in at)
+        if (reason := _why_left(module, at, chosen)) is not None:
+            inner = module.conv if isinstance(module, Skip) else module
+            left.append(Left(name, type(inner).__name__, reason))
+            continue
+        block = _wrap(module, kind, init, model)
+        for place in at:
+            place.parent._modules[place.key] = block
+        wrapped.append(_describe(name, block))
+    return SkipSummary(kind, init, tuple(wrapped), tuple(left))
+
+
+def _check(model: nn.Module, kind: str, init: str) -> None:
+    if kind not in SKIPS:
+        raise ValueError(f"kind: choose from {sorted(SKIPS)}, got {kind!r}")
+    if check_init(init, "add_skips") == "zeros" and kind == "residual":
+        raise ValueError("init: a residual skip has no parameters that could start at zero; use kind='affine'")
+    if is_convolution(model):
+        raise ValueError(
+            f"model: {type(model).__name__} is itself a convolution, which cannot be replaced in place; write "
+            f"model = {kind.capitalize()}Skip(model)"
+        )
+
+
+def _find(model: nn.Module) -> dict[int, tuple[nn.Module, list[_Place]]]:
+    """Every convolution, bare or with a skip, and all its places."""
+    found: dict[int, tuple[nn.Module, list[_Place]]] = {}
+    for module, place in _walk(model, "", set()):
+        found.setdefault(id(module), (module, []))[1].append(place)
+    if not found and not isinstance(model, Skip):
+        raise ValueError(
+            f"model: {type(model).__name__} has no graph convolutions of geoskip or PyTorch Geometric; wrap other "
+            "modules one by one, as AffineSkip(module)"
+        )
+    return found
+
+
+def _walk(parent: nn.Module, prefix: str, seen: set[int]) -> Iterator[tuple[nn.Module, _Place]]:
+    if id(parent) in seen or isinstance(parent, Skip):
+        return
+    seen.add(id(parent))
+    for key, module in parent._modules.items():
+        if module is None:
+            continue
+        if isinstance(module, Skip) or is_convolution(module):
+            yield module, _Place(prefix + key, parent, key)
+        else:
+            yield from _walk(module, f"{prefix}{key}.", seen)
+
+
+def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
+    if where is None:
+        return lambda name, module: True
+    if callable(where):
+        return where
+    patterns = [where] if isinstance(where, str) else list(where)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(names)}")
+    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _why_left(module: nn.Module, at: list[_Place], chosen: Choice) -> str | None:
+    if isinstance(module, Skip):
+        return f"has {type(module).__name__} already"
+    if not any(chosen(place.name, module) for place in at):
+        return "not chosen by where"
+    return why_unfit(module)
+
+
+def _wrap(conv: nn.Module, kind: str, init: str, model: nn.Module) -> Skip:
+    block = SKIPS[kind](conv) if kind == "residual" else SKIPS[kind](conv, init=init)
+    bare = next(conv.parameters(), None) is None and next(conv.buffers(), None) is None
+    # A convolution without tensors cannot tell where the model lives.
+    return block.to(**home_of(model)) if bare else block
+
+
+def _describe(name: str, block: Skip) -> Wrapped:
+    inputs, outputs = block.skip_channels or (None, None)
+    late = block.skip_channels is None
+    own = None if late else sum(p.numel() for p in block.parameters(recurse=False))
+    return Wrapped(name, type(block.conv).__name__, inputs, outputs, own)
