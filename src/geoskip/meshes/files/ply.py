@@ -15,7 +15,7 @@ def parse(data: bytes) -> Polygons:
     columns = _columns(header, BinaryBody(data, header) if header.order else TextBody(data, header))
     vertex, face = columns.get("vertex", {}), columns.get("face", {})
     if not vertex.keys() >= {"x", "y", "z"}:
-        raise MeshError("PLY without a vertex element that has x, y and z")
+        raise MeshError("PLY without vertices: an element 'vertex' with x, y and z is needed")
     if len(face) != 1:
         raise MeshError("PLY without faces: one list 'vertex_indices' in an element 'face' is needed")
     (indices,) = face.values()

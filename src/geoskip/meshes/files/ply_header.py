@@ -44,7 +44,7 @@ def parse_header(data: bytes) -> Header:
     if not data.startswith(b"ply") or end is None:
         raise MeshError("not a PLY file: no header from 'ply' to 'end_header'")
     magic, *lines = data[: end.start()].decode("latin-1").split("\n")
-    statements = [line.split() for line in lines if line.strip()]
+    statements = [words for words in map(str.split, lines) if words and words[0] not in ("comment", "obj_info")]
     if magic.strip() != "ply" or not statements:
         raise MeshError("not a PLY file: its first line is not 'ply'")
     elements: list[Element] = []
@@ -55,14 +55,12 @@ def parse_header(data: bytes) -> Header:
 
 def _byte_order(words: list[str]) -> str:
     if len(words) != 3 or words[0] != "format" or words[1] not in FORMATS or words[2] != "1.0":
-        raise MeshError(f"PLY header: {' '.join(words)!r} where a format of version 1.0 should stand")
+        raise MeshError(f"PLY header: {' '.join(words)[:80]!r} where a format of version 1.0 should stand")
     return FORMATS[words[1]]
 
 
 def _add(words: list[str], elements: list[Element]) -> None:
     match words:
-        case ["comment" | "obj_info", *_]:
-            return
         case ["element", name, count] if re.fullmatch("[0-9]{1,18}", count):
             elements.append(Element(name, int(count)))
         case ["property", "list", size, code, name] if elements and size in TYPES and code in TYPES:

@@ -1,0 +1,285 @@
+"""Damaged and malicious files: a MeshError or a valid mesh, and never more memory than the file is worth."""
+
+import os
+import random
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoskip.meshes import MeshError, grid, parse_mesh, read_mesh, write_mesh
+from geoskip.meshes.files import contents, gltf, ply
+from tests.meshes.mesh_files import encode, seeds, square_gltf, square_ply, square_stl
+
+PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
+PLY_FACE = "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
+PLY_BODY = "0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
+OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+OFF = "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n"
+
+BROKEN_TEXT = [
+    (".ply", PLY + "property float w\n" + PLY_BODY, "no header from 'ply' to 'end_header'"),
+    (".ply", "plyx\nend_header\n", "first line is not 'ply'"),
+    (".ply", PLY.replace("1.0", "2.0") + PLY_FACE + PLY_BODY, "'format ascii 2.0' where a format"),
+    (".ply", PLY.replace("ascii", "utf8") + PLY_FACE + PLY_BODY, "'format utf8 1.0' where a format"),
+    (".ply", PLY + "property quad w\n" + PLY_FACE + PLY_BODY, "cannot read 'property quad w'"),
+    (".ply", PLY.replace("vertex 3", "vertex -3") + PLY_FACE + PLY_BODY, "cannot read 'element vertex -3'"),
+    (".ply", "ply\nformat ascii 1.0\nproperty float x\nend_header\n", "cannot read 'property float x'"),
+    (".ply", PLY + PLY_FACE.replace("uchar", "float") + PLY_BODY, "'vertex_indices' has a length that is no integer"),
+    (".ply", PLY + "property float x\n" + PLY_FACE + PLY_BODY, "two properties 'x'"),
+    (".ply", PLY + "".join(f"property int p{i}\n" for i in range(2000)) + PLY_FACE, "more than 1000 properties"),
+    (".ply", PLY + "element vertex 0\n" + PLY_FACE + PLY_BODY, "two elements 'vertex'"),
+    (".ply", PLY.replace("float z", "float w") + PLY_FACE + PLY_BODY, "PLY without vertices"),
+    (".ply", PLY + "end_header\n0 0 0 1 0 0 0 1 0", "PLY without faces"),
+    (".ply", PLY + PLY_FACE.replace("face 1", "face 0") + "0 0 0 1 0 0 0 1 0", "PLY without faces"),
+    (".ply", PLY + PLY_FACE.replace("int", "float") + PLY_BODY, "declared as fractions"),
+    (
+        ".ply",
+        PLY.replace("float x", "list uchar float x") + PLY_FACE + "2 9 9 0 0\n" * 3 + "3 0 1 2",
+        "coordinates are lists",
+    ),
+    (".ply", PLY + PLY_FACE + PLY_BODY + "9", "goes on after the last element"),
+    (".ply", PLY + PLY_FACE + PLY_BODY[:-3], "truncated"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0", "9 0"), "truncated"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0", "-3 0"), "a list 'vertex_indices' of length -3"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0 1 2", "2 0 1"), "face 0 has 2 corners"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 2\n", "1 7\n"), "outside 0 to 2"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 2\n", "1 1.5\n"), "'1.5' is not an integer"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 2\n", f"1 {10**30}\n"), "is not an integer"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 0 0", "1_0 0 0"), "'1_0' is not a number"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 0 0", "nan 0 0"), "1 of 3 vertices are not finite"),
+    (".obj", "", "no faces"),
+    (".obj", OBJ + "w 0 0 0\nf 1 2 3", "OBJ has no statement 'w'"),
+    (".obj", OBJ + "v 0 0\nf 1 2 3", "OBJ vertex 4 has 2 values"),
+    (".obj", OBJ + "f 0 1 2", "outside 0 to 2"),
+    (".obj", OBJ + "f -4 1 2", "outside 0 to 2"),
+    (".obj", OBJ + "f 1 2", "face 0 has 2 corners"),
+    (".obj", OBJ + "f 1 2 x", "'x' is not an integer"),
+    (".obj", OBJ + "v 0 1e999 0\nf 1 2 3", "1 of 4 vertices are not finite"),
+    (".off", "FOO", "does not begin with OFF"),
+    (".off", "OFF BINARY\n", "line of vertex and face counts|not an integer"),
+    (".off", "OFF\n", "line of vertex and face counts"),
+    (".off", OFF, "counts 3 vertices and 1 faces, but has 3 lines"),
+    (".off", OFF.replace("3 1 0", "999999999999 -1 0"), "counts 999999999999 vertices and -1 faces"),
+    (".off", OFF.replace("1 0 0", "1 0") + "3 0 1 2", "OFF vertex 1 has 2 coordinates"),
+    (".off", OFF + "4 0 1 2", "OFF face 0 says 4 corners and has 3"),
+    (".off", OFF + "-1 0 1 2", "OFF face 0 says -1 corners"),
+    (".stl", "solid\nfacet normal 0 0 1\n", "truncated or not a sequence of facets"),
+    (".stl", square_stl().decode().replace("endloop", "endloops"), "not a sequence of facets"),
+    (".stl", square_stl().decode().rsplit("endsolid", 1)[0], "truncated"),
+    (".stl", square_stl().decode().replace("vertex 0.0 0.0", "vertex 0.0"), "has not three coordinates"),
+    (".stl", square_stl().decode().replace("vertex 1.0 0.0", "vertex inf 0.0"), "not finite"),
+    (".stl", "hello", "not an STL file"),
+    (".gltf", "{", "without a JSON document"),
+    (".gltf", "[" * 100_000, "without a JSON document"),
+    (".gltf", "[]", "JSON is no object"),
+    (".gltf", "{}", "no faces"),
+]
+
+
+@pytest.mark.parametrize(("suffix", "text", "message"), BROKEN_TEXT)
+def test_broken_text_is_refused_with_its_reason(suffix: str, text: str, message: str) -> None:
+    with pytest.raises(MeshError, match=message):
+        parse_mesh(text.encode(), suffix)
+
+
+def changed(name: str, number: int, **entries: Any) -> dict[str, Any]:
+    """The document of a valid square with some entries of ``name[number]`` changed, or removed by None."""
+    document = square_gltf()
+    document[name][number] = {k: v for k, v in (document[name][number] | entries).items() if v is not None}
+    return document
+
+
+def primitive(**entries: Any) -> dict[str, Any]:
+    return square_gltf(meshes=[{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1} | entries]}])
+
+
+BROKEN_GLTF = [
+    (primitive(mode=5), "no triangle list"),
+    (primitive(attributes=[]), "no triangle list with attributes"),
+    (primitive(attributes={}), "'POSITION' should be a whole number"),
+    (primitive(attributes={"POSITION": True}), "'POSITION' should be a whole number"),
+    (primitive(attributes={"POSITION": -1}), "'POSITION' should be a whole number"),
+    (primitive(attributes={"POSITION": 1}), "accessor 1 is no plain VEC3"),
+    (primitive(indices=0), "accessor 0 is no plain SCALAR"),
+    (primitive(indices=2), "names accessor 2 of 2"),
+    (changed("accessors", 0, sparse={}), "accessor 0 is no plain VEC3"),
+    (changed("accessors", 0, componentType=5123), "accessor 0 is no plain VEC3"),
+    (changed("accessors", 0, bufferView=None), "'bufferView' should be a whole number"),
+    (changed("accessors", 0, count=10**15), "accessor 0 does not fit its buffer view"),
+    (changed("accessors", 0, count=0), "accessor 0 does not fit its buffer view"),
+    (changed("accessors", 0, count=3), "name vertices that are not there"),
+    (changed("accessors", 1, count=8), "no triangles"),
+    (changed("bufferViews", 0, byteStride=0), "accessor 0 does not fit its buffer view"),
+    (changed("bufferViews", 0, byteLength=10**9, byteOffset=0), "buffer view beyond the buffers"),
+    (changed("bufferViews", 0, buffer=1), "buffer view beyond the buffers"),
+    (changed("buffers", 0, byteLength=83), "announces more bytes"),
+    (changed("buffers", 0, uri="data:;base64,?"), "not base64"),
+    (changed("buffers", 0, uri=7), "without a uri of their own"),
+    (square_gltf(buffers=[{"byteLength": 0}] * 2), "without a uri of their own"),
+    (changed("nodes", 0, mesh=1), "names mesh 1 of 1"),
+    (changed("nodes", 0, children=[0]), "no faces"),
+    (square_gltf(nodes=[{"children": [1]}, {"children": [1]}]), "node 1 is reached twice"),
+    (square_gltf(scenes=[{"nodes": [0, 0]}]), "node 0 is reached twice"),
+    (square_gltf(scenes=[{"nodes": 0}]), "'nodes' should be a list"),
+    (square_gltf(scenes=[{}], scene=1), "names scene 1 of 1"),
+    (square_gltf(meshes={}), "'meshes' should be a list of objects"),
+    (square_gltf(meshes=[0]), "'meshes' should be a list of objects"),
+    (changed("nodes", 0, scale=[1, 1]), "'scale' should be a list of 3 numbers"),
+    (changed("nodes", 0, scale=[1, 1, "1"]), "'scale' holds what is no number"),
+    (changed("nodes", 0, scale=[1, 1, 10**400]), "'scale' holds what is no number"),
+    (changed("nodes", 0, scale=[1, 1, float("nan")]), "'scale' holds what is no number"),
+    (changed("nodes", 0, scale=[1e300] * 3, rotation=[1e300] * 4), "not finite"),
+    (square_gltf(nodes=[{"mesh": 0}] * 1000), "outgrows its own size"),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), BROKEN_GLTF)
+def test_broken_gltf_is_refused_with_its_reason(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(MeshError, match=message):
+        parse_mesh(encode(document), ".gltf")
+
+
+@pytest.mark.parametrize(
+    "uri", ["../secret.bin", "/etc/passwd", "%2e%2e%2fx", "a\\b", "file:x", ".hidden", "a%00b", "x.bin"]
+)
+def test_gltf_reads_no_file_but_plain_ones_beside_it(tmp_path: Path, uri: str) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(100))
+    (folder / "m.gltf").write_bytes(encode(changed("buffers", 0, uri=uri)))
+    message = "No such file" if uri == "x.bin" else "is not a file beside the document"
+    with pytest.raises(MeshError, match=message):
+        read_mesh(folder / "m.gltf")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda data: data[:-1], "truncated or not of version 2"),
+        (lambda data: data[:10], "truncated or not of version 2"),
+        (lambda data: data[:4] + struct.pack("<I", 1) + data[8:], "truncated or not of version 2"),
+        (lambda data: data[:12] + struct.pack("<I", 5) + data[16:], "do not fill the file|without a JSON document"),
+        (lambda data: data[:12] + struct.pack("<I", 2**32 - 1) + data[16:], "do not fill the file"),
+        (lambda data: data[:16] + b"NOPE" + data[20:], "without a JSON document"),
+    ],
+)
+def test_broken_glb_containers(edit: Any, message: str) -> None:
+    with pytest.raises(MeshError, match=message):
+        parse_mesh(edit(gltf.binary(grid(2, 2))), ".glb")
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """A few random edits: bits, bytes, deletions, repeats, truncation, hostile words, counts, a lost middle."""
+    raw = bytearray(data)
+    words = [
+        b"-1",
+        b"999999999999",
+        b"nan",
+        b"1e999",
+        b"\xff" * 4,
+        b"\0" * 4,
+        b"\n",
+        b" ",
+        b"1e20",
+        b"[",
+        b"{}",
+        b"null",
+    ]
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        start = rng.randrange(min(len(raw) + 1, rng.choice((400, len(raw) + 1))))
+        end = min(len(raw), start + rng.randrange(1, 20))
+        digits = [i for i, byte in enumerate(raw) if byte in b"0123456789"]
+        match rng.randrange(8):
+            case 0 if raw:
+                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            case 1:
+                raw[start:end] = rng.randbytes(end - start)
+            case 2:
+                del raw[start:end]
+            case 3:
+                raw[start:start] = raw[start:end] * rng.choice((1, 2, 50))
+            case 4:
+                del raw[start:]
+            case 5:
+                raw[start:end] = rng.choice(words)
+            case 6 if digits:
+                at = rng.choice(digits)
+                raw[at : at + 1] = str(rng.choice((0, 2, rng.randrange(100), 10 ** rng.randrange(25)))).encode()
+            case _:
+                del raw[start : rng.randrange(start, len(raw) + 1)]
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("suffix", sorted(seeds()))
+def test_thousands_of_mutated_files_are_refused_or_valid(suffix: str) -> None:
+    files, rng = seeds()[suffix], random.Random(f"mutations {suffix}")
+    outcomes = {"mesh": 0, "refused": 0}
+    for turn in range(2000):
+        data = mutated(rng.choice(files), rng)
+        try:
+            mesh = parse_mesh(data, suffix, drop_degenerate=turn % 2 == 0)
+        except MeshError:
+            outcomes["refused"] += 1
+        else:
+            outcomes["mesh"] += 1
+            assert np.isfinite(mesh.verts).all()
+            assert ((mesh.faces >= 0) & (mesh.faces < mesh.num_verts)).all()
+            assert np.isfinite(mesh.face_areas()).all()
+    assert min(outcomes.values()) > 50, outcomes
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "binary_little_endian", "binary_big_endian"])
+@pytest.mark.parametrize("element", ["vertex 4", "face 2", "edge 1"])
+def test_a_promise_of_gigabytes_allocates_nothing(encoding: str, element: str) -> None:
+    name = element.split()[0]
+    data = square_ply(encoding).replace(f"element {element}".encode(), f"element {name} {10**11}".encode())
+    tracemalloc.start()
+    with pytest.raises(MeshError, match="truncated"):
+        parse_mesh(data, ".ply")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("suffix", sorted(seeds().keys() - {".obj"}))
+def test_every_truncation_is_refused_unless_nothing_is_lost(suffix: str) -> None:
+    """OBJ, which has no counts, is left out: any of its beginnings may be a file."""
+    for data in seeds(grid(2, 2))[suffix]:
+        whole = parse_mesh(data, suffix)
+        lengths = []
+        for length in range(len(data)):
+            try:
+                part = parse_mesh(data[:length], suffix)
+            except MeshError:
+                continue
+            lengths.append(length)
+            assert part.topology_hash() == whole.topology_hash()
+        # a last line end, the name after "endsolid", the colour of the last face
+        assert len(lengths) <= 10
+
+
+def test_read_mesh_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "broken.ply").write_bytes(b"ply")
+    with pytest.raises(MeshError, match=r"broken\.ply: not a PLY file"):
+        read_mesh(tmp_path / "broken.ply")
+    with pytest.raises(FileNotFoundError):
+        read_mesh(tmp_path / "missing.ply")
+
+
+def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.ply")
+    (tmp_path / "folder.obj").mkdir()
+    for name in ("pipe.ply", "folder.obj"):
+        with pytest.raises(MeshError, match=f"{name} is not a regular file"):
+            read_mesh(tmp_path / name)
+
+
+def test_files_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mesh(grid(2, 2), tmp_path / "m.ply")
+    size = len(ply.binary(grid(2, 2)))
+    monkeypatch.setattr(contents, "MAX_FILE_BYTES", size - 1)
+    with pytest.raises(MeshError, match=f"has {size} bytes, more than the {size - 1}"):
+        read_mesh(tmp_path / "m.ply")
