@@ -24,6 +24,8 @@ Method = Literal["heat", "exact"]
 # Smallest altitude over longest edge. Of meshes with single slivers, pygeodesic exceeded Dijkstra's upper bound on
 # some with ratios up to 4e-6, by as much as a third of the diameter, and on none above 1e-5.
 MIN_THINNESS = 1e-5
+# Of a component scaled to unit extent: what a line leaves by rounding is far below.
+MIN_AREA = 1e-12
 
 
 def geodesic_distances(
@@ -94,7 +96,7 @@ def _prepare(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
         return lambda source: np.zeros(1)
     origin, extent = part.verts.min(axis=0), float(np.ptp(part.verts, axis=0).max())
     unit = part.with_verts((part.verts - origin) / extent) if extent > 0 else part
-    if not unit.face_areas().sum() > 0:
+    if unit.face_areas().sum() < MIN_AREA:
         raise MeshError(f"a component of {part.num_verts} vertices has no area, and so no geodesics")
     solve = _SOLVERS[method](unit)
 
