@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from geoskip.meshes.quadrics import border_half_edges
+from geoskip.meshes.mesh import Mesh
 
 Face = tuple[int, int, int]
 Vector = tuple[float, float, float]
@@ -40,23 +40,22 @@ class Surface:
     vertex is ``border`` where one of its edges does not have two faces, ``loose`` where it has no faces.
     """
 
-    def __init__(self, verts: np.ndarray, faces: np.ndarray) -> None:
-        a, b, c = (verts[faces[:, k]] for k in range(3))
-        self.verts: list[Vector] = [tuple(p) for p in verts.tolist()]
-        self.faces: list[Face] = [tuple(f) for f in faces.tolist()]
+    def __init__(self, mesh: Mesh) -> None:
+        a, b, c = (mesh.verts[mesh.faces[:, k]] for k in range(3))
+        self.verts: list[Vector] = [tuple(p) for p in mesh.verts.tolist()]
+        self.faces: list[Face] = [tuple(f) for f in mesh.faces.tolist()]
         self.normals: list[Vector] = [tuple(n) for n in np.cross(b - a, c - a).tolist()]
         self.stars: list[set[int]] = [set() for _ in self.verts]
         self.rings: list[set[int]] = [set() for _ in self.verts]
-        for f, (i, j, k) in enumerate(faces.tolist()):
+        for f, (i, j, k) in enumerate(self.faces):
             for v, left, right in ((i, j, k), (j, k, i), (k, i, j)):
                 self.stars[v].add(f)
                 self.rings[v].update((left, right))
-        border = np.zeros(len(verts), dtype=bool)
-        border[np.concatenate(border_half_edges(faces, len(verts))[:2])] = True
-        self.border: list[bool] = border.tolist()
+        borders = np.concatenate([mesh.boundary_edges(), mesh.nonmanifold_edges()])
+        self.border: list[bool] = np.isin(np.arange(mesh.num_verts), borders).tolist()
         self.loose = [v for v, star in enumerate(self.stars) if not star]
         self.alive = [True] * len(self.verts)
-        self.num_verts, self.num_faces = len(verts), len(faces)
+        self.num_verts, self.num_faces = mesh.num_verts, mesh.num_faces
 
     def plan(self, u: int, v: int, rules: Rules) -> Plan | None:
         """The collapse of u onto v, or None where the rules forbid it."""

@@ -44,10 +44,9 @@ def decimate(mesh: Mesh, target: int) -> Decimation:
     Faces that repeat the corners of an earlier face are dropped first. Winding is kept, face order too.
     """
     _check_target(mesh, target)
-    scale = _power_of_two_above(np.ptp(mesh.verts, axis=0).max(initial=0.0))
-    verts, faces = (mesh.verts - mesh.verts.min(axis=0)) / scale, _without_doubles(mesh.faces)
-    surface = Surface(verts, faces)
-    queue = CollapseQueue(verts, faces)
+    scale = _power_of_two_above(np.ptp(mesh.verts, axis=0).max())
+    fine = Mesh((mesh.verts - mesh.verts.min(axis=0)) / scale, _without_doubles(mesh.faces))
+    surface, queue = Surface(fine), CollapseQueue(fine)
     rules = Rules.NO_FOLDS
     while surface.num_verts > target:
         if surface.loose:

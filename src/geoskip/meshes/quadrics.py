@@ -15,6 +15,7 @@ perpendicular on a face along an edge which is not shared by exactly two faces.
 import numpy as np
 from scipy.sparse import csr_array
 
+from geoskip.meshes.mesh import Mesh
 from geoskip.shapes import Float, Int
 
 BORDER_WEIGHT = 1e3
@@ -46,27 +47,19 @@ def merge(moving: Quadric, fixed: Quadric, x: float, y: float, z: float, c: floa
     return (xx + fxx, xy + fxy, xz + fxz, yy + fyy, yz + fyz, zz + fzz, bx, by, bz, c)
 
 
-def vertex_planes(
-    verts: Float[np.ndarray, "vertices 3"], faces: Int[np.ndarray, "faces 3"]
-) -> Float[np.ndarray, "vertices 6"]:
-    """A of every vertex, as (xx, xy, xz, yy, yz, zz): its faces' planes and its border planes."""
-    a, b, c = (verts[faces[:, k]] for k in range(3))
-    cross = np.cross(b - a, c - a)
-    double_area = np.linalg.norm(cross, axis=1, keepdims=True)
-    normal = np.divide(cross, double_area, out=np.zeros_like(cross), where=double_area > 0)
-    of_faces = _outer(normal) * double_area / 2
-
-    start, end, face = border_half_edges(faces, len(verts))
+def vertex_planes(mesh: Mesh) -> Float[np.ndarray, "vertices 6"]:
+    """A of every vertex, as (xx, xy, xz, yy, yz, zz): the planes of its faces and of its borders."""
+    normals = mesh.face_normals()
+    of_faces = mesh.face_areas()[:, None] * _outer(normals)
+    start, end, face = border_sides(mesh)
     # |edge × normal| = |edge|: the outer product brings the weight |edge|² with it.
-    of_borders = BORDER_WEIGHT * _outer(np.cross(verts[end] - verts[start], normal[face]))
-
-    rows = np.concatenate([faces.T.ravel(), start, end])
-    face_ids = np.arange(len(faces))
-    border_ids = len(faces) + np.arange(len(start))
+    of_borders = BORDER_WEIGHT * _outer(np.cross(mesh.verts[end] - mesh.verts[start], normals[face]))
+    face_ids = np.arange(mesh.num_faces)
+    border_ids = mesh.num_faces + np.arange(len(face))
+    rows = np.concatenate([*mesh.faces.T, start, end])
     columns = np.concatenate([face_ids, face_ids, face_ids, border_ids, border_ids])
-    num_planes = len(faces) + len(start)
-    touches = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(verts), num_planes))
-    return touches @ np.concatenate([of_faces, of_borders])
+    shape = (mesh.num_verts, mesh.num_faces + len(face))
+    return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape) @ np.concatenate([of_faces, of_borders])
 
 
 def flat_errors(
@@ -79,15 +72,15 @@ def flat_errors(
     return np.where(errors > FLAT * (xx + yy + zz) * (moves**2).sum(axis=1), errors, 0.0)
 
 
-def border_half_edges(
-    faces: Int[np.ndarray, "faces 3"], num_verts: int
-) -> tuple[Int[np.ndarray, "borders"], Int[np.ndarray, "borders"], Int[np.ndarray, "borders"]]:
+def border_sides(
+    mesh: Mesh,
+) -> tuple[Int[np.ndarray, "sides"], Int[np.ndarray, "sides"], Int[np.ndarray, "sides"]]:
     """Start, end and face of every side of a face whose edge does not have exactly two faces."""
-    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    keys = np.minimum(start, end) * num_verts + np.maximum(start, end)
+    start, end = mesh.faces.ravel(), np.roll(mesh.faces, -1, axis=1).ravel()
+    keys = np.minimum(start, end) * mesh.num_verts + np.maximum(start, end)
     _, edge, counts = np.unique(keys, return_inverse=True, return_counts=True)
     border = counts[edge] != 2
-    return start[border], end[border], np.repeat(np.arange(len(faces)), 3)[border]
+    return start[border], end[border], np.repeat(np.arange(mesh.num_faces), 3)[border]
 
 
 def _outer(n: np.ndarray) -> np.ndarray:
