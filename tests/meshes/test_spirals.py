@@ -155,13 +155,14 @@ def test_two_cones_that_touch_are_walked_one_after_the_other() -> None:
 
 def test_contradictory_winding_falls_back_to_distance() -> None:
     # Three sheets on the edge 0–1, and a strip whose second face is wound the wrong way.
-    verts = np.array([[0, 0, 0], [0, 0, 2.0], [1, 0, 0], [0, 3, 0], [-2.5, 0, 0]])
+    verts = np.array([[0, 0, 0], [0, 0, 1.0], [2, 0, 0], [0, 4, 0], [-3, 0, 0]])
     fin = Mesh(verts, np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]))
-    assert spirals(fin, 5)[0].tolist() == [0, 2, 1, 4, 3]
-    strip = Mesh(verts[[0, 2, 1, 3]], np.array([[0, 1, 2], [0, 3, 2]]))
-    assert spirals(strip, 4)[0].tolist() == [0, 1, 2, 3]
-    other, order = relabelled(fin, 1)
-    np.testing.assert_array_equal(np.append(order, -1)[spirals(other, 7)], spirals(fin, 7)[order])
+    assert spirals(fin, 5)[0].tolist() == [0, 1, 2, 4, 3]
+    strip = Mesh(verts[[0, 1, 3, 2]], np.array([[0, 1, 2], [0, 3, 2]]))
+    assert spirals(strip, 4)[0].tolist() == [0, 1, 3, 2]
+    for seed in range(4):
+        other, order = relabelled(fin, seed)
+        np.testing.assert_array_equal(np.append(order, -1)[spirals(other, 7)], spirals(fin, 7)[order])
 
 
 def test_doubled_faces_count_once() -> None:
