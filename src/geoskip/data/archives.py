@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
-OPENERS: dict[bytes, Callable[[IO[bytes]], object]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
+OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 FAULTS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError)
 
 
@@ -100,8 +100,7 @@ def _read_tar(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterato
         with archive.open("rb") as raw:
             opener = OPENERS.get(raw.read(2))
             raw.seek(0)
-            plain = cast(IO[bytes], raw if opener is None else opener(raw))
-            stream = _Bounded(plain, limits.total(archive), archive)
+            stream = _Bounded(raw if opener is None else opener(raw), limits.total(archive), archive)
             with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as file:
                 for count, member in enumerate(file):
                     _refuse(count >= limits.members, archive, f"more than {limits.members} members")
@@ -123,7 +122,7 @@ def _read_tar(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterato
 class _Bounded:
     """A stream that refuses to give more than so many bytes; tarfile asks for small pieces, whatever a header says."""
 
-    def __init__(self, stream: IO[bytes], budget: int, archive: Path) -> None:
+    def __init__(self, stream: Any, budget: int, archive: Path) -> None:
         self.stream, self.budget, self.archive = stream, budget, archive
 
     def read(self, size: int) -> bytes:

@@ -1,0 +1,80 @@
+"""A folder of images, one subfolder per class, as superpixel graphs."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from geoskip.data.graph_set import GraphSet
+from geoskip.data.split import Split
+from geoskip.data.superpixels import Recipe, superpixel_set
+from geoskip.shapes import Shaped
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+
+
+def image_folder(
+    folder: str | Path,
+    recipe: Recipe | None = None,
+    *,
+    size: tuple[int, int] | None = None,
+    colour: bool = False,
+    test_every: int = 5,
+    workers: int | None = None,
+    root: Path | None = None,
+) -> GraphSet:
+    """Images in ``folder/<class>/…`` as graphs; the class is the name of the subfolder.
+
+    A folder with the subfolders ``train`` and ``test`` (classes below) is split as it says; otherwise every
+    ``test_every``-th image of each class, in sorted order, is for the test. Images are grey unless ``colour`` (three
+    features, the mean of each channel), and must be of one size unless ``size`` (height, width) says what to scale
+    them to.
+    """
+    paths, labels, class_names, test = _listing(Path(folder), test_every)
+    images = np.stack([_read(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
+    split = Split.by_mask(torch.tensor(test))
+    return superpixel_set(images, np.array(labels), class_names, split, recipe, workers=workers, root=root)
+
+
+def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:
+    if test_every < 2:
+        raise ValueError(f"test_every={test_every} leaves nothing to train on: at least 2")
+    split_by_folder = (folder / "train").is_dir() and (folder / "test").is_dir()
+    parts = [folder / "train", folder / "test"] if split_by_folder else [folder]
+    names = sorted({entry.name for part in parts for entry in part.iterdir() if entry.is_dir()})
+    paths: list[Path] = []
+    labels: list[int] = []
+    test: list[bool] = []
+    for part in parts:
+        for label, name in enumerate(names):
+            found = sorted(path for path in (part / name).rglob("*") if path.suffix.lower() in SUFFIXES)
+            paths += found
+            labels += [label] * len(found)
+            test += [part.name == "test" if split_by_folder else i % test_every == 0 for i in range(len(found))]
+    if not paths:
+        raise ValueError(f"{folder}: no images in subfolders, one subfolder per class")
+    return paths, labels, names, test
+
+
+def _read_equal(paths: list[Path], colour: bool) -> Shaped[np.ndarray, "images height width *channels"]:
+    images = [_read(path, None, colour) for path in paths]
+    for path, image in zip(paths, images, strict=True):
+        if image.shape != images[0].shape:
+            shapes = f"{image.shape[:2]} pixels, but {paths[0].name} has {images[0].shape[:2]}"
+            raise ValueError(f"{path}: {shapes}; pass size=(height, width) to scale all images to one size")
+    return np.stack(images)
+
+
+def _read(path: Path, size: tuple[int, int] | None, colour: bool) -> np.ndarray:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
+    try:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            pixels = image.convert("RGB" if colour else "L")
+            return np.asarray(pixels if size is None else pixels.resize(size[::-1], Image.Resampling.BILINEAR))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: not an image that can be read: {error}") from error

@@ -1,0 +1,55 @@
+"""Radius graphs over many point sets of one size: join two points that are no further apart than r."""
+
+import numpy as np
+
+from geoskip.shapes import Bool, Float, Int, Shaped
+
+SAMPLE = 4096
+CHUNK = 1024
+
+
+def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: float) -> float:
+    """The radius at which points have ``mean_degree`` neighbours on the average, over (a sample of) the sets.
+
+    With G sets of n points, G n mean_degree / 2 pairs are joined: r is the distance of the last of them.
+    """
+    if not 0 < mean_degree <= pos.shape[1] - 1:
+        raise ValueError(f"{pos.shape[1]} points cannot have {mean_degree} neighbours each on the average")
+    step = max(1, len(pos) // SAMPLE)
+    sample = pos[::step]
+    pairs = np.triu_indices(pos.shape[1], 1)
+    squares = _squared_distances(sample)[:, pairs[0], pairs[1]].ravel()
+    rank = round(len(sample) * pos.shape[1] * mean_degree / 2) - 1
+    # Rounded up to the next float32, so that the pair that sets it is joined.
+    return float(np.nextafter(np.sqrt(np.partition(squares, max(rank, 0))[max(rank, 0)]), np.float32(np.inf)))
+
+
+def neighbours(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> Bool[np.ndarray, "graphs points points"]:
+    """Which points of each set are joined; no point to itself."""
+    joined = _squared_distances(pos) <= np.float32(radius) ** 2
+    joined[:, np.arange(pos.shape[1]), np.arange(pos.shape[1])] = False
+    return joined
+
+
+def radius_edges(
+    pos: Float[np.ndarray, "graphs points dim"], radius: float
+) -> tuple[Shaped[np.ndarray, "2 edges"], Int[np.ndarray, " graphs_plus_1"]]:
+    """Edges of all sets, numbered within each set and sorted by receiver, and where each set's edges begin."""
+    dtype = np.uint8 if pos.shape[1] <= 256 else np.int32
+    edges, counts = [], []
+    for start in range(0, len(pos), CHUNK):
+        graph, receivers, senders = np.nonzero(neighbours(pos[start : start + CHUNK], radius))
+        edges.append(np.stack([senders.astype(dtype), receivers.astype(dtype)]))
+        counts.append(np.bincount(graph, minlength=len(pos[start : start + CHUNK])))
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return np.concatenate(edges, axis=1), offsets
+
+
+def _squared_distances(pos: np.ndarray) -> np.ndarray:
+    """In float32, one operation at a time: the same bits, and so the same edges, on every machine."""
+    squares = np.zeros((*pos.shape[:2], pos.shape[1]), dtype=np.float32)
+    for axis in range(pos.shape[2]):
+        coordinate = pos[:, :, axis].astype(np.float32)
+        difference = coordinate[:, :, None] - coordinate[:, None, :]
+        squares += difference * difference
+    return squares

@@ -1,0 +1,225 @@
+"""Images to graph sets: from IDX files, folders of images, and the published file; cached and carried."""
+
+import gzip
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from geoskip.data import mnist as mnist_module
+from geoskip.data import superpixels as module
+from geoskip.data.cache import entries
+from geoskip.data.graph_set import GraphSet
+from geoskip.data.idx import IdxError
+from geoskip.data.images import image_folder
+from geoskip.data.levels import gaussian_weights
+from geoskip.data.mnist import FASHION, MNIST, PARTS, mnist, read_images
+from geoskip.data.slic import Slic
+from geoskip.data.sources import MissingData
+from geoskip.data.split import Split
+from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
+from geoskip.graphs.coarsening import graclus
+
+RECIPE = Recipe(Slic(12), mean_degree=4.0)
+
+
+def blobs(count: int, size: int = 12, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows, cols = np.indices((size, size))
+    centres = rng.uniform(2, size - 2, (count, 2, 1, 1))
+    return np.rint(255 * np.exp(-((rows - centres[:, 0]) ** 2 + (cols - centres[:, 1]) ** 2) / 6)).astype(np.uint8)
+
+
+def build(root: Path, count: int = 6, recipe: Recipe = RECIPE) -> GraphSet:
+    labels = np.arange(count) % 2
+    return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), recipe, workers=1, root=root)
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    content = header + array.astype(np.uint8).tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def write_mnist(folder: Path, suffix: str = ".gz", changes: dict[int, np.ndarray] | None = None) -> Path:
+    arrays = {0: blobs(4), 1: np.array([0, 1, 2, 9]), 2: blobs(2, seed=1), 3: np.array([3, 4])}
+    for number, array in (arrays | (changes or {})).items():
+        write_idx(folder / f"{PARTS[number]}{suffix}", array)
+    return folder
+
+
+def test_a_set_holds_what_was_asked_for(tmp_path: Path) -> None:
+    graphs = build(tmp_path)
+    finest = graphs.levels[0]
+    assert len(graphs) == 6
+    assert finest.offsets.diff().tolist() == [12] * 6
+    assert graphs.x.shape == (72, 1)
+    assert 0 <= graphs.x.min() < graphs.x.max() <= 1
+    assert finest.pos.min() >= 0
+    assert finest.pos.max() <= 11
+    assert graphs.labels.tolist() == [0, 1] * 3
+    assert graphs.split.test.tolist() == [4, 5]
+    training = graphs.select(graphs.split.train).levels[0]
+    assert training.edges.shape[1] / (4 * 12) == pytest.approx(4.0, abs=0.1)
+
+
+def test_positions_and_intensities_are_kept_to_16_bits(tmp_path: Path) -> None:
+    graphs = build(tmp_path)
+    pos, mean = module.superpixels(blobs(6), RECIPE.slic, 1)
+    assert np.abs(graphs.levels[0].pos.numpy().reshape(pos.shape) - pos).max() <= 12 / 65535
+    assert np.abs(graphs.x.numpy().reshape(mean.shape) - mean).max() <= 1 / 65535
+
+
+def test_levels_are_graclus_of_the_finest(tmp_path: Path) -> None:
+    graphs = build(tmp_path)
+    fine, middle, coarse = graphs.levels
+    radius = float((fine.pos[fine.edge_index[0]] - fine.pos[fine.edge_index[1]]).norm(dim=1).max())
+    # The stored radius is the longest edge of the training graphs, up to rounding.
+    expected = graclus(fine.edge_index.numpy(), gaussian_weights(fine, radius / 2), fine.offsets.numpy())
+    assert (fine.clusters_in(middle).numpy() == expected.clusters).all()
+    assert (middle.offsets.numpy() == expected.offsets).all()
+    assert (middle.edge_index.numpy() == expected.edge_index).all()
+    for finer, coarser in ((fine, middle), (middle, coarse)):
+        clusters = finer.clusters_in(coarser)
+        for vertex in range(len(coarser.pos)):
+            torch.testing.assert_close(coarser.pos[vertex], finer.pos[clusters == vertex].mean(0))
+        assert (coarser.graph_of_vertex[clusters] == finer.graph_of_vertex).all()
+
+
+def test_a_second_load_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build(tmp_path)
+    monkeypatch.setattr(module, "superpixels", None)
+    second = build(tmp_path)
+    assert torch.equal(first.x, second.x)
+    for a, b in zip(first.levels, second.levels, strict=True):
+        assert torch.equal(a.pos, b.pos)
+        assert torch.equal(a.edges, b.edges)
+        assert torch.equal(a.edge_offsets, b.edge_offsets)
+
+
+def test_a_carried_entry_is_read_without_the_images(tmp_path: Path) -> None:
+    graphs = build(tmp_path / "here")
+    name = entries(tmp_path / "here")[0].name
+    (tmp_path / "there").mkdir()
+    again = read_superpixels((tmp_path / "here" / name).rename(tmp_path / "there" / name))
+    assert torch.equal(again.levels[2].edges, graphs.levels[2].edges)
+    assert again.class_names == ("a", "b")
+    assert torch.equal(again.split.test, graphs.split.test)
+
+
+def test_other_recipes_are_other_entries(tmp_path: Path) -> None:
+    build(tmp_path)
+    fewer = build(tmp_path, recipe=replace(RECIPE, num_coarsenings=0))
+    build(tmp_path, recipe=replace(RECIPE, seed=1))
+    assert len(entries(tmp_path)) == 3
+    assert len(fewer.levels) == 1
+
+
+@pytest.mark.parametrize(("place", "suffix"), [(".", ".gz"), (".", ""), ("raw", ""), ("MNIST/raw", ".gz")])
+def test_mnist_from_a_folder(tmp_path: Path, place: str, suffix: str) -> None:
+    write_mnist(tmp_path / place, suffix)
+    images, labels, split = read_images(tmp_path)
+    assert (images == np.concatenate([blobs(4), blobs(2, seed=1)])).all()
+    assert labels.tolist() == [0, 1, 2, 9, 3, 4]
+    assert split.test.tolist() == [4, 5]
+
+
+def test_mnist_as_graphs(tmp_path: Path) -> None:
+    graphs = mnist(write_mnist(tmp_path / "m"), RECIPE, workers=1, root=tmp_path / "cache")
+    assert graphs.class_names == tuple("0123456789")
+    assert len(graphs.split.train) == 4
+
+
+def test_missing_files_are_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mnist(tmp_path)
+    (tmp_path / f"{PARTS[1]}.gz").unlink()
+    with pytest.raises(MissingData, match=rf"MNIST: {PARTS[1]} not found .* by hand, fetch https://"):
+        read_images(tmp_path)
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "empty"))
+    with pytest.raises(MissingData, match="Fashion-MNIST: train-images"):
+        read_images(idx_set=FASHION, allow_download=False)
+
+
+def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fetch(remote, target: Path) -> Path:
+        asked.append(remote.url)
+        if len(asked) == 1:
+            write_mnist(target.parent)
+        return target
+
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path))
+    monkeypatch.setattr(mnist_module, "download", fetch)
+    assert len(read_images()[0]) == 6
+    assert asked == [remote.url for remote in MNIST.remotes]
+    read_images()
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({1: np.arange(3)}, "3 labels for 4 images"),
+        ({3: np.array([1, 10])}, "label 10, but there are 10 classes"),
+        ({2: blobs(2, 13)}, r"images of \(13, 13\) pixels"),
+    ],
+)
+def test_idx_files_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[int, np.ndarray], fault: str) -> None:
+    with pytest.raises(IdxError, match=fault):
+        read_images(write_mnist(tmp_path, changes=changes))
+
+
+def write_images(folder: Path, names: list[str], mode: str = "L", size: int = 12) -> Path:
+    for seed, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(blobs(1, size, seed)[0]).convert(mode).save(folder / name)
+    return folder
+
+
+def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", [f"{c}/{i}.png" for c in ("cat", "dog") for i in range(6)])
+    graphs = image_folder(folder, RECIPE, test_every=3, workers=1, root=tmp_path / "cache")
+    assert graphs.class_names == ("cat", "dog")
+    assert graphs.labels.tolist() == [0] * 6 + [1] * 6
+    assert graphs.split.test.tolist() == [0, 3, 6, 9]
+
+
+def test_a_folder_with_train_and_test_is_split_as_it_says(tmp_path: Path) -> None:
+    names = ["train/cat/0.png", "train/dog/0.png", "train/dog/1.png", "test/dog/0.png"]
+    graphs = image_folder(write_images(tmp_path / "i", names), RECIPE, workers=1, root=tmp_path / "cache")
+    assert graphs.labels.tolist() == [0, 1, 1, 1]
+    assert graphs.split.test.tolist() == [3]
+
+
+def test_colours_and_sizes(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "i", ["a/0.png", "b/1.png"], "RGB")
+    write_images(folder, ["a/2.png"], "RGB", size=16)
+    with pytest.raises(ValueError, match=r"16.* pixels, but 0\.png has .*12.*pass size="):
+        image_folder(folder, RECIPE)
+    graphs = image_folder(folder, RECIPE, size=(10, 14), colour=True, workers=1, root=tmp_path / "cache")
+    assert graphs.x.shape == (36, 3)
+    assert graphs.levels[0].pos[:, 0].max() > 10 > graphs.levels[0].pos[:, 1].max()
+
+
+def test_folders_that_hold_no_images_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ValueError, match="no images in subfolders"):
+        image_folder(tmp_path)
+    (tmp_path / "a" / "x.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"x\.png: not an image"):
+        image_folder(tmp_path)
+    with pytest.raises(ValueError, match="at least 2"):
+        image_folder(tmp_path, test_every=1)
+
+
+def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_images(tmp_path, ["a/0.png"])
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: Image size"):
+        image_folder(folder)
