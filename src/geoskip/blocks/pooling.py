@@ -1,0 +1,71 @@
+r"""Pooling over clusters of vertices and over whole graphs.
+
+All of it reduces contiguous segments in a fixed order, so that results repeat bitwise, on CUDA too. Pooling along a
+mesh hierarchy is a product with a fixed matrix instead: ``hierarchy.down[k] @ x`` and ``hierarchy.up[k] @ x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from geoskip.graphs import Graph
+from geoskip.kernels import Pattern
+from geoskip.shapes import Float, Int
+
+
+def max_pool(
+    x: Float[Tensor, "*batch vertices channels"], clusters: Pattern
+) -> Float[Tensor, "*batch clusters channels"]:
+    r""":math:`y_c = \max_{i \in c} x_i`, channel by channel. Equal maxima share the gradient.
+
+    ``clusters`` comes from :class:`~geoskip.graphs.pooled.PooledGraphs` or
+    :func:`~geoskip.graphs.pooled.cluster_pattern`.
+    """
+    return _reduce(_members(x, clusters), clusters.offsets[0], "max")
+
+
+def mean_pool(
+    x: Float[Tensor, "*batch vertices channels"], clusters: Pattern
+) -> Float[Tensor, "*batch clusters channels"]:
+    r""":math:`y_c = \tfrac1{|c|} \sum_{i \in c} x_i`."""
+    return _mean(_members(x, clusters), clusters.offsets[0])
+
+
+def mean_over_graphs(
+    x: Float[Tensor, "*batch vertices channels"], graph: Graph
+) -> Float[Tensor, "*batch graphs channels"]:
+    r""":math:`y_g = \tfrac1{|g|} \sum_{i \in g} x_i` over the vertices of each packed graph; 0 if it has none."""
+    if x.shape[-2] != graph.num_vertices:
+        raise ValueError(f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}")
+    if graph.graph_offsets is None:
+        return x.sum(-2, keepdim=True) / max(graph.num_vertices, 1)
+    return _mean(x, graph.graph_offsets)
+
+
+Pooling = Callable[[Tensor, Pattern], Tensor]
+POOLINGS: dict[str, Pooling] = {"max": max_pool, "mean": mean_pool}
+
+
+def choose_pooling(name: str) -> Pooling:
+    """:func:`max_pool` or :func:`mean_pool`, by name."""
+    if name not in POOLINGS:
+        raise ValueError(f"pooling: unknown name {name!r}; choose from {', '.join(sorted(POOLINGS))}")
+    return POOLINGS[name]
+
+
+def _members(x: Tensor, clusters: Pattern) -> Tensor:
+    if x.shape[-2] != clusters.num_senders:
+        raise ValueError(f"x: has {x.shape[-2]} vertices, the clusters are made of {clusters.num_senders}")
+    return x.index_select(-2, clusters.senders)
+
+
+def _mean(x: Tensor, offsets: Int[Tensor, " segments_plus_1"]) -> Tensor:
+    return _reduce(x, offsets, "sum") / offsets.diff().clamp(min=1).unsqueeze(-1)
+
+
+def _reduce(x: Tensor, offsets: Tensor, how: str) -> Tensor:
+    """Segments ``offsets[s] : offsets[s + 1]`` of the vertices, reduced."""
+    return torch.segment_reduce(x.movedim(-2, 0), how, offsets=offsets, axis=0).movedim(0, -2)
