@@ -1,0 +1,8 @@
+"""The paper's three networks, for any operator and any skip."""
+
+from geoskip.models.autoencoder import MeshAutoencoder
+from geoskip.models.choices import OPERATORS, make_operator
+from geoskip.models.classifier import GraphClassifier
+from geoskip.models.correspondence import CorrespondenceNet
+
+__all__ = ["OPERATORS", "CorrespondenceNet", "GraphClassifier", "MeshAutoencoder", "make_operator"]

@@ -1,0 +1,90 @@
+"""Graph classifier: superpixels, Table 2 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
+from geoskip.graphs.pooled import PooledGraphs
+from geoskip.models.choices import MakeLayer, layer_maker
+from geoskip.models.linear import GlorotLinear
+from geoskip.shapes import Float
+
+
+class GraphClassifier(nn.Module):
+    r"""The class of each graph, from features of its vertices and its coarsenings:
+
+    .. code-block:: text
+
+        Conv(32) → Pool → Conv(64) → Pool → Conv(64) → mean over the vertices → FC(128) → Dropout → FC(classes)
+
+    with ELU after each layer except the last, whose softmax is left to the loss: the scores are logits. A GIN layer is
+    followed by batch normalisation at once. The paper does not say what Pool does with the vertices that Graclus
+    merges; here it takes their maximum, unless ``pooling`` says otherwise.
+
+    Args:
+        operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
+        skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
+        kernel_size: the operator's M; the paper has 25.
+        dim: dimension of the pseudo-coordinates, where the operator looks at them: 2 for positions, 1 for degrees.
+        classes: number of classes.
+        in_channels: features of a vertex.
+        channels: channels of the convolutions; there is a pooling between any two.
+        head: channels of the first fully connected layer.
+        dropout: probability that one of these is dropped.
+        pooling: ``"max"`` or ``"mean"``.
+        normalise: whether batch normalisation follows each convolution; by default for GIN alone.
+        options: further options of the operator.
+    """
+
+    def __init__(
+        self,
+        *,
+        operator: str | MakeLayer,
+        skip: str = "none",
+        kernel_size: int | tuple[int, ...] | None = None,
+        dim: int = 2,
+        classes: int = 10,
+        in_channels: int = 1,
+        channels: Sequence[int] = (32, 64, 64),
+        head: int = 128,
+        dropout: float = 0.5,
+        pooling: str = "max",
+        normalise: bool | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not channels:
+            raise ValueError("channels: give at least one number of channels, got none")
+        layer = layer_maker(operator, skip, kernel_size, dim, options)
+        wanted = operator == "gin" if normalise is None else normalise
+        self.pool = choose_pooling(pooling)
+        self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([in_channels, *channels]))
+        self.norms = nn.ModuleList(VertexNorm(c) if wanted else nn.Identity() for c in channels)
+        self.head = GlorotLinear(channels[-1], head)
+        self.dropout = nn.Dropout(dropout)
+        self.output = GlorotLinear(head, classes)
+
+    def forward(
+        self, x: Float[Tensor, "*batch vertices channels"], graphs: PooledGraphs
+    ) -> Float[Tensor, "*batch graphs classes"]:
+        if len(graphs.levels) != len(self.convs):
+            raise ValueError(f"graphs: {len(self.convs)} convolutions need as many levels, got {len(graphs.levels)}")
+        for step, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            if step:
+                x = self.pool(x, graphs.clusters[step - 1])
+            x = elu(norm(conv(x, graphs.levels[step])))
+        x = mean_over_graphs(x, graphs.levels[-1])
+        return self.output(self.dropout(elu(self.head(x))))
+
+
+class VertexNorm(nn.BatchNorm1d):
+    """Batch normalisation of each channel over all vertices of all items."""
+
+    def forward(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices channels"]:
+        return super().forward(x.flatten(0, -2)).reshape(x.shape)

@@ -1,0 +1,85 @@
+"""Dense correspondence as classification of vertices, the paper's experiment on FAUST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from geoskip.graphs import Graph, Held
+from geoskip.models.choices import MakeLayer, layer_maker
+from geoskip.models.linear import GlorotLinear
+from geoskip.shapes import Float
+
+
+class CorrespondenceNet(nn.Module):
+    r"""For each vertex of a mesh the scores of the template's vertices, after FeaStNet's single-scale network:
+
+    .. code-block:: text
+
+        Lin(16) → ELU → {Conv(c) → ELU} for c in 32, 64, 128 → Lin(256) → Dropout → Lin(classes)
+
+    As the paper's appendix has it, Lin(256) has no activation. The softmax is left to the loss: the scores are logits.
+
+    Args:
+        classes: vertices of the template; 6890 for FAUST.
+        operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
+        skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
+        kernel_size: the operator's M; the paper has 10.
+        graph: kept in buffers and used where :meth:`forward` is given no graph of its own.
+        dim: dimension of the pseudo-coordinates, where the operator looks at them.
+        in_channels: features of a vertex.
+        lift: channels of the first linear layer.
+        channels: channels of the convolutions.
+        head: channels of the last but one linear layer.
+        dropout: probability that one of these is dropped.
+        options: further options of the operator.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        operator: str | MakeLayer,
+        skip: str = "none",
+        kernel_size: int | tuple[int, ...] | None = None,
+        graph: Graph | None = None,
+        dim: int = 3,
+        in_channels: int = 3,
+        lift: int = 16,
+        channels: Sequence[int] = (32, 64, 128),
+        head: int = 256,
+        dropout: float = 0.5,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not channels:
+            raise ValueError("channels: give at least one number of channels, got none")
+        layer = layer_maker(operator, skip, kernel_size, dim, options)
+        self.graph = None if graph is None else Held(graph)
+        self.lift = GlorotLinear(in_channels, lift)
+        self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([lift, *channels]))
+        self.head = GlorotLinear(channels[-1], head)
+        self.dropout = nn.Dropout(dropout)
+        self.output = GlorotLinear(head, classes)
+
+    def forward(
+        self, x: Float[Tensor, "*batch vertices channels"], graph: Graph | None = None
+    ) -> Float[Tensor, "*batch vertices classes"]:
+        graph = self._graph_for(graph)
+        if x.dim() < 2 or x.shape[-1] != self.lift.in_features:
+            raise ValueError(f"x: expected shape [*batch, vertices, {self.lift.in_features}], got {list(x.shape)}")
+        x = elu(self.lift(x))
+        for conv in self.convs:
+            x = elu(conv(x, graph))
+        return self.output(self.dropout(self.head(x)))
+
+    def _graph_for(self, given: Graph | None) -> Graph:
+        if given is not None:
+            return given
+        if self.graph is None:
+            raise ValueError("graph: the network holds none; make it with graph=… or call it as net(x, graph)")
+        return self.graph()

@@ -1,0 +1,187 @@
+"""The mesh autoencoder: shapes, gradients, what a checkpoint carries."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from geoskip.blocks import AffineSkip
+from geoskip.graphs import Graph, SparseMatrix
+from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.meshes import icosphere
+from geoskip.meshes.hierarchy import mesh_hierarchy
+from geoskip.models import MeshAutoencoder
+from geoskip.models.linear import GlorotLinear
+from tests.models.small import OPERATORS, SKIPS, autoencoder, hierarchy, name
+from tests.specimens import features
+
+X = features(2, 42, 3, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+@pytest.mark.parametrize("chosen", OPERATORS, ids=name)
+def test_every_operator_with_every_skip_trains(chosen: dict[str, Any], skip: str) -> None:
+    model = autoencoder(skip=skip, **chosen)
+    y = model(X)
+    assert y.shape == X.shape
+    (y - X).square().sum().backward()
+    for path, parameter in model.named_parameters():
+        assert parameter.grad is not None, path
+        assert torch.isfinite(parameter.grad).all(), path
+        # The last layer has no activation and hears all others: where its weights get no gradient, nothing works.
+        if path.startswith("output") and "theta" in path:
+            assert parameter.grad.abs().sum() > 0, path
+
+
+def test_encode_and_decode_are_the_two_halves() -> None:
+    model = autoencoder(operator="monet", kernel_size=3, skip="affine")
+    code = model.encode(X)
+    assert code.shape == (2, 5)
+    assert model.decode(code).shape == (2, 42, 3)
+    assert torch.equal(model.decode(code), model(X))
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+@pytest.mark.parametrize("chosen", OPERATORS, ids=name)
+def test_batch_equals_one_by_one(chosen: dict[str, Any], skip: str) -> None:
+    model = autoencoder(skip=skip, **chosen).double()
+    x = features(2, 2, 42, 3)
+    single = torch.stack([torch.stack([model(item) for item in row]) for row in x])
+    assert_close(model(x), single, atol=1e-12, rtol=1e-12)
+
+
+def test_matches_the_architecture_written_out() -> None:
+    """The docstring's arrows, one after the other."""
+    model = autoencoder(operator="gcn", skip="none")
+    levels, down, up = hierarchy().levels, hierarchy().down, hierarchy().up
+    elu = nn.functional.elu
+    x = down[0] @ elu(model.encoder[0](X, levels[0]))
+    x = down[1] @ elu(model.encoder[1](x, levels[1]))
+    code = model.to_code(x.reshape(2, 8 * 6))
+    x = model.from_code(code).reshape(2, 8, 6)
+    x = elu(model.decoder[0](up[1] @ x, levels[1]))
+    x = elu(model.decoder[1](up[0] @ x, levels[0]))
+    assert_close(model(X), model.output(x, levels[0]))
+    assert [conv.in_channels for conv in model.decoder] == [6, 6]
+    assert [conv.out_channels for conv in model.decoder] == [6, 4]
+
+
+def test_paper_widths() -> None:
+    four = Hierarchy.from_meshes(mesh_hierarchy(icosphere(2), targets=(80, 40, 20, 10)))
+    model = MeshAutoencoder(four, operator="gcn")
+    widths = [(conv.in_channels, conv.out_channels) for conv in [*model.encoder, *model.decoder, model.output]]
+    assert widths == [(3, 32), (32, 32), (32, 32), (32, 64), (64, 64), (64, 32), (32, 32), (32, 32), (32, 3)]
+    assert (model.to_code.in_features, model.to_code.out_features) == (10 * 64, 16)
+
+
+def test_checkpoint_carries_the_topology() -> None:
+    """A model that was made for another connectivity of the same size becomes the saved one, topology and all."""
+    saved = autoencoder(operator="monet", kernel_size=3)
+    flipped = torch.arange(41, -1, -1)
+    other = MeshAutoencoder(
+        _relabelled(hierarchy(), flipped), operator="monet", kernel_size=3, channels=(4, 6), latent=5
+    )
+    assert not torch.equal(other.hierarchy().levels[0].pattern.senders, saved.hierarchy().levels[0].pattern.senders)
+    other.load_state_dict(saved.state_dict())
+    assert torch.equal(other.hierarchy().levels[0].pattern.senders, saved.hierarchy().levels[0].pattern.senders)
+    assert torch.equal(other.hierarchy().up[0].values, saved.hierarchy().up[0].values)
+    assert torch.equal(other(X), saved(X))
+
+
+def _relabelled(given: Hierarchy, labels: Tensor) -> Hierarchy:
+    """Vertex v of the finest level is called ``labels[v]``."""
+    finest, down, up = given.levels[0], given.down[0], given.up[0]
+    assert finest.spirals is not None
+    spirals = torch.empty_like(finest.spirals)
+    spirals[labels] = torch.where(finest.spirals < 0, finest.spirals, labels[finest.spirals])
+    level = Graph.from_edge_index(labels[finest.edge_index], 42, finest.pseudo, spirals)
+    down = SparseMatrix.from_entries(down.pattern.receivers, labels[down.pattern.senders], down.values, (20, 42))
+    up = SparseMatrix.from_entries(labels[up.pattern.receivers], up.pattern.senders, up.values, (42, 20))
+    return Hierarchy.from_matrices([level, *given.levels[1:]], [down, given.down[1]], [up, given.up[1]])
+
+
+@pytest.mark.parametrize("chosen", OPERATORS, ids=name)
+def test_relabelling_the_template_relabels_the_meshes(chosen: dict[str, Any]) -> None:
+    labels = torch.randperm(42, generator=torch.Generator().manual_seed(1))
+    model = autoencoder(skip="affine", **chosen).double()
+    twin = MeshAutoencoder(_relabelled(hierarchy(), labels), skip="affine", channels=(4, 6), latent=5, **chosen)
+    weights = {key: value for key, value in model.state_dict().items() if not key.startswith("hierarchy")}
+    missing, unexpected = twin.double().load_state_dict(weights, strict=False)
+    assert not unexpected
+    assert all(key.startswith("hierarchy") for key in missing)
+    x = features(2, 42, 3)
+    moved = torch.empty_like(x)
+    moved[:, labels] = x
+    assert_close(twin(moved)[:, labels], model(x), atol=1e-12, rtol=1e-12)
+
+
+def test_copy_is_independent() -> None:
+    model = autoencoder(operator="monet", kernel_size=3, skip="affine")
+    y = model(X)
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(X), y)
+    with torch.no_grad():
+        for tensor in [*twin.parameters(), *(b for b in twin.buffers() if b.is_floating_point())]:
+            tensor.zero_()
+    assert torch.equal(model(X), y)
+    assert twin(X).abs().sum() == 0
+
+
+def test_double_moves_the_template_too() -> None:
+    model = autoencoder(operator="monet", kernel_size=3, skip="affine").double()
+    assert model.hierarchy().levels[0].pseudo.dtype == torch.float64
+    assert model(X.double()).dtype == torch.float64
+
+
+def test_own_operator_and_its_skip() -> None:
+    """A function of the channels stands in for a name."""
+
+    class Alone(nn.Module):
+        def __init__(self, in_channels: int, out_channels: int) -> None:
+            super().__init__()
+            self.linear = nn.Linear(in_channels, out_channels, bias=False)
+
+        def forward(self, x: Tensor, graph: object) -> Tensor:
+            return self.linear(x)
+
+    model = autoencoder(operator=lambda i, o: AffineSkip(Alone(i, o), i, o))
+    assert isinstance(model.encoder[0], AffineSkip)
+    assert model(X).shape == X.shape
+    with pytest.raises(ValueError, match="kernel_size, self_loops: for an operator given by name"):
+        autoencoder(operator=Alone, kernel_size=3, self_loops=False)
+
+
+def test_linear_layers_start_as_glorot_says() -> None:
+    torch.manual_seed(0)
+    layer = GlorotLinear(200, 100)
+    bound = (6 / 300) ** 0.5
+    assert layer.weight.abs().max() <= bound
+    assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
+    assert torch.equal(layer.bias, torch.zeros(100))
+
+
+@pytest.mark.parametrize("channels", [(), (4,), (4, 6, 8)])
+def test_channels_that_do_not_fit(channels: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"channels: the hierarchy \(42, 20, 8\) has 2 steps, so give 2"):
+        MeshAutoencoder(hierarchy(), operator="gcn", channels=channels)
+
+
+def test_hierarchy_of_one_level() -> None:
+    alone = Hierarchy.from_matrices(hierarchy().levels[:1], [], [])
+    with pytest.raises(ValueError, match="at least one step"):
+        MeshAutoencoder(alone, operator="gcn", channels=())
+
+
+def test_code_of_another_length() -> None:
+    with pytest.raises(ValueError, match=r"code: expected shape \[\*batch, 5\], got \[2, 4\]"):
+        autoencoder(operator="gcn").decode(torch.zeros(2, 4))
+
+
+def test_another_number_of_vertices() -> None:
+    with pytest.raises(ValueError, match="x: has 41 vertices, the graph 42"):
+        autoencoder(operator="gcn")(X[:, :41])

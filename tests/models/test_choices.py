@@ -1,0 +1,58 @@
+"""Names of operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from geoskip.models import OPERATORS, make_operator
+from geoskip.operators import ChebConv, FeaStConv, GINConv, MoNetConv, SpiralConv, SplineConv
+
+
+def test_every_name_makes_its_operator() -> None:
+    for name, cls in OPERATORS.items():
+        size = None if name in ("gcn", "gin") else 2
+        conv = make_operator(name, 3, 5, kernel_size=size)
+        assert type(conv) is cls
+        assert (conv.in_channels, conv.out_channels) == (3, 5)
+
+
+def test_options_arrive() -> None:
+    assert isinstance(cheb := make_operator("cheb", 3, 5, 2, centre=False), ChebConv)
+    assert cheb.centre is False
+    assert isinstance(spiral := make_operator("spiral", 3, 5, 2, centre=False, dilation=2), SpiralConv)
+    assert (spiral.centre, spiral.dilation) == (False, 2)
+    assert isinstance(feast := make_operator("feast", 3, 5, 2, self_loops=False), FeaStConv)
+    assert feast.self_loops is False
+    assert isinstance(monet := make_operator("monet", 3, 5, 4, dim=1), MoNetConv)
+    assert monet.mean.shape == (4, 1)
+    assert isinstance(spline := make_operator("spline", 3, 5, (2, 3), dim=2, degree=1), SplineConv)
+    assert spline.theta.shape == (6, 3, 5)
+    assert isinstance(gin := make_operator("gin", 3, 5, hidden=7), GINConv)
+    assert gin.theta.shape == (3, 7)
+
+
+def test_dimension_is_ignored_by_those_who_do_not_look() -> None:
+    assert make_operator("feast", 3, 5, 2, dim=2).kernel_size == 2
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(
+        ValueError, match="operator: unknown name 'gat'; choose from cheb, feast, gcn, gin, monet, spiral"
+    ):
+        make_operator("gat", 3, 5)
+
+
+def test_unknown_option() -> None:
+    with pytest.raises(ValueError, match="self_loops: cheb has no such option; it has bias, centre"):
+        make_operator("cheb", 3, 5, 2, self_loops=False)
+
+
+def test_kernel_size_missing() -> None:
+    with pytest.raises(ValueError, match="kernel_size: monet needs one"):
+        make_operator("monet", 3, 5)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gin"])
+def test_kernel_size_unwanted(name: str) -> None:
+    with pytest.raises(ValueError, match=f"kernel_size: {name} has one weight matrix and takes none, got 4"):
+        make_operator(name, 3, 5, 4)
