@@ -1,0 +1,5 @@
+"""``python -m geoskip``."""
+
+from geoskip.cli import main
+
+main()

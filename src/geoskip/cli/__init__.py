@@ -1,0 +1,47 @@
+"""The command line. Each command loads what it needs when it runs, so that help and errors come at once."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from geoskip import __version__
+from geoskip.cli.demo import demo
+from geoskip.cli.errors import CleanErrors
+from geoskip.cli.params import params
+
+app = typer.Typer(
+    name="geoskip",
+    cls=CleanErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(params)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"geoskip {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def geoskip(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error was raised.")] = False,
+) -> None:
+    """Affine skip connections for any graph convolution (Gong, Bahri et al., CVPR 2020)."""
+
+
+def main() -> None:
+    """What the command ``geoskip`` runs."""
+    for stream in (sys.stdout, sys.stderr):
+        # Where the terminal has no † a question mark is better than an error.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="geoskip")

@@ -1,0 +1,65 @@
+"""``geoskip params``: what each row of the paper's tables costs, counted from the models themselves."""
+
+import json
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+TITLES = {
+    "reconstruction": "Shape reconstruction, CoMA (Table 1)",
+    "superpixels": "Superpixel MNIST (Table 2)",
+    "correspondence": "Correspondence, FAUST",
+}
+
+
+def params(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Count the parameters of every model in the paper's tables."""
+    counts = _counts()
+    if as_json:
+        typer.echo(json.dumps(counts, indent=1, ensure_ascii=False))
+        return
+    console = Console()
+    for experiment, entries in groupby(counts, key=lambda entry: entry["experiment"]):
+        console.print(_table(experiment, list(entries)))
+    wrong = sum(entry["params"] != entry["paper"] for entry in counts)
+    console.print(f"{len(counts) - wrong} of {len(counts)} counts equal those of the paper's architectures.")
+
+
+def _counts() -> list[dict[str, Any]]:
+    from geoskip.experiments.rows import all_rows
+    from geoskip.experiments.skeletons import num_parameters, skeleton
+
+    return [
+        {
+            "experiment": row.experiment,
+            "method": row.method,
+            "kernel_size": row.kernel_size,
+            "column": row.column,
+            "pseudo": row.pseudo,
+            "params": num_parameters(skeleton(row)),
+            "paper": row.figures["params"],
+        }
+        for row in all_rows()
+    ]
+
+
+def _table(experiment: str, entries: list[dict[str, Any]]) -> Table:
+    """A line per method, a column per M where there are several."""
+    columns = sorted({entry["column"] for entry in entries if entry["column"] is not None})
+    table = Table(title=TITLES[experiment], title_justify="left")
+    table.add_column("method")
+    for column in columns:
+        table.add_column(f"M={column}" if len(columns) > 1 else "parameters", justify="right")
+    lines: dict[str, list[str]] = {}
+    for entry in entries:
+        name = entry["method"] if entry["pseudo"] is None else f"{entry['method']} ({entry['pseudo']})"
+        mark = "" if entry["params"] == entry["paper"] else f" (paper: {entry['paper']:,})"
+        lines.setdefault(name, []).append(f"{entry['params']:,}{mark}")
+    for name, cells in lines.items():
+        table.add_row(name, *cells)
+    return table

@@ -1,0 +1,137 @@
+"""The command line as its users meet it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import geoskip
+from geoskip.cli import app
+from geoskip.cli.errors import on_purpose, one_line
+
+SOURCE = Path(geoskip.__file__).parents[1]
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=SOURCE, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["params", "--help"], ["--version"], ["nonsense"]])
+def test_help_and_errors_do_not_wait_for_torch(arguments: list[str]) -> None:
+    told = run_python(
+        "-c",
+        "import sys; from geoskip.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print('heavy:', sorted({'torch', 'scipy', 'numpy', 'trimesh', 'matplotlib'} & set(sys.modules)))",
+    )
+    assert "heavy: []" in told.stdout, told.stderr
+
+
+def test_runs_as_a_module() -> None:
+    told = run_python("-m", "geoskip", "--version")
+    assert (told.returncode, told.stdout) == (0, f"geoskip {geoskip.__version__}\n")
+
+
+def test_commands_are_listed() -> None:
+    told = run("--help")
+    assert told.exit_code == 0
+    for command in ("demo", "params"):
+        assert command in told.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["nonsense"], "nonsense"), (["params", "--odd"], "--odd"), (["demo", "--seeds", "many"], "--seeds")],
+)
+def test_what_does_not_exist_is_refused(arguments: list[str], named: str) -> None:
+    told = run(*arguments)
+    assert told.exit_code == 2
+    assert named in told.output
+    assert "Traceback" not in told.output
+
+
+def test_counts_as_json() -> None:
+    entries = json.loads(run("params", "--json").stdout)
+    assert len(entries) == 42 + 13 + 9
+    assert all(entry["params"] == entry["paper"] for entry in entries)
+    assert {entry["experiment"] for entry in entries} == {"reconstruction", "superpixels", "correspondence"}
+
+
+def test_counts_as_tables() -> None:
+    told = run("params").stdout
+    line = next(line for line in told.splitlines() if "Aff-MoNet" in line)
+    assert [word for word in line.split() if word[0].isdigit()] == ["105,195", "167,865", "230,535"]
+    assert "MoNet (degree)" in told
+    assert "64 of 64 counts" in told
+
+
+def test_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line counts; it does not praise."""
+    monkeypatch.setattr("geoskip.experiments.skeletons.num_parameters", lambda model: 7)
+    told = run("params").stdout
+    assert "0 of 64 counts" in told
+    assert "(paper: 92,499)" in told
+
+
+def test_demo_compares() -> None:
+    told = run("demo", "--seeds", "1", "--epochs", "1")
+    assert told.exit_code == 0, told.output
+    for method in ("GCN", "Res-GCN", "Aff-GCN", "MoNet", "Res-MoNet", "Aff-MoNet"):
+        assert f" {method} " in told.stdout
+    assert "Aff-MoNet beats MoNet with" in told.stdout
+
+
+def test_demo_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoskip.experiments.demo.OPERATORS", (("gcn", None),))
+    runs = json.loads(run("demo", "--seeds", "2", "--epochs", "1", "--json").stdout)
+    assert [(r["skip"], r["seed"]) for r in runs] == [(s, n) for s in ("none", "residual", "affine") for n in (0, 1)]
+    assert all(r["error"] > 0 and r["params"] > 0 for r in runs)
+
+
+def test_bad_input_is_one_line() -> None:
+    told = run("demo", "--seeds", "0")
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert told.stderr == "geoskip: seeds: need at least 1, got 0\n"
+
+
+def test_traceback_on_demand() -> None:
+    told = run("--traceback", "demo", "--seeds", "0")
+    assert isinstance(told.exception, ValueError)
+
+
+def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: (tmp_path / "absent").read_text())
+    told = run("params")
+    assert told.exit_code == 2
+    assert told.stderr.startswith("geoskip: [Errno 2]")
+
+
+def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ValueError that somebody else's code raises is not the user's doing."""
+    monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: json.loads("{"))
+    told = run("params")
+    assert isinstance(told.exception, json.JSONDecodeError)
+
+
+def test_broken_pipe_is_left_to_typer() -> None:
+    assert not on_purpose(BrokenPipeError())
+    assert on_purpose(FileNotFoundError())
+
+
+def test_message_of_several_lines_becomes_one() -> None:
+    assert one_line(ValueError("a\n  b")) == "a b"
+    assert one_line(ValueError()) == "ValueError"
