@@ -1,0 +1,1 @@
+"""Reads run records only: tables, figures, pictures, one HTML page."""
