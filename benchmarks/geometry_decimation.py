@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/geometry_decimation.py [--small]
 
-The meshes are tori with noise, so that no two costs tie. One core; where others use it too, the time on the core says more.
+The meshes are tori with noise, so that no two costs tie. Where others use the machine too, the time on the core
+says more than the time on the wall.
 """
 
 import argparse
