@@ -27,6 +27,15 @@ def test_a_long_job_writes_lines_in_a_log(capsys: pytest.CaptureFixture[str], mo
     assert capsys.readouterr().err == "job: 1,000 of 2,000\n"
 
 
+def test_a_total_that_is_not_known_is_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_LINE_SECONDS", 0.0)
+    with Progress("job", None) as progress:
+        progress.advance(3)
+    assert capsys.readouterr().err == "job: 3\n"
+
+
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

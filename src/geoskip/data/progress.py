@@ -11,10 +11,11 @@ FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 class Progress:
     """``with Progress("superpixels", total) as progress: … progress.advance(n)``, on standard error.
 
-    Without a terminal one line every half minute, and none at all for a job that ends within seconds.
+    ``total`` is None where it is not known beforehand. Without a terminal one line every half minute, and none at
+    all for a job that ends within seconds.
     """
 
-    def __init__(self, label: str, total: int) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         self.label, self.total, self.done = label, total, 0
         self.bar: Any = None
 
@@ -41,5 +42,6 @@ class Progress:
         if self.bar is not None:
             self.bar.advance(self.task, amount)
         elif time.monotonic() >= self.next_line:
-            print(f"{self.label}: {self.done:,} of {self.total:,}", file=sys.stderr, flush=True)
+            total = "" if self.total is None else f" of {self.total:,}"
+            print(f"{self.label}: {self.done:,}{total}", file=sys.stderr, flush=True)
             self.next_line = time.monotonic() + LINE_SECONDS

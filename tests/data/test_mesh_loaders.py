@@ -1,0 +1,243 @@
+"""CoMA, FAUST and a user's own meshes, on tiny archives of the real layout."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from geoskip.data.archives import ArchiveError
+from geoskip.data.cache import entries
+from geoskip.data.coma import EXPRESSIONS, coma
+from geoskip.data.faust import faust
+from geoskip.data.folder import correspondence_folder, mesh_folder
+from geoskip.data.geodesics import geodesics
+from geoskip.data.sources import MissingData, check_sources
+from geoskip.meshes.files import write_mesh
+from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.meshes.primitives import grid, icosphere
+
+BASE = grid(2, 2)
+
+
+def shifted(amount: float, base: Mesh = BASE) -> Mesh:
+    return base.with_verts(base.verts + np.array([amount, 0, 0]))
+
+
+def write_all(folder: Path, meshes: dict[str, Mesh]) -> Path:
+    for name, mesh in meshes.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_mesh(mesh, folder / name)
+    return folder
+
+
+def zipped(folder: Path, archive: Path, top: str = "") -> Path:
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in sorted(folder.rglob("*"), reverse=True):
+            file.write(path, f"{top}{path.relative_to(folder)}")
+    return archive
+
+
+def coma_folder(folder: Path, frames: int = 2) -> Path:
+    """Two subjects, each with every expression; the x offset says which frame of the sorted listing it is."""
+    meshes: dict[str, Mesh] = {}
+    for subject in ("FaceTalk_170725_00137_TA", "FaceTalk_170728_03272_TA"):
+        for expression in EXPRESSIONS:
+            for frame in range(1, frames + 1):
+                name = f"{subject}/{expression}/{expression}.{frame:06d}.ply"
+                meshes[name] = shifted(float(len(meshes)))
+    return write_all(folder, meshes)
+
+
+@pytest.mark.parametrize("top", ["", "COMA_data/"])
+def test_coma_is_the_same_from_archive_and_folder(tmp_path: Path, top: str) -> None:
+    folder = coma_folder(tmp_path / "unpacked")
+    archive = zipped(folder, tmp_path / "COMA_data.zip", top)
+    from_folder, from_archive = (coma(place, root=tmp_path / "cache") for place in (folder, archive))
+    assert from_folder.names == from_archive.names == tuple(sorted(from_folder.names))
+    items = torch.arange(48)
+    assert torch.equal(from_folder.verts(items), from_archive.verts(items))
+    assert from_folder.verts(items)[:, 0, 0].tolist() == list(range(48))
+    assert (from_folder.template.faces == BASE.faces).all()
+    assert from_folder.unit_mm == 1000
+
+
+def test_coma_interpolation_takes_ten_of_each_hundred(tmp_path: Path) -> None:
+    faces = coma(coma_folder(tmp_path / "coma", frames=5), root=tmp_path / "cache")
+    assert len(faces) == 120
+    assert faces.split.test.tolist() == [*range(10), *range(100, 110)]
+    assert len(faces.split.train) == 100
+
+
+def test_coma_extrapolation_keeps_an_expression_of_everyone_for_the_test(tmp_path: Path) -> None:
+    folder = coma_folder(tmp_path / "coma")
+    faces = coma(folder, "lips_up", root=tmp_path / "cache")
+    test = [faces.names[item] for item in faces.split.test]
+    assert len(test) == 4
+    assert all("/lips_up/" in name for name in test)
+    assert not any("/lips_up/" in faces.names[item] for item in faces.split.train)
+    with pytest.raises(ValueError, match="split is 'interpolation' or one of bareteeth"):
+        coma(folder, "extrapolation")
+
+
+def test_files_beside_the_frames_are_left_alone(tmp_path: Path) -> None:
+    folder = coma_folder(tmp_path / "coma")
+    (folder / "readme.txt").write_text("hello")
+    write_all(folder, {"FaceTalk_170725_00137_TA/other/a.ply": icosphere(0), "template.ply": icosphere(0)})
+    (folder / "FaceTalk_170725_00137_TA" / "lips_up" / "._hidden.ply").write_bytes(b"resource fork")
+    assert len(coma(folder, root=tmp_path / "cache")) == 48
+
+
+def test_a_frame_of_another_connectivity_is_named(tmp_path: Path) -> None:
+    folder = coma_folder(tmp_path / "coma")
+    name = "FaceTalk_170728_03272_TA/mouth_up/mouth_up.000001.ply"
+    for other in (icosphere(0), Mesh(BASE.verts, BASE.faces[::-1]), Mesh(np.eye(5, 3), BASE.faces)):
+        write_all(folder, {name: other})
+        with pytest.raises(MeshError, match=rf"{name} has another connectivity than FaceTalk.*bareteeth\.000001"):
+            coma(folder, root=tmp_path / "cache")
+    (folder / name).write_bytes(b"ply\nformat ascii 1.0\nelement vertex 9\n")
+    with pytest.raises(MeshError, match=f"{name}: "):
+        coma(folder, root=tmp_path / "cache")
+
+
+def test_a_second_load_comes_from_the_cache_until_a_file_changes(tmp_path: Path) -> None:
+    folder, root = coma_folder(tmp_path / "coma"), tmp_path / "cache"
+    coma(folder, root=root)
+    coma(folder, "eyebrow", root=root)
+    assert len(entries(root)) == 1
+    first = folder / "FaceTalk_170725_00137_TA" / "bareteeth" / "bareteeth.000001.ply"
+    write_mesh(shifted(99.0), first)
+    os.utime(first, ns=(1, 1))
+    assert coma(folder, root=root).verts(torch.tensor([0]))[0, 0, 0] == 99
+
+
+def test_missing_data_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "data"))
+    with pytest.raises(
+        MissingData, match=rf"https://coma\.is.*COMA_data\.zip.*Put it at {tmp_path}/data/coma/COMA_data"
+    ):
+        coma()
+    with pytest.raises(MissingData, match=r"https://faust.*MPI-FAUST\.zip.*Put it at .*/faust/MPI-FAUST\.zip"):
+        faust()
+    with pytest.raises(MissingData, match=r"not found at .*elsewhere"):
+        coma(tmp_path / "elsewhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ArchiveError, match="holds no meshes"):
+        coma(tmp_path / "empty", root=tmp_path / "cache")
+
+
+def test_what_is_put_in_the_data_folder_is_found_and_checked(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "data"))
+    assert all(status.place is None and "Put it at" in status.message for status in check_sources())
+    (tmp_path / "data" / "coma").mkdir(parents=True)
+    zipped(coma_folder(tmp_path / "coma"), tmp_path / "data" / "coma" / "COMA_data.zip")
+    assert len(coma(root=tmp_path / "cache")) == 48
+    states = {status.name: status.place for status in check_sources()}
+    assert states["coma"] == tmp_path / "data" / "coma" / "COMA_data.zip"
+    assert states["faust"] is None
+    assert set(states) == {"coma", "faust", "mnist", "fashion-mnist", "published-superpixels"}
+
+
+def faust_folder(folder: Path, count: int = 100) -> Path:
+    names = [f"training/registrations/tr_reg_{i:03d}.ply" for i in range(count)]
+    write_all(folder, {name: shifted(float(i)) for i, name in enumerate(names)})
+    return write_all(folder, {"training/scans/tr_scan_000.ply": icosphere(1)})
+
+
+def test_faust_from_archive_and_folder(tmp_path: Path) -> None:
+    folder = faust_folder(tmp_path / "MPI-FAUST")
+    for place in (folder, zipped(folder, tmp_path / "MPI-FAUST.zip", "MPI-FAUST/")):
+        bodies = faust(place, root=tmp_path / "cache")
+        assert len(bodies) == 100
+        assert bodies.num_classes == 4
+        assert bodies.split.train.tolist() == list(range(80))
+        assert bodies.split.test.tolist() == list(range(80, 100))
+        assert [mesh.verts[0, 0] for mesh in bodies.meshes] == list(range(100))
+        assert all((labels == torch.arange(4)).all() for labels in bodies.labels)
+        assert bodies.unit_mm == 1000
+
+
+def test_faust_without_a_registration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"1 of 100 registrations are missing, the first tr_reg_099\.ply"):
+        faust(faust_folder(tmp_path / "faust", 99), root=tmp_path / "cache")
+
+
+def test_geodesics_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sphere = icosphere(1)
+    first = geodesics(sphere, root=tmp_path)
+    monkeypatch.setattr("geoskip.data.geodesics.DistanceSolver", None)
+    again = geodesics(sphere, root=tmp_path)
+    assert (first == again).all()
+    assert first.dtype == np.float32
+    assert (np.diag(first) == 0).all()
+    assert first.max() == pytest.approx(np.pi, rel=0.1)
+
+
+def test_a_folder_of_meshes_is_a_reconstruction_set(tmp_path: Path) -> None:
+    names = [f"{kind}/{i:02d}.{suffix}" for kind in ("a", "b") for i, suffix in enumerate(("ply", "obj", "OFF") * 4)]
+    folder = write_all(tmp_path / "mine", {name: shifted(i) for i, name in enumerate(names)})
+    meshes = mesh_folder(folder, unit_mm=10.0, root=tmp_path / "cache")
+    assert meshes.names == tuple(sorted(names))
+    assert meshes.split.test.tolist() == [0, 10, 20]
+    assert meshes.unit_mm == 10
+    write_mesh(shifted(-5.0), tmp_path / "rest.obj")
+    rested = mesh_folder(
+        folder, unit_mm=1.0, test=["b/03.ply"], template=tmp_path / "rest.obj", root=tmp_path / "cache"
+    )
+    assert rested.template.verts[0, 0] == -5
+    assert [rested.names[item] for item in rested.split.test] == ["b/03.ply"]
+
+
+def test_a_template_of_another_connectivity_is_refused(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "mine", {"a.ply": BASE})
+    write_mesh(icosphere(0), tmp_path / "rest.ply")
+    with pytest.raises(MeshError, match=r"rest\.ply: another connectivity"):
+        mesh_folder(folder, unit_mm=1.0, template=tmp_path / "rest.ply", root=tmp_path / "cache")
+    with pytest.raises(ValueError, match="test items z are not in the set"):
+        mesh_folder(folder, unit_mm=1.0, test=["z"], root=tmp_path / "cache")
+
+
+def correspondences(folder: Path) -> Path:
+    write_all(folder, {"target.obj": BASE, "a.ply": BASE, "b.ply": Mesh(BASE.verts[:3], np.array([[0, 1, 2]]))})
+    (folder / "a.txt").write_text("3\n2\n1\n0\n")
+    np.save(folder / "b.npy", np.array([0, -1, 2]))
+    return folder
+
+
+def test_a_folder_with_correspondences_is_a_correspondence_set(tmp_path: Path) -> None:
+    pairs = correspondence_folder(correspondences(tmp_path), unit_mm=1.0, test=["b.ply"])
+    assert pairs.names == ("a.ply", "b.ply")
+    assert [labels.tolist() for labels in pairs.labels] == [[3, 2, 1, 0], [0, -1, 2]]
+    assert pairs.split.train.tolist() == [0]
+    assert pairs.num_classes == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("1 2 3", "4 whole numbers are needed"),
+        ("0 1 2 x", "not a list of whole numbers"),
+        ("0 1 2 0.5", "not a list of whole numbers"),
+        ("0 1 2 99999999999999999999", "not a list of whole numbers"),
+        ("0 1 2 4", "outside -1 to 3"),
+    ],
+)
+def test_bad_correspondences_are_refused(tmp_path: Path, content: str, fault: str) -> None:
+    (correspondences(tmp_path) / "a.txt").write_text(content)
+    with pytest.raises(ValueError, match=f"a.*{fault}"):
+        correspondence_folder(tmp_path, unit_mm=1.0)
+
+
+def test_correspondences_that_are_pickled_or_missing_are_refused(tmp_path: Path) -> None:
+    folder = correspondences(tmp_path)
+    np.save(folder / "b.npy", np.array([None, 1, 2]), allow_pickle=True)
+    with pytest.raises(MeshError, match=r"b\.npy: not a list of whole numbers"):
+        correspondence_folder(folder, unit_mm=1.0)
+    (folder / "b.npy").unlink()
+    with pytest.raises(MeshError, match=r"b\.txt or b\.npy, are not there"):
+        correspondence_folder(folder, unit_mm=1.0)
+    (folder / "target.obj").unlink()
+    with pytest.raises(MeshError, match=r"needs one target\.ply"):
+        correspondence_folder(folder, unit_mm=1.0)
