@@ -48,7 +48,7 @@ def check_edge_values(name: str, values: Tensor, num_edges: int, device: torch.d
             "a single coordinate needs the shape [edges, 1]"
         )
     if not values.is_floating_point():
-        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}")
+        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}; convert with .float()")
     check_device(name, values.device, device)
 
 

@@ -32,7 +32,7 @@ def polar(
     r"""Polar coordinates in [0, 1]: length over the largest length, angle over :math:`2\pi`."""
     offsets = _offsets(graph, positions)
     if positions.shape[1] != 2:
-        raise ValueError(f"positions: polar coordinates need 2 dimensions, got {positions.shape[1]}")
+        raise ValueError(f"positions: polar coordinates need 2 dimensions, got {positions.shape[1]}; use cartesian")
     length = offsets.norm(dim=1)
     scale = _largest(length) if largest is None else largest
     angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1

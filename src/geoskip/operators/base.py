@@ -92,7 +92,9 @@ class Operator(nn.Module, ABC):
 
     def _check_graph(self, x: Tensor, graph: Graph) -> None:
         if graph.num_vertices != x.shape[-2]:
-            raise ValueError(f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}")
+            raise ValueError(
+                f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}; pass the graph that x belongs to"
+            )
         if graph.device != x.device:
             raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
 
@@ -123,7 +125,7 @@ def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim
     if graph.pseudo.shape[1] != dim:
         raise ValueError(
             f"pseudo: {operator} was made with dim={dim}, the graph's pseudo-coordinates have "
-            f"{graph.pseudo.shape[1]} dimensions"
+            f"{graph.pseudo.shape[1]} dimensions; make it with dim={graph.pseudo.shape[1]}"
         )
     return graph.pseudo
 

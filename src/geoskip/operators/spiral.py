@@ -13,7 +13,7 @@ from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
 from geoskip.operators.base import Operator, check_positive, weight_dtype
 from geoskip.operators.initial import glorot, zeros
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Bool, Float
 
 
 def spiral(
@@ -46,7 +46,7 @@ def _places(graph: Graph, kernel_size: int, dilation: int, centre: bool) -> slic
     return slice(first, needed, dilation)
 
 
-def _edges(graph: Graph, places: slice) -> tuple[Pattern, Int[Tensor, " edges"]]:
+def _edges(graph: Graph, places: slice) -> tuple[Pattern, Bool[Tensor, " edges"]]:
     """One set of edges per place: vertex i hears the vertex at that place of its spiral.
 
     Where the mesh has ended (-1), the vertex hears itself with weight 0, so that the number of edges is fixed.
