@@ -1,0 +1,75 @@
+"""Compiled and exported operators compute what eager ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from geoskip.graphs import Graph
+from geoskip.operators import FeaStConv, MoNetConv
+from tests.operators.cases import CASES, FIRST, IN, OUT, Case
+from tests.specimens import features, specimen
+
+pytestmark = pytest.mark.compiled
+
+ABLATIONS = [case for case in CASES if case.options.keys() & {"centre", "self_loops", "closed"} and case not in FIRST]
+SKIP = features(IN, OUT, seed=2, dtype=torch.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def some(case: Case) -> tuple[nn.Module, Tensor, Graph]:
+    return (
+        case.make(torch.float32),
+        features(2, 7, IN, dtype=torch.float32),
+        specimen(dim=case.dim).graph(torch.float32),
+    )
+
+
+def assert_equal_training(conv: nn.Module, compiled: Callable[..., Tensor], x: Tensor, graph: Graph) -> None:
+    """y and all gradients; the two share their parameters."""
+
+    def trained(call: Callable[..., Tensor]) -> list[Tensor]:
+        y = call(x, graph, skip=SKIP)
+        return [y.detach(), *torch.autograd.grad(y.square().sum(), list(conv.parameters()))]
+
+    assert_close(trained(compiled), trained(conv), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_compiled_equals_eager(case: Case) -> None:
+    """Traced before the graph has remembered anything, and after."""
+    conv, x, graph = some(case)
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    fresh_graph = specimen(dim=case.dim).graph(torch.float32)
+    assert_close(compiled(x, fresh_graph, skip=SKIP), conv(x, graph, skip=SKIP), rtol=1e-5, atol=1e-5)
+    assert_equal_training(conv, compiled, x, graph)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in FIRST if case.operator in (MoNetConv, FeaStConv)], ids=lambda c: c.name
+)
+def test_inductor_equals_eager(case: Case) -> None:
+    conv, x, graph = some(case)
+    assert_equal_training(conv, torch.compile(conv, fullgraph=True), x, graph)
+
+
+@pytest.mark.parametrize("case", FIRST + ABLATIONS, ids=lambda case: case.name)
+def test_exported_equals_eager(case: Case) -> None:
+    """The graph is an input of the exported program: it runs on other values of the same size."""
+    conv, x, graph = some(case)
+    exported = torch.export.export(conv, (x, graph)).module()
+    y = conv(x, graph)
+    assert_close(exported(x, graph), y, rtol=1e-5, atol=1e-5)
+    other = specimen(dim=case.dim).relabelled(torch.arange(6, -1, -1)).graph(torch.float32)
+    assert not torch.allclose(conv(x, other), y)
+    assert_close(exported(x, other), conv(x, other), rtol=1e-5, atol=1e-5)

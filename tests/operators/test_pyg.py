@@ -1,0 +1,103 @@
+"""Agreement with PyTorch Geometric, its weights copied over.
+
+It has no plain MoNet: ``GMMConv(root_weight=False)`` raises AttributeError in 2.8, so its root weight is our skip.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from geoskip.graphs import Graph
+from geoskip.operators import ChebConv, FeaStConv, GCNConv, GINConv, MoNetConv
+from tests.operators.cases import IN, OUT
+from tests.specimens import Specimen, features, specimen
+
+X = features(7, IN)
+
+
+@pytest.fixture(params=[False, True], ids=["awkward", "simple"])
+def graph(request: pytest.FixtureRequest) -> Specimen:
+    """With a self-loop and an edge listed twice, and without; two of the edges go one way only."""
+    return specimen(simple=request.param)
+
+
+def drawn(module: Any) -> Any:
+    """Every parameter, biases too, away from 0."""
+    torch.manual_seed(0)
+    for parameter in module.double().parameters():
+        nn.init.uniform_(parameter, 0.2, 1)
+    return module
+
+
+def copied(target: nn.Module, **values: Tensor) -> nn.Module:
+    """Every parameter of ours, none left out."""
+    assert values.keys() == dict(target.named_parameters()).keys()
+    target.double().load_state_dict(values, strict=False)
+    return target
+
+
+def agree(ours: Tensor, theirs: Tensor) -> None:
+    assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+def test_gcn(graph: Specimen) -> None:
+    theirs = drawn(pyg.GCNConv(IN, OUT))
+    ours = copied(GCNConv(IN, OUT), theta=theirs.lin.weight.t(), bias=theirs.bias)
+    agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_cheb(order: int) -> None:
+    """On symmetric graphs: of directed ones PyTorch Geometric takes the degree of the sender, the paper of row i."""
+    symmetric = specimen()
+    edge_index = torch.cat([symmetric.edge_index, symmetric.edge_index.flip(0)], dim=1)
+    theirs = drawn(pyg.ChebConv(IN, OUT, order, normalization="sym"))
+    theta = torch.stack([lin.weight.t() for lin in theirs.lins])
+    ours = copied(ChebConv(IN, OUT, order), theta=theta, bias=theirs.bias)
+    agree(ours(X, Graph.from_edge_index(edge_index, 7)), theirs(X, edge_index, lambda_max=2.0))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_gin(graph: Specimen, train: bool) -> None:
+    first, second = nn.Linear(IN, 5), nn.Linear(5, OUT)
+    theirs = drawn(pyg.GINConv(nn.Sequential(first, nn.ReLU(), second), eps=0.25, train_eps=train))
+    values = {
+        "theta": first.weight.t(),
+        "hidden_bias": first.bias,
+        "theta_out": second.weight.t(),
+        "bias": second.bias,
+    } | ({"epsilon": theirs.eps.squeeze()} if train else {})
+    ours = copied(GINConv(IN, OUT, hidden=5, epsilon=0.25, train_epsilon=train), **values)
+    agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
+
+
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_feast(graph: Specimen, self_loops: bool) -> None:
+    theirs = drawn(pyg.FeaStConv(IN, OUT, heads=4, add_self_loops=self_loops))
+    ours = copied(
+        FeaStConv(IN, OUT, 4, self_loops=self_loops),
+        theta=theirs.lin.weight.view(4, OUT, IN).transpose(1, 2),
+        attention=theirs.u.weight,
+        offset=theirs.c,
+        bias=theirs.bias,
+    )
+    agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
+
+
+def test_monet(graph: Specimen) -> None:
+    """Ours sums; theirs takes the mean unless told to add. Their root weight is a linear skip."""
+    theirs = drawn(pyg.GMMConv(IN, OUT, dim=2, kernel_size=4, separate_gaussians=False, aggr="add"))
+    ours = copied(
+        MoNetConv(IN, OUT, 4, dim=2),
+        theta=theirs.g.view(IN, 4, OUT).transpose(0, 1),
+        mean=theirs.mu,
+        scale=theirs.sigma,
+        bias=theirs.bias,
+    )
+    agree(ours(X, graph.graph(), skip=theirs.root.weight.t()), theirs(X, graph.edge_index, graph.pseudo))
