@@ -98,6 +98,8 @@ def primitive(**entries: Any) -> dict[str, Any]:
 
 
 BROKEN_GLTF = [
+    (square_gltf(extensionsRequired=["KHR_draco_mesh_compression"]), "save it without compression"),
+    (square_gltf(extensionsRequired=7), "save it without compression"),
     (primitive(mode=5), "no triangle list"),
     (primitive(attributes=[]), "no triangle list with attributes"),
     (primitive(attributes={}), "'POSITION' should be a whole number"),

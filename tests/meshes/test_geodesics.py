@@ -200,8 +200,15 @@ def test_exact_says_so_where_it_cannot_pass_a_pinched_vertex() -> None:
     assert np.isfinite(geodesic_distances(spindle(), np.array([1]), "heat")).all()
 
 
-class Failing:
-    """A solver whose native code raises."""
+class FailsEarly:
+    """A solver whose native code refuses the mesh."""
+
+    def __init__(self, verts: np.ndarray, faces: np.ndarray) -> None:
+        raise RuntimeError("singular matrix")
+
+
+class FailsLate:
+    """A solver whose native code refuses a source."""
 
     def __init__(self, verts: np.ndarray, faces: np.ndarray) -> None:
         pass
@@ -210,9 +217,10 @@ class Failing:
         raise RuntimeError("singular matrix")
 
 
-def test_native_errors_become_mesh_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("potpourri3d.MeshHeatMethodDistanceSolver", Failing)
-    with pytest.raises(MeshError, match="heat method failed on a component of 9 vertices"):
+@pytest.mark.parametrize("solver", [FailsEarly, FailsLate])
+def test_native_errors_become_mesh_errors(monkeypatch: pytest.MonkeyPatch, solver: type) -> None:
+    monkeypatch.setattr("potpourri3d.MeshHeatMethodDistanceSolver", solver)
+    with pytest.raises(MeshError, match="heat method failed on a component of 9 vertices: singular matrix"):
         geodesic_distances(grid(3, 3), FIRST, "heat")
 
 

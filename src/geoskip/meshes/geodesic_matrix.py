@@ -66,9 +66,9 @@ def _intact(path: Path, header: bytes, num_bytes: int) -> bool:
 
 def _build(path: Path, header: bytes, mesh: Mesh, method: Method, progress: Callable[[int, int], None] | None) -> None:
     """Rows are written one after another, not through a memory map: there a full disk would kill the process."""
+    solver, digest = DistanceSolver(mesh, method), hashlib.sha256(header)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
-    solver, digest = DistanceSolver(mesh, method), hashlib.sha256(header)
     try:
         with aside.open("xb") as file:
             file.write(header)

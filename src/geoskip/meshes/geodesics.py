@@ -12,7 +12,8 @@ Connected components are solved apart: the distance between two of them is inf. 
 disconnected mesh returns finite nonsense there.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -98,13 +99,12 @@ def _prepare(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
     unit = part.with_verts((part.verts - origin) / extent) if extent > 0 else part
     if unit.face_areas().sum() < MIN_AREA:
         raise MeshError(f"a component of {part.num_verts} vertices has no area, and so no geodesics")
-    solve = _SOLVERS[method](unit)
+    with _native_errors(method, part):
+        solve = _SOLVERS[method](unit)
 
     def distances(source: int) -> np.ndarray:
-        try:
+        with _native_errors(method, part):
             found = solve(source)
-        except Exception as error:
-            raise MeshError(f"the {method} method failed on a component of {part.num_verts} vertices") from error
         if not np.isfinite(found).all():
             raise MeshError(f"the {method} method did not reach all of a component of {part.num_verts} vertices")
         found = extent * np.maximum(found, 0.0)
@@ -112,6 +112,17 @@ def _prepare(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
         return found
 
     return distances
+
+
+@contextmanager
+def _native_errors(method: Method, part: Mesh) -> Iterator[None]:
+    """Whatever the native solvers raise is about the mesh."""
+    try:
+        yield
+    except (ImportError, MeshError):
+        raise
+    except Exception as error:
+        raise MeshError(f"the {method} method failed on a component of {part.num_verts} vertices: {error}") from error
 
 
 def _heat(part: Mesh) -> Callable[[int], np.ndarray]:

@@ -21,12 +21,16 @@ from geoskip.meshes.mesh import Mesh, MeshError
 
 TRIANGLES = 4
 POSITION_CODES = {5126: "<f4"}
+COMPRESSIONS = {"KHR_draco_mesh_compression", "EXT_meshopt_compression", "KHR_mesh_quantization"}
 INDEX_CODES = {5121: "<u1", 5123: "<u2", 5125: "<u4"}
 
 
 def parse(data: bytes, folder: Path | None = None) -> Polygons:
     """``folder`` is where external buffers may lie; without it they are refused."""
     document, chunk = split(data)
+    needed = document.get("extensionsRequired", [])
+    if not isinstance(needed, list) or not COMPRESSIONS.isdisjoint(map(str, needed)):
+        raise MeshError(f"glTF that needs {needed!r:.100}: save it without compression")
     with np.errstate(all="ignore"):  # what overflows is refused with every other bad coordinate
         return _joined(document, Buffers(document, chunk, folder))
 
