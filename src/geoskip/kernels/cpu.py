@@ -30,7 +30,7 @@ def convolve(
     dtype, work = x.dtype, _work_dtype(x)
     x, theta = x.to(work), theta.to(work)
     if order is not None:
-        neighbours, weights = neighbours[order], weights[:, order]
+        neighbours, weights = neighbours[order], weights[..., order]
     y = x.new_zeros(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
     for item, table, slots in _items(x, weights):
         copies = table.shape[1] // x.shape[2]
@@ -60,7 +60,7 @@ def convolve_gradients(
     work = _work_dtype(x)
     x, grad_y, matrices = x.to(work), grad_y.to(work), theta.to(work)
     grad_theta = torch.zeros_like(matrices)
-    grad_weights = torch.zeros_like(weights if needs_weights else weights[:, :0], dtype=work)
+    grad_weights = torch.zeros_like(weights if needs_weights else weights[..., :0], dtype=work)
     for item, table, slots in _items(x, weights):
         grads = grad_y[item].transpose(0, 1).reshape(grad_y.shape[1], -1)
         if needs_theta:
@@ -96,11 +96,10 @@ def _work_dtype(x: Tensor) -> torch.dtype:
 def _items(x: Tensor, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot."""
     if len(weights) == 1:
-        slots = weights[0].t().to(x.dtype).contiguous()
-        yield slice(0, len(x)), x.transpose(0, 1).reshape(x.shape[1], -1), slots
+        yield slice(0, len(x)), x.transpose(0, 1).reshape(x.shape[1], -1), weights[0].to(x.dtype)
     else:
         for i, item in enumerate(x):
-            yield slice(i, i + 1), item.contiguous(), weights[i].t().to(x.dtype).contiguous()
+            yield slice(i, i + 1), item.contiguous(), weights[i].to(x.dtype)
 
 
 def _blocks(rows: int, bytes_per_row: int) -> Iterator[tuple[int, int]]:
@@ -141,7 +140,7 @@ def _fill_weight_gradient(
 
     Rows are taken in the order of their number of neighbours, so that a block wastes little on padding.
     """
-    groups, per_edge = offsets.shape[0], grad_weights.shape[-1]
+    groups = offsets.shape[0]
     for group in range(groups):
         matrices = theta[group : group + 1] if groups > 1 else theta
         degrees = offsets[group].diff()
@@ -157,4 +156,4 @@ def _fill_weight_gradient(
             grad_z = torch.stack([block @ matrix.t() for matrix in matrices]).view(len(matrices), len(rows), -1)
             near = table[senders[edges]]
             dots = torch.bmm(near, grad_z.permute(1, 2, 0))
-            grad_weights[edges[present]] = dots[present].view(-1, per_edge)
+            grad_weights[:, edges[present]] = dots[present].t()

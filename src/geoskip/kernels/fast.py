@@ -23,7 +23,7 @@ def basis_convolution(
 ) -> Tensor:
     x, theta, skip, bias = _cast(x, theta, skip, bias)
     batch = x.shape[:-2]
-    y = ops.convolve(_items(x), _items(weights), theta.contiguous(), *_edges(pattern), skip, bias)
+    y = ops.convolve(_items(x), _by_slot(weights), theta.contiguous(), *_edges(pattern), skip, bias)
     return y.view(*batch, *y.shape[1:])
 
 
@@ -51,7 +51,7 @@ def chebyshev_convolution(
 def gaussian_basis(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float = 1e-15) -> Tensor:
     if not ops.on_triton(pseudo):
         return reference.gaussian_basis(pseudo, mean, scale, floor)
-    return ops.gaussian(pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor)
+    return ops.gaussian(pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor).t()
 
 
 def softmax_basis(
@@ -61,12 +61,17 @@ def softmax_basis(
         return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
     scores = _items(sender_scores), _items(receiver_scores)
     weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern))
-    return weights.view(*sender_scores.shape[:-2], *weights.shape[1:])
+    return weights.view(*sender_scores.shape[:-2], *weights.shape[1:]).transpose(-1, -2)
 
 
 def _items(x: Tensor) -> Tensor:
     """[*batch, vertices, channels] as [batch, vertices, channels]."""
     return (x.unsqueeze(0) if x.dim() == 2 else x.flatten(0, -3)).contiguous()
+
+
+def _by_slot(weights: Tensor) -> Tensor:
+    """[*batch, edges, slots] as [batch or 1, slots, edges], the order in which tiles of rows read them best."""
+    return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).transpose(1, 2).contiguous()
 
 
 def _edges(pattern: Pattern) -> tuple[Tensor, ...]:

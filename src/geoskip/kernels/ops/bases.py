@@ -11,13 +11,13 @@ from geoskip.kernels.ops.backend import backend
 
 @custom_op("geoskip::gaussian", mutates_args=())
 def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float) -> Tensor:
-    """w [edges, slots] of pseudo-coordinates [edges, dim], in float32."""
+    """w [slots, edges] of pseudo-coordinates [edges, dim], in float32."""
     return backend(pseudo).gaussian(pseudo, mean, scale, floor)
 
 
 @gaussian.register_fake
 def _(pseudo, mean, scale, floor):
-    return pseudo.new_empty(pseudo.shape[0], mean.shape[0], dtype=torch.float32)
+    return pseudo.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32)
 
 
 @custom_op("geoskip::gaussian_gradients", mutates_args=())
@@ -60,7 +60,7 @@ def softmax(
     by_sender: Tensor,
     sender_offsets: Tensor,
 ) -> Tensor:
-    """q [batch, edges, slots] of scores [batch, vertices, slots], in float32."""
+    """q [batch, slots, edges] of scores [batch, vertices, slots], in float32."""
     kernels = backend(sender_scores)
     return kernels.softmax(sender_scores, receiver_scores, offset, edge_scale, senders, receivers)
 
@@ -68,7 +68,7 @@ def softmax(
 @softmax.register_fake
 def _(sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets):
     batch, _, slots = sender_scores.shape
-    return sender_scores.new_empty(batch, senders.shape[0], slots, dtype=torch.float32)
+    return sender_scores.new_empty(batch, slots, senders.shape[0], dtype=torch.float32)
 
 
 @custom_op("geoskip::softmax_gradients", mutates_args=())
@@ -81,7 +81,7 @@ def softmax_gradients(
 
 @softmax_gradients.register_fake
 def _(grad, weights, edge_scale, order, offsets):
-    return grad.new_empty(grad.shape[0], offsets.shape[1] - 1, grad.shape[2], dtype=torch.float32)
+    return grad.new_empty(grad.shape[0], offsets.shape[1] - 1, grad.shape[1], dtype=torch.float32)
 
 
 def _softmax_context(ctx, inputs, output):

@@ -25,12 +25,13 @@ def _gaussian_kernel(
         b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)
         b_off = b_u[:, None] - b_mean[None, :]
         b_sum += b_off * b_off / (b_scale * b_scale + floor)[None, :]
-    tl.store(weights + o_e[:, None] * M + o_m[None, :], tl.exp(-0.5 * b_sum), mask=m_e[:, None] & m_m[None, :])
+    o_out = o_m[None, :] * num_edges + o_e[:, None]
+    tl.store(weights + o_out, tl.exp(-0.5 * b_sum), mask=m_e[:, None] & m_m[None, :])
 
 
 def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float) -> Tensor:
     (num_edges, dim), slots = pseudo.shape, mean.shape[0]
-    weights = torch.empty(num_edges, slots, device=pseudo.device, dtype=torch.float32)
+    weights = torch.empty(slots, num_edges, device=pseudo.device, dtype=torch.float32)
     if weights.numel():
         block_m = power_of_two(slots)
         block_e = max(1, 2048 // block_m)
@@ -56,7 +57,7 @@ def _gaussian_gradients_kernel(
         o_e = i_e * BLOCK_E + tl.arange(0, BLOCK_E).to(tl.int64)
         m_e = o_e < num_edges
         m_em = m_e[:, None] & m_m[None, :]
-        o_em = o_e[:, None] * M + o_m[None, :]
+        o_em = o_m[None, :] * num_edges + o_e[:, None]
         b_g = tl.load(grad + o_em, mask=m_em, other=0.0) * tl.load(weights + o_em, mask=m_em, other=0.0)
         b_off = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)[:, None] - b_mean
         b_pull = b_g * b_off / b_variance
@@ -104,7 +105,7 @@ def _softmax_kernel(
     b_logit = tl.where(m_m[None, :], b_logit, float("-inf"))
     b_exp = tl.exp(b_logit - tl.max(b_logit, axis=1)[:, None])
     b_share = tl.load(edge_scale + o_e, mask=m_e, other=0.0).to(tl.float32) / tl.sum(b_exp, axis=1)
-    o_out = (i_b * num_edges + o_e)[:, None] * M + o_m[None, :]
+    o_out = (i_b * M + o_m[None, :]) * num_edges + o_e[:, None]
     tl.store(weights + o_out, b_exp * b_share[:, None], mask=m_em)
 
 
@@ -117,7 +118,7 @@ def softmax(
     receivers: Tensor,
 ) -> Tensor:
     (batch, num_vertices, slots), num_edges = sender_scores.shape, senders.shape[0]
-    weights = torch.empty(batch, num_edges, slots, device=senders.device, dtype=torch.float32)
+    weights = torch.empty(batch, slots, num_edges, device=senders.device, dtype=torch.float32)
     if weights.numel():
         block_m = power_of_two(slots)
         block_e = max(1, 2048 // block_m)
@@ -147,7 +148,7 @@ def _softmax_gradients_kernel(
         if HAS_ORDER:
             o_e = tl.load(order + o_e, mask=m_e, other=0)
         m_em = m_e[:, None] & m_m[None, :]
-        o_em = (i_b * num_edges + o_e)[:, None] * M + o_m[None, :]
+        o_em = (i_b * M + o_m[None, :]) * num_edges + o_e[:, None]
         b_w = tl.load(weights + o_em, mask=m_em, other=0.0)
         b_g = tl.load(grad + o_em, mask=m_em, other=0.0)
         b_scale = tl.load(edge_scale + o_e, mask=m_e, other=1.0).to(tl.float32)
@@ -161,7 +162,7 @@ def softmax_gradients(
     grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
 ) -> Tensor:
     """Gradient of the scores at one end of the edges: at the receivers, or with ``order`` at the senders."""
-    (batch, num_edges, slots), num_vertices = weights.shape, offsets.shape[1] - 1
+    (batch, slots, num_edges), num_vertices = weights.shape, offsets.shape[1] - 1
     out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
     if out.numel():
         block_m = power_of_two(slots)

@@ -8,10 +8,10 @@ import torch
 
 
 class Tiles(NamedTuple):
-    """Extents of a program's blocks: vertices, slots, channels in, channels out; all powers of two."""
+    """What a program holds: slots at once, and blocks of vertices, channels in, channels out (powers of two)."""
 
+    slots: int
     v: int
-    m: int
     c: int
     o: int
     warps: int = 4
@@ -28,21 +28,19 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(receivers: int, batch: int, slots: int, channels: int, out: int, grouped: bool) -> Tiles:
-    c = power_of_two(channels, 4, 64)
-    m = _slots(slots, c, grouped)
-    return Tiles(v=32, m=m, c=max(c, 16 // m), o=power_of_two(out, 16, 128))
+def forward_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
+    c = power_of_two(channels, 16, 64)
+    return Tiles(slots=_at_once(slots, max(1, 96 // c), grouped), v=32, c=c, o=power_of_two(out, 16, 128))
 
 
-def gradient_tiles(receivers: int, batch: int, slots: int, channels: int, out: int, grouped: bool) -> Tiles:
-    c = power_of_two(channels, 4)
-    m = _slots(slots, c, grouped)
-    return Tiles(v=32, m=m, c=max(c, 16 // m), o=power_of_two(out, 16, 64))
+def gradient_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
+    c = power_of_two(channels, 16)
+    return Tiles(slots=_at_once(slots, max(1, 64 // c), grouped), v=32, c=c, o=power_of_two(out, 16, 64))
 
 
-def _slots(slots: int, c: int, grouped: bool) -> int:
-    """Slots taken at once: a neighbour's features are loaded once for all of them."""
-    return 1 if grouped else power_of_two(min(slots, max(1, 128 // c)))
+def _at_once(slots: int, most: int, grouped: bool) -> int:
+    """Slots in even shares of at most so many: a neighbour's features are loaded once for all of a share."""
+    return 1 if grouped else ceil_div(slots, ceil_div(slots, most))
 
 
 def precision() -> str:
