@@ -62,9 +62,10 @@ def _build(identities: int, poses: int, verts: int, seed: int) -> Stored:
     kept = skin(whole)
     rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_verts))[0]).submesh(kept)
     coarse = decimate(rest, verts)
-    people = [posed(body, *person(seed, identity, poses), kept[coarse.kept]) for identity in range(identities)]
+    chosen = kept[coarse.kept]
+    people = [posed(body, *person(seed, identity, poses), chosen) for identity in range(identities)]
     grounded = _grounded(np.concatenate(people)).astype(np.float32)
-    return Stored({"verts": grounded, "faces": coarse.mesh.faces}, {"unit": "m"})
+    return Stored({"verts": grounded, "faces": coarse.mesh.faces, "kept": chosen}, {"unit": "m"})
 
 
 def person(seed: int, identity: int, poses: int) -> tuple[dict[str, float], list[dict[str, Float[np.ndarray, "3"]]]]:

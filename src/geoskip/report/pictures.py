@@ -65,6 +65,8 @@ def colour_scale(
 
 def sheet(pictures: list[Shaped[np.ndarray, "height width 3"]], columns: int) -> Shaped[np.ndarray, "rows cols 3"]:
     """Pictures of one size side by side, ``columns`` to a row."""
+    if not pictures or columns < 1:
+        raise ValueError("a sheet has at least one picture and one column")
     blank = np.full_like(pictures[0], np.round(255 * np.array(BACKGROUND)))
     padded = pictures + [blank] * (-len(pictures) % columns)
     rows = [np.concatenate(padded[i : i + columns], axis=1) for i in range(0, len(padded), columns)]
@@ -110,7 +112,7 @@ def _shade(mesh: Mesh, view: View, seen: Visible) -> np.ndarray:
     return np.where(behind, 0.35, 1.0)[:, None] * light[:, None]
 
 
-def _between_edges(corners: np.ndarray, seen: Visible, width: float) -> np.ndarray:
+def _between_edges(corners: np.ndarray, seen: Visible, width: int) -> np.ndarray:
     """0.3 on the edges, 1 further than ``width`` / 2 pixels from them, linear between the two."""
     sides = (np.roll(corners, 1, axis=1) - np.roll(corners, -1, axis=1))[:, :, :2]
     (ux, uy), (vx, vy) = sides[:, 0].T, sides[:, 1].T
