@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import geoskip
 from geoskip.cli import app
+from geoskip.cli.demo import _with_spread
 from geoskip.cli.errors import on_purpose, one_line
 
 SOURCE = Path(geoskip.__file__).parents[1]
@@ -92,6 +93,12 @@ def test_demo_compares() -> None:
     for method in ("GCN", "Res-GCN", "Aff-GCN", "MoNet", "Res-MoNet", "Aff-MoNet"):
         assert f" {method} " in told.stdout
     assert "Aff-MoNet beats MoNet with" in told.stdout
+
+
+def test_spread_is_the_standard_deviation() -> None:
+    assert _with_spread([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
+    assert _with_spread([1.5]) == "1.50"
+    assert _with_spread([1.0, float("nan")]) == "nan ± nan"
 
 
 def test_demo_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

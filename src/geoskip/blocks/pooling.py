@@ -1,6 +1,6 @@
 r"""Pooling over clusters of vertices and over whole graphs.
 
-All of it reduces contiguous segments in a fixed order, so that results repeat bitwise, on CUDA too. Pooling along a
+All of it reduces contiguous segments in a fixed order: no sum depends on which thread is done first. Pooling along a
 mesh hierarchy is a product with a fixed matrix instead: ``hierarchy.down[k] @ x`` and ``hierarchy.up[k] @ x``.
 """
 

@@ -22,10 +22,11 @@ app.command()(demo)
 app.command()(params)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"geoskip {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

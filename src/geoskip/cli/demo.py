@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from itertools import groupby
-from statistics import mean, stdev
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -42,13 +42,18 @@ def _table(runs: list[Any]) -> Table:
         table.add_column(column, justify="right")
     for (operator, skip), group in groupby(runs, key=lambda run: (run.operator, run.skip)):
         same = list(group)
-        errors = [100 * run.error for run in same]
-        spread = f" ± {stdev(errors):.2f}" if len(errors) > 1 else ""
-        seconds = mean(run.seconds for run in same)
-        table.add_row(
-            PREFIXES[skip] + NAMES[operator], f"{same[0].params:,}", f"{mean(errors):.2f}{spread}", f"{seconds:.1f}"
-        )
+        error, seconds = _with_spread([100 * run.error for run in same]), fmean(run.seconds for run in same)
+        table.add_row(PREFIXES[skip] + NAMES[operator], f"{same[0].params:,}", error, f"{seconds:.1f}")
     return table
+
+
+def _with_spread(values: list[float]) -> str:
+    """Mean ± standard deviation, where there are several."""
+    centre = fmean(values)
+    if len(values) == 1:
+        return f"{centre:.2f}"
+    variance = sum((value - centre) ** 2 for value in values) / (len(values) - 1)
+    return f"{centre:.2f} ± {variance**0.5:.2f}"
 
 
 def _verdict(name: str, runs: list[Any], seeds: int) -> str:
