@@ -10,8 +10,10 @@ import torch
 
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
+from geoskip.data.levels import largest_degree, largest_offset
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
+from geoskip.graphs.pooled import cluster_of_vertex
 from geoskip.meshes.mesh import Mesh, MeshError
 
 NO_ITEMS = torch.zeros(0, dtype=torch.int64)
@@ -164,6 +166,26 @@ def test_selected_graphs_equal_the_graphs_one_by_one() -> None:
     assert batch.levels[0].graph_of_vertex.tolist() == [0, 0, 0, 1, 1, 1, 2, 3, 3, 3]
     assert batch.levels[0].clusters_in(batch.levels[1]).tolist() == [0, 0, 0, 1, 1, 2, 3, 4, 4, 5]
     assert len(batch.to("cpu")) == 4
+
+
+def test_graphs_as_a_model_takes_them() -> None:
+    graphs = graph_set()
+    pooled = graphs.select(torch.tensor([2, 0])).pooled()
+    fine, coarse = pooled.levels
+    assert pooled.num_graphs == 2
+    assert fine.graph_offsets is not None
+    assert fine.graph_offsets.tolist() == [0, 3, 6]
+    assert sorted(map(tuple, coarse.edge_index.T.tolist())) == [(1, 2), (2, 1)]
+    assert cluster_of_vertex(pooled.clusters[0]).tolist() == [0, 0, 0, 1, 1, 2]
+
+
+def test_scales_of_a_whole_set() -> None:
+    fine, coarse = graph_set().levels
+    assert largest_offset(fine) == 4.0
+    assert largest_degree(fine) == 2
+    assert largest_offset(coarse) == 0.0
+    bare = fine.select(torch.tensor([1]))
+    assert (largest_offset(bare), largest_degree(bare)) == (0.0, 0)
 
 
 def test_the_coarsest_level_has_no_clusters() -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from geoskip.data.split import Split
+from geoskip.graphs.graph import Graph
+from geoskip.graphs.pooled import PooledGraphs
 from geoskip.shapes import Float, Int, Shaped
 
 
@@ -53,6 +56,10 @@ class GraphLevel:
     def graph_of_vertex(self) -> Int[Tensor, " vertices"]:
         """The graph each vertex belongs to (PyTorch Geometric's ``batch``)."""
         return _spread(torch.arange(len(self), device=self.offsets.device), self.offsets)
+
+    def graph(self) -> Graph:
+        """The packed graphs as an operator sees them, without pseudo-coordinates yet."""
+        return replace(Graph.from_edge_index(self.edge_index, len(self.pos)), graph_offsets=self.offsets)
 
     def clusters_in(self, coarse: "GraphLevel") -> Int[Tensor, " vertices"]:
         """The cluster of each vertex, numbered over all graphs of the next level."""
@@ -109,6 +116,11 @@ class GraphSet:
             self.class_names,
             Split(none, none),
         )
+
+    def pooled(self) -> PooledGraphs:
+        """All levels as a model takes them; pseudo-coordinates follow from the ``pos`` of each level."""
+        clusters = [finer.clusters_in(coarser) for finer, coarser in pairwise(self.levels)]
+        return PooledGraphs.from_clusters([level.graph() for level in self.levels], clusters)
 
     def pyg(self, items: Iterable[int] | None = None) -> Iterator[Any]:
         """Graphs (all, in order) as PyTorch Geometric ``Data``: x, pos, edge_index, y of the finest level."""

@@ -21,6 +21,23 @@ def gaussian_weights(level: GraphLevel, sigma: float) -> Float[np.ndarray, " edg
     return torch.exp((senders - receivers).square().sum(1) / (-2 * sigma**2)).numpy()
 
 
+def largest_offset(level: GraphLevel) -> float:
+    """The largest |component of p_j - p_i| over all edges: one scale for the pseudo-coordinates of a whole set."""
+    largest = 0.0
+    for items in _chunks(len(level)):
+        some = level.select(items)
+        senders, receivers = some.pos[some.edge_index]
+        offsets = (senders - receivers).abs()
+        largest = max(largest, float(offsets.max()) if offsets.numel() else 0.0)
+    return largest
+
+
+def largest_degree(level: GraphLevel) -> int:
+    """The largest number of neighbours of a vertex, likewise over a whole set."""
+    counts = [torch.bincount(some.edge_index[1]) for some in map(level.select, _chunks(len(level)))]
+    return max(int(count.max()) if count.numel() else 0 for count in counts)
+
+
 def find_clusters(
     level: GraphLevel, weigh: Callable[[GraphLevel], np.ndarray], num_levels: int, matchings: int = 2, seed: int = 0
 ) -> list[Shaped[Tensor, " _"]]:

@@ -1,0 +1,73 @@
+"""MNIST as superpixel graphs: seconds to build, coarsen and load, size on disk, edges and vertices per level.
+
+    OMP_NUM_THREADS=1 python benchmarks/superpixels.py FOLDER [--images N] [--workers N]
+
+FOLDER holds the four IDX files of MNIST; --images takes that many of them. Where others use the machine too, the
+time on the cores (of this process and the workers) says more than the time on the wall.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
+
+import numpy as np
+
+from geoskip.data import superpixels as module
+from geoskip.data.cache import entries
+from geoskip.data.graph_set import GraphSet
+from geoskip.data.levels import find_clusters, gaussian_weights
+from geoskip.data.mnist import MNIST, read_images
+from geoskip.data.slic import Slic, superpixels
+from geoskip.data.split import Split
+
+T = TypeVar("T")
+
+
+def timed(name: str, work: Callable[[], T]) -> T:
+    wall, cores = perf_counter(), _on_the_cores()
+    result = work()
+    print(f"{name:<34}{perf_counter() - wall:8.1f} s, {_on_the_cores() - cores:.1f} s on the cores", flush=True)
+    return result
+
+
+def _on_the_cores() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def levels(graphs: GraphSet) -> None:
+    for depth, level in enumerate(graphs.levels):
+        vertices, edges = len(level.pos) / len(graphs), level.edges.shape[1] / len(graphs)
+        print(f"level {depth}: {vertices:.2f} vertices and {edges:.1f} directed edges a graph")
+
+
+def main(folder: Path, count: int | None, workers: int | None) -> None:
+    images, labels, split = read_images(folder)
+    if count is not None:
+        some = np.linspace(0, len(images) - 1, count).astype(int)
+        images, labels, split = images[some], labels[some], Split.leading(count, count * 6 // 7)
+    print(f"{len(images):,} images, {workers or os.cpu_count()} workers")
+    with tempfile.TemporaryDirectory() as root:
+
+        def build() -> GraphSet:
+            return module.superpixel_set(images, labels, MNIST.class_names, split, workers=workers, root=Path(root))
+
+        timed("superpixels alone", lambda: superpixels(images, Slic(), workers))
+        graphs = timed("whole set, nothing cached", build)
+        timed("whole set, out of the cache", build)
+        timed("coarsening alone", lambda: find_clusters(graphs.levels[0], lambda g: gaussian_weights(g, 4.6), 2))
+        print(f"on disk {sum(entry.num_bytes for entry in entries(Path(root))) / 2**20:.2f} MiB")
+    levels(graphs)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--images", type=int, default=None)
+    parser.add_argument("--workers", type=int, default=None)
+    given = parser.parse_args()
+    main(given.folder, given.images, given.workers)
