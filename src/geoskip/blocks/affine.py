@@ -71,4 +71,4 @@ class AffineSkip(Skip):
         if not isinstance(self.conv, Operator):
             return super()._sum(x, *args, **kwargs)
         y = self.conv(x, *args, skip=self.weight, **kwargs)
-        return self._biased(y, self.brings_bias)
+        return self._biased(y, self.brings_bias).to(y.dtype)

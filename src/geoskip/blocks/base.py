@@ -40,7 +40,13 @@ class Skip(LateParameters):
     conv: nn.Module
     bias: nn.Parameter | None
 
-    def __init__(self, conv: nn.Module, in_channels: int | None, out_channels: int | None, bias: bool) -> None:
+    def __init__(
+        self,
+        conv: nn.Module,
+        in_channels: int | None = None,
+        out_channels: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         name = type(self).__name__
         if not isinstance(conv, nn.Module):

@@ -33,7 +33,8 @@ class PolynomialSkip(Skip):
         in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
         out_channels: channels of the output, if ``conv`` does not say.
         hidden: width of the network, the output's channels if not given, as in GIN's.
-        init: ``"glorot"``, or ``"zeros"`` for V: then the block starts as the bare convolution, to the bit.
+        init: ``"glorot"``, or ``"zeros"`` for V: then the block starts as the bare convolution, to the bit. (W is
+            drawn when the channels are known; if that is the first call, dropout draws other numbers in it.)
         bias: whether to bring b where the convolution has no ``bias``.
     """
 

@@ -50,7 +50,8 @@ class SkipSummary:
     def __str__(self) -> str:
         late = any(row.num_parameters is None for row in self.wrapped)
         more = ", and more at the first call" if late else ""
-        title = f"{len(self.wrapped)} {self.kind} skips added: {self.num_parameters:,} parameters{more}"
+        skips = "skip" if len(self.wrapped) == 1 else "skips"
+        title = f"{len(self.wrapped)} {self.kind} {skips} added: {self.num_parameters:,} parameters{more}"
         rows = [(row.name, row.convolution, *_sizes(row)) for row in self.wrapped]
         rows += [(row.name, row.convolution, f"left: {row.reason}", "") for row in self.left]
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]

@@ -1,0 +1,128 @@
+"""What a block refuses, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip
+from geoskip.operators import GCNConv
+from tests.specimens import features
+
+KINDS = [AffineSkip, ResidualSkip, PolynomialSkip]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+class Returns(nn.Module):
+    """Returns what it was told to, whatever it is given."""
+
+    def __init__(self, out: Any) -> None:
+        super().__init__()
+        self.out = out
+
+    def forward(self, x: Any) -> Any:
+        return self.out
+
+
+class Says(nn.Linear):
+    """Claims channels that it has not."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(3, 2)
+        self.in_channels, self.out_channels = in_channels, out_channels
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return features(7, 3, dtype=torch.float32)
+
+
+@kinds
+@pytest.mark.usefixtures("unchecked")
+def test_not_a_module(kind: type[Skip]) -> None:
+    conv: Any = torch.relu
+    with pytest.raises(TypeError, match=rf"conv: {kind.__name__} wraps a torch.nn.Module, got a builtin"):
+        kind(conv)
+
+
+@kinds
+@pytest.mark.parametrize("name", ["in_channels", "out_channels"])
+def test_channels_below_one(kind: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: {kind.__name__} needs a whole number of at least 1, got 0"):
+        kind(nn.Linear(3, 2), **{name: 0})
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match=r"init: AffineSkip starts with one of \['glorot', 'zeros'\], got 'ones'"):
+        AffineSkip(nn.Linear(3, 2), init="ones")
+    with pytest.raises(ValueError, match="init: PolynomialSkip starts with"):
+        PolynomialSkip(nn.Linear(3, 2), init="ones")
+    with pytest.raises(ValueError, match="hidden: PolynomialSkip needs a whole number of at least 1, got 0"):
+        PolynomialSkip(nn.Linear(3, 2), hidden=0)
+
+
+def test_channels_that_an_operator_denies() -> None:
+    with pytest.raises(ValueError, match=r"was given 4, None, but the operator maps 3 to 2; leave them out"):
+        AffineSkip(GCNConv(3, 2), in_channels=4)
+
+
+@kinds
+def test_wrong_input_channels(kind: type[Skip], x: Tensor) -> None:
+    """A module that names other channels than it takes; the remedy that is named works."""
+    with pytest.raises(ValueError, match=rf"x: {kind.__name__}\(Says\) maps 5 channels, got 3;.*in_channels=3"):
+        kind(Says(5, 2))(x)
+    assert kind(Says(5, 2), in_channels=3)(x).shape == (7, 2)
+    with pytest.raises(ValueError, match=r"maps 5 channels, got 3"):
+        kind(Says(5, 2)).affine(x)
+
+
+@kinds
+def test_wrong_output_channels(kind: type[Skip], x: Tensor) -> None:
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\(Says\) maps to 5 channels.*gave 2; say .*out_channels=2"):
+        kind(Says(3, 5))(x)
+    assert kind(Says(3, 5), out_channels=2)(x).shape == (7, 2)
+
+
+@kinds
+@pytest.mark.parametrize("shape", [(4, 2), (1, 2), (2,), (1, 7, 2), ()])
+def test_other_vertices(kind: type[Skip], x: Tensor, shape: tuple[int, ...]) -> None:
+    """A layer that pools; that broadcasting would accept some of these makes them no better."""
+    with pytest.raises(ValueError, match=r"turned \[7, 3\] into \[.*\]; a layer that pools or flattens"):
+        kind(Returns(torch.zeros(shape)))(x)
+
+
+@kinds
+@pytest.mark.parametrize("out", [{"v": torch.zeros(7, 2)}, None, (None, torch.zeros(7, 2)), (), [torch.zeros(7, 2)]])
+def test_output_without_features(kind: type[Skip], x: Tensor, out: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"needs a convolution that returns a tensor.* returned a (dict|None|tuple|list)"
+    ):
+        kind(Returns(out))(x)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        (None, ValueError, r"was given None, no features of the receiving vertices"),
+        ((torch.zeros(7, 3), None), ValueError, r"was given \(x_src, None\)"),
+        ({"v": torch.zeros(7, 3)}, TypeError, "got a dict; wrap the convolution of each type"),
+        ((torch.zeros(7, 3),) * 3, TypeError, "got a tuple"),
+        (torch.zeros(7, 3, dtype=torch.long), TypeError, "acts on floating-point features, got torch.int64"),
+    ],
+)
+def test_input_without_features(kind: type[Skip], given: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=rf"x: {kind.__name__}\(Returns\) .*{says}"):
+        kind(Returns(torch.zeros(7, 2)))(given)
+
+
+@kinds
+def test_affine_part_before_the_channels_are_known(kind: type[Skip], x: Tensor) -> None:
+    block = kind(nn.Linear(3, 2))
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\(Linear\): its channels are not known yet; call the block"):
+        block.affine(x)
+    block(x)
+    assert block.affine(x).shape == (7, 2)
