@@ -58,7 +58,7 @@ class Held(nn.Module, Generic[T]):
         if not is_dataclass(record):
             raise TypeError(f"Held: expected a record such as a Graph, got {type(record).__name__}")
         self._record: T = record
-        paths, self._tree = pytree.tree_flatten_with_path(record)
+        paths, _ = pytree.tree_flatten_with_path(record)
         self._leaves = [(_name(path), None if isinstance(leaf, Tensor) else leaf) for path, leaf in paths]
         for path, leaf in paths:
             if isinstance(leaf, Tensor):
@@ -67,7 +67,8 @@ class Held(nn.Module, Generic[T]):
 
     def _rebuild(self) -> None:
         leaves = [self._buffers.get(name, leaf) for name, leaf in self._leaves]
-        self._record = pytree.tree_unflatten(leaves, self._tree)
+        # The tree is asked for anew: kept in the module, every deepcopy would copy it, and torch warns of that.
+        self._record = pytree.tree_unflatten(leaves, pytree.tree_structure(self._record))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Held[T]:
         super()._apply(fn, recurse)
