@@ -1,0 +1,121 @@
+"""Bad input to graphs: the error names the argument, its value and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from geoskip.graphs import Graph, Held, SparseMatrix, attach, cartesian, pack, polar
+from tests.specimens import specimen
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
+GRAPH = Graph.from_edge_index(EDGES, 4)
+FACES = torch.tensor([[0, 1, 2]])
+ENTRIES = torch.tensor([0, 1])
+MATRIX = SparseMatrix.from_entries(ENTRIES, ENTRIES, torch.ones(2), (2, 2))
+
+
+def entries(rows: Any = ENTRIES, columns: Any = ENTRIES, values: Any = None) -> SparseMatrix:
+    return SparseMatrix.from_entries(rows, columns, torch.ones(2) if values is None else values, (2, 2))
+
+
+MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    # Edges
+    (
+        lambda: Graph.from_edge_index(EDGES, 2),
+        ValueError,
+        r"edge_index: vertex 2 .* there are 2 .* 0 to 1. Pass the right",
+    ),
+    (
+        lambda: Graph.from_edge_index(EDGES - 2, 4),
+        ValueError,
+        r"edge_index: vertex -2 does not exist; .*mend the indices",
+    ),
+    (lambda: Graph.from_edge_index(EDGES, 0), ValueError, r"edge_index: vertex 2 does not exist; there are 0"),
+    (
+        lambda: Graph.from_edge_index(EDGES.t(), 4),
+        ValueError,
+        r"edge_index: .* \[2, edges\] \(row 0 sends.*got \[3, 2\]",
+    ),
+    (lambda: Graph.from_edge_index(EDGES[0], 4), ValueError, r"edge_index: .* got \[3\]"),
+    (
+        lambda: Graph.from_edge_index(EDGES.float(), 4),
+        TypeError,
+        r"edge_index: .* got torch.float32; convert with .long",
+    ),
+    (lambda: Graph.from_edge_index(EDGES.bool(), 4), TypeError, r"edge_index: .* got torch.bool; convert"),
+    (
+        lambda: Graph.from_edge_index(EDGES.to(torch.complex64), 4),
+        TypeError,
+        r"edge_index: .* got torch.complex64; convert",
+    ),
+    (lambda: Graph.from_pyg(Data(pos=torch.rand(4, 3))), ValueError, r"data: has no edge_index; .*Graph.from_faces"),
+    # Faces
+    (lambda: Graph.from_faces(FACES, 2), ValueError, r"faces: vertex 2 does not exist; there are 2 vertices"),
+    (lambda: Graph.from_faces(-FACES, 4), ValueError, r"faces: vertex -2 does not exist"),
+    (lambda: Graph.from_faces(FACES[0], 4), ValueError, r"faces: .* \[faces, corners\] .* got \[3\]"),
+    (lambda: Graph.from_faces(FACES[:, :2], 4), ValueError, r"faces: .* 3 corners or more, got \[1, 2\]"),
+    (lambda: Graph.from_faces(FACES.double(), 4), TypeError, r"faces: .* got torch.float64; convert with .long"),
+    # Pseudo-coordinates
+    (lambda: GRAPH.with_pseudo(torch.rand(2, 3)), ValueError, r"pseudo: .* with 3 edges, got \[2, 3\]"),
+    (lambda: GRAPH.with_pseudo(torch.rand(3)), ValueError, r"pseudo: .* got \[3\]; .* needs the shape \[edges, 1\]"),
+    (lambda: GRAPH.with_pseudo(torch.ones(3, 1).long()), TypeError, r"pseudo: .* got torch.int64; convert with .float"),
+    (lambda: GRAPH.with_pseudo(torch.ones(3, 1, device="meta")), ValueError, r"pseudo: is on meta, .* on cpu; move"),
+    (lambda: attach(GRAPH, torch.rand(4, 2)), ValueError, r"pseudo: .* with 3 edges, got \[4, 2\]"),
+    (lambda: cartesian(GRAPH, torch.rand(3, 2)), ValueError, r"positions: .* with 4 vertices, got \[3, 2\]"),
+    (lambda: cartesian(GRAPH, torch.rand(4)), ValueError, r"positions: expected shape \[vertices, dim\] .* got \[4\]"),
+    (lambda: cartesian(GRAPH, torch.rand(4, 2, device="meta")), ValueError, r"positions: is on meta, .* cpu; move"),
+    (lambda: polar(GRAPH, torch.rand(4, 3)), ValueError, r"positions: .* need 2 dimensions, got 3; use cartesian"),
+    # Spirals
+    (lambda: GRAPH.with_spirals(torch.zeros(3, 2).long()), ValueError, r"spirals: .* with 4 vertices, got \[3, 2\]"),
+    (lambda: GRAPH.with_spirals(torch.zeros(4).long()), ValueError, r"spirals: .* \[vertices, length\] .* got \[4\]"),
+    (lambda: GRAPH.with_spirals(torch.full((4, 2), 4)), ValueError, r"spirals: vertex 4 does not exist; .* -1 to 3"),
+    (lambda: GRAPH.with_spirals(torch.full((4, 2), -2)), ValueError, r"spirals: vertex -2 does not exist; .* -1 to 3"),
+    (lambda: GRAPH.with_spirals(torch.zeros(4, 2)), TypeError, r"spirals: .* got torch.float32; convert with .long"),
+    (
+        lambda: GRAPH.with_spirals(torch.zeros(4, 2, device="meta").long()),
+        ValueError,
+        r"spirals: is on meta, .* cpu; move",
+    ),
+    # Packing
+    (lambda: pack([]), ValueError, r"graphs: nothing to pack; give at least one"),
+    (lambda: pack([GRAPH, GRAPH.to("meta")]), ValueError, r"graphs: is on meta, .* cpu; move"),
+    (
+        lambda: pack([specimen(dim=2).graph(), specimen(dim=3).graph()]),
+        ValueError,
+        r"graphs: their pseudo have \[2, 3\] col",
+    ),
+    (
+        lambda: pack([specimen(length=4).graph(), specimen().graph()]),
+        ValueError,
+        r"graphs: their spirals have \[4, 8\] col",
+    ),
+    # Matrices
+    (lambda: entries(rows=ENTRIES + 1), ValueError, r"rows: vertex 2 does not exist; there are 2"),
+    (lambda: entries(columns=ENTRIES - 1), ValueError, r"columns: vertex -1 does not exist"),
+    (lambda: entries(rows=ENTRIES.float()), TypeError, r"rows: .* got torch.float32; convert"),
+    (
+        lambda: entries(values=torch.ones(3)),
+        ValueError,
+        r"values: every entry .* got \[2\] rows, \[2\] columns and \[3\]",
+    ),
+    (lambda: entries(rows=ENTRIES[:1]), ValueError, r"values: every entry .* got \[1\] rows"),
+    (lambda: MATRIX @ torch.ones(3, 1), ValueError, r"x: expected 2 vertices .* got shape \[3, 1\]"),
+    (lambda: MATRIX @ torch.ones(2), ValueError, r"x: expected 2 vertices .* got shape \[2\]"),
+    (lambda: MATRIX @ torch.ones(2, 1).long(), TypeError, r"x: .* got torch.int64; convert with .float"),
+    (lambda: MATRIX @ torch.ones(2, 1, device="meta"), ValueError, r"x: is on meta, the matrix on cpu; move"),
+    # Records
+    (lambda: Held(torch.ones(3)), TypeError, r"Held: expected a record such as a Graph, got Tensor"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "error", "message"), MISTAKES, ids=[message[:40] for *_, message in MISTAKES])
+def test_mistakes_are_named(mistake: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        mistake()

@@ -1,0 +1,177 @@
+"""The graph record: orders of edges, sources, pseudo-coordinates, memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from geoskip.graphs import Graph, attach
+from tests.specimens import features, specimen
+
+EDGES = torch.tensor([[3, 0, 1, 3, 0], [0, 2, 2, 2, 2]])
+
+
+def test_edges_are_sorted_by_receiver_and_then_by_sender() -> None:
+    graph = Graph.from_edge_index(EDGES, 5)
+    assert graph.edge_index.tolist() == [[3, 0, 0, 1, 3], [0, 2, 2, 2, 2]]
+    assert graph.degrees.tolist() == [1, 0, 4, 0, 0]
+    assert (graph.num_vertices, graph.num_edges, graph.num_graphs) == (5, 5, 1)
+
+
+def test_order_leads_back_to_the_given_edges() -> None:
+    made = specimen()
+    graph = made.graph()
+    assert torch.equal(made.edge_index[:, graph.order], graph.edge_index)
+    assert torch.equal(graph.order.sort().values, torch.arange(graph.num_edges))
+
+
+def test_pseudo_is_given_in_the_original_order() -> None:
+    """Also for edges that are listed twice: each keeps its own."""
+    pseudo = torch.arange(5.0).unsqueeze(1)
+    graph = Graph.from_edge_index(EDGES, 5, pseudo)
+    assert graph.pseudo is not None
+    assert torch.equal(graph.pseudo, pseudo[graph.order])
+    assert graph.pseudo[:, 0].tolist() == [0, 1, 4, 2, 3]
+    later = Graph.from_edge_index(EDGES, 5).with_pseudo(pseudo)
+    assert later.pseudo is not None
+    assert torch.equal(later.pseudo, graph.pseudo)
+
+
+def test_attach_takes_the_receiver_order() -> None:
+    values = torch.arange(5.0).unsqueeze(1)
+    graph = attach(Graph.from_edge_index(EDGES, 5), values)
+    assert graph.pseudo is not None
+    assert torch.equal(graph.pseudo, values)
+
+
+def test_gradients_reach_the_given_pseudo_coordinates() -> None:
+    pseudo = torch.rand(5, 2, requires_grad=True)
+    graph = Graph.from_edge_index(EDGES, 5, pseudo)
+    assert graph.pseudo is not None
+    scale = torch.arange(5.0).unsqueeze(1)
+    (graph.pseudo * scale).sum().backward()
+    assert pseudo.grad is not None
+    assert torch.equal(pseudo.grad[graph.order], scale.expand(5, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
+def test_any_whole_numbers_will_do(dtype: torch.dtype) -> None:
+    graph = Graph.from_edge_index(EDGES.to(dtype), 5, spirals=torch.zeros(5, 2, dtype=torch.int32))
+    assert graph.edge_index.dtype == torch.int64
+    assert graph.spirals is not None
+    assert graph.spirals.dtype == torch.int64
+
+
+def test_faces_give_each_side_once_in_each_direction() -> None:
+    """A tetrahedron and a quadrilateral that hangs on one of its sides."""
+    tetrahedron = Graph.from_faces(torch.tensor([[0, 1, 2], [0, 3, 1], [1, 3, 2], [2, 3, 0]]), 4)
+    complete = [[j, i] for i in range(4) for j in range(4) if i != j]
+    assert tetrahedron.edge_index.t().tolist() == complete
+    square = Graph.from_faces(torch.tensor([[0, 1, 2, 3]]), 5)
+    assert square.degrees.tolist() == [2, 2, 2, 2, 0]
+    assert [0, 2] not in square.edge_index.t().tolist()
+
+
+def test_degenerate_faces_make_no_self_loops() -> None:
+    graph = Graph.from_faces(torch.tensor([[0, 0, 1], [2, 2, 2]]), 3)
+    assert graph.edge_index.t().tolist() == [[1, 0], [0, 1]]
+
+
+def test_no_faces() -> None:
+    graph = Graph.from_faces(torch.empty(0, 3, dtype=torch.long), 4)
+    assert (graph.num_vertices, graph.num_edges) == (4, 0)
+
+
+def test_no_vertices() -> None:
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0)
+    assert (graph.num_vertices, graph.num_edges) == (0, 0)
+    assert graph.degrees.shape == (0,)
+
+
+def test_from_pyg_data() -> None:
+    made = specimen()
+    graph = Graph.from_pyg(Data(edge_index=made.edge_index, edge_attr=made.pseudo, num_nodes=7))
+    wanted = made.graph()
+    assert torch.equal(graph.edge_index, wanted.edge_index)
+    assert graph.pseudo is not None
+    assert wanted.pseudo is not None
+    assert torch.equal(graph.pseudo, wanted.pseudo)
+    assert graph.graph_offsets is None
+    assert Graph.from_pyg(Data(edge_index=made.edge_index, num_nodes=7)).pseudo is None
+
+
+def test_from_pyg_data_with_one_number_per_edge() -> None:
+    weights = torch.rand(EDGES.shape[1])
+    graph = Graph.from_pyg(Data(edge_index=EDGES, edge_attr=weights, num_nodes=5))
+    assert graph.pseudo is not None
+    assert torch.equal(graph.pseudo, weights[graph.order].unsqueeze(1))
+
+
+def test_from_pyg_batch() -> None:
+    first, second = specimen(), specimen(num_vertices=5, seed=3)
+    items = [Data(edge_index=s.edge_index, edge_attr=s.pseudo, num_nodes=s.num_vertices) for s in (first, second)]
+    graph = Graph.from_pyg(Batch.from_data_list(items))
+    assert (graph.num_vertices, graph.num_graphs) == (12, 2)
+    assert graph.graph_offsets is not None
+    assert graph.graph_offsets.tolist() == [0, 7, 12]
+    assert graph.num_edges == first.edge_index.shape[1] + second.edge_index.shape[1]
+
+
+def test_to_changes_the_dtype_of_pseudo_coordinates_alone() -> None:
+    graph = specimen().graph(torch.float64).to(torch.float32)
+    assert graph.pseudo is not None
+    assert graph.pseudo.dtype == torch.float32
+    assert graph.order.dtype == graph.pattern.senders.dtype == torch.int64
+
+
+def test_to_moves_everything() -> None:
+    graph = specimen().graph().to("meta")
+    assert graph.device.type == "meta"
+    assert graph.pseudo is not None
+    assert graph.spirals is not None
+    assert {graph.pseudo.device, graph.spirals.device, graph.order.device, graph.pattern.offsets.device} == {
+        torch.device("meta")
+    }
+    assert (graph.num_vertices, graph.num_edges) == (7, specimen().edge_index.shape[1])
+
+
+def test_a_graph_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        specimen().graph().__setattr__("order", torch.arange(3))
+
+
+def test_remember_builds_once() -> None:
+    graph, built = specimen().graph(), []
+
+    def build() -> torch.Tensor:
+        built.append(1)
+        return features(1)
+
+    assert graph.remember("a", build) is graph.remember("a", build)
+    assert len(built) == 1
+    graph.remember("b", build)
+    assert len(built) == 2
+
+
+def test_what_is_remembered_does_not_follow_to_another_graph() -> None:
+    """Pseudo-coordinates, spirals, dtype and device may all have entered it."""
+    graph = specimen().graph()
+    graph.remember("a", lambda: "old")
+    others = [
+        graph.with_pseudo(features(graph.num_edges, 2)),
+        graph.with_spirals(torch.zeros(7, 2, dtype=torch.long)),
+        attach(graph, features(graph.num_edges, 2)),
+        graph.to(torch.float32),
+    ]
+    assert [other.remember("a", lambda: "new") for other in others] == ["new"] * 4
+    assert graph.remember("a", lambda: "new") == "old"
+
+
+def test_what_is_remembered_in_inference_mode_can_be_trained_with() -> None:
+    graph = specimen().graph()
+    with torch.inference_mode():
+        made = graph.remember("a", lambda: torch.ones(3))
+    assert not made.is_inference()

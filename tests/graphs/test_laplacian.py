@@ -1,0 +1,92 @@
+"""Fixed edge weights against their dense formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from geoskip.graphs import Graph, WeightedEdges, gcn_edges, laplacian_edges, mean_weights, with_self_loops
+from tests.specimens import Specimen, edgeless, specimen
+
+EYE = torch.eye(7, dtype=torch.float64)
+
+
+@pytest.fixture(params=["awkward", "simple", "directed", "edgeless"])
+def made(request: pytest.FixtureRequest) -> Specimen:
+    """Awkward ones have a self-loop and an edge listed twice; all have an isolated vertex."""
+    return {
+        "awkward": specimen(),
+        "simple": specimen(simple=True),
+        "directed": specimen(directed=True),
+        "edgeless": edgeless(7),
+    }[request.param]
+
+
+def dense(edges: WeightedEdges) -> Tensor:
+    places = edges.pattern.receivers, edges.pattern.senders
+    return torch.zeros(7, 7, dtype=torch.float64).index_put(places, edges.weights.double(), accumulate=True)
+
+
+def adjacency(made: Specimen) -> Tensor:
+    """a_ij counts the edges from j to i, without self-loops."""
+    counts = torch.zeros(7, 7, dtype=torch.float64)
+    for j, i in made.edge_index.t().tolist():
+        counts[i, j] += i != j
+    return counts
+
+
+def power(degrees: Tensor) -> Tensor:
+    return torch.where(degrees > 0, degrees, 1) ** -0.5
+
+
+def test_self_loops_are_there_once(made: Specimen) -> None:
+    assert_close(dense(with_self_loops(made.graph(), torch.float64)), adjacency(made) + EYE)
+
+
+def test_gcn_coefficients(made: Specimen) -> None:
+    looped = adjacency(made) + EYE
+    root = power(looped.sum(1))
+    assert_close(dense(gcn_edges(made.graph(), torch.float64)), root[:, None] * looped * root)
+
+
+def test_gcn_coefficients_are_pytorch_geometrics(made: Specimen) -> None:
+    edge_index, weights = gcn_norm(made.edge_index, num_nodes=7, dtype=torch.float64)
+    theirs = torch.zeros(7, 7, dtype=torch.float64).index_put((edge_index[1], edge_index[0]), weights, accumulate=True)
+    assert_close(dense(gcn_edges(made.graph(), torch.float64)), theirs)
+
+
+def test_laplacian(made: Specimen) -> None:
+    root = power(adjacency(made).sum(1))
+    assert_close(dense(laplacian_edges(made.graph(), torch.float64)), -root[:, None] * adjacency(made) * root)
+
+
+def test_laplacian_has_eigenvalues_between_minus_1_and_1() -> None:
+    """λ - 1 for the normalised Laplacian's λ in [0, 2]; -1 belongs to the roots of the degrees."""
+    pairs = torch.tensor([[0, 1, 2, 3, 4, 0, 1], [1, 2, 3, 4, 5, 3, 5]])
+    graph = Graph.from_edge_index(torch.cat([pairs, pairs.flip(0)], dim=1), 7)
+    ell = dense(laplacian_edges(graph, torch.float64))
+    assert torch.equal(ell, ell.t())
+    values = torch.linalg.eigvalsh(ell)
+    assert values.min() == pytest.approx(-1)
+    assert values.max() <= 1
+    roots = graph.degrees.double().sqrt()
+    assert_close(ell @ roots, -roots)
+
+
+def test_mean_weights_sum_to_1(made: Specimen) -> None:
+    graph = made.graph()
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    rows = dense(WeightedEdges(graph.pattern, mean_weights(WeightedEdges(graph.pattern, ones)))).sum(1)
+    assert_close(rows, (graph.degrees > 0).double())
+
+
+@pytest.mark.parametrize("build", [with_self_loops, gcn_edges, laplacian_edges])
+def test_weights_are_remembered_by_precision(build: type) -> None:
+    graph = specimen().graph()
+    single, double = build(graph, torch.float32), build(graph, torch.float64)
+    assert (single.weights.dtype, double.weights.dtype) == (torch.float32, torch.float64)
+    assert build(graph, torch.float32) is single
+    assert torch.equal(single.weights, double.weights.float())

@@ -1,0 +1,112 @@
+"""Edges in both orders."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from geoskip.kernels import Pattern, sort_edges, sparse_product
+from tests.specimens import features
+
+NUM_SENDERS, NUM_RECEIVERS, GROUPS = 6, 4, 3
+
+
+def drawn(groups: int, num_edges: int = 15) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Senders, receivers, groups: with gaps and repetitions."""
+    random = torch.Generator().manual_seed(num_edges)
+    senders, receivers, group = (
+        torch.randint(size, (num_edges,), generator=random) for size in (NUM_SENDERS - 1, NUM_RECEIVERS, groups)
+    )
+    return senders, receivers, None if groups == 1 else group
+
+
+def build(groups: int, num_edges: int = 15) -> tuple[Pattern, Tensor]:
+    senders, receivers, group = drawn(groups, num_edges)
+    return sort_edges(senders, receivers, NUM_SENDERS, NUM_RECEIVERS, group, groups)
+
+
+def triples(pattern: Pattern) -> list[tuple[int, int, int]]:
+    """(group, receiver, sender) of each edge."""
+    group = torch.zeros_like(pattern.senders) if pattern.groups_of is None else pattern.groups_of
+    return list(zip(group.tolist(), pattern.receivers.tolist(), pattern.senders.tolist(), strict=True))
+
+
+every = pytest.mark.parametrize(("groups", "num_edges"), [(1, 15), (GROUPS, 15), (1, 0), (GROUPS, 0)])
+
+
+@every
+def test_sorted_by_group_receiver_sender(groups: int, num_edges: int) -> None:
+    pattern, order = build(groups, num_edges)
+    senders, receivers, group = drawn(groups, num_edges)
+    assert triples(pattern) == sorted(triples(pattern))
+    assert torch.equal(senders[order], pattern.senders)
+    assert torch.equal(receivers[order], pattern.receivers)
+    if group is not None and pattern.groups_of is not None:
+        assert torch.equal(group[order], pattern.groups_of)
+    assert (pattern.groups_of is None) == (groups == 1)
+    assert (pattern.groups, pattern.num_edges) == (groups, num_edges)
+    assert (pattern.num_senders, pattern.num_receivers) == (NUM_SENDERS, NUM_RECEIVERS)
+
+
+@every
+def test_receiver_segments_hold_their_edges(groups: int, num_edges: int) -> None:
+    """Every edge lies in the segment of its group and receiver, and in no other."""
+    pattern, _ = build(groups, num_edges)
+    found = []
+    for g in range(groups):
+        for i in range(NUM_RECEIVERS):
+            segment = range(int(pattern.offsets[g, i]), int(pattern.offsets[g, i + 1]))
+            assert int(pattern.counts[g, i]) == len(segment)
+            found += [(g, i, int(pattern.senders[e])) for e in segment]
+    assert found == triples(pattern)
+
+
+@every
+def test_sender_segments_hold_their_edges(groups: int, num_edges: int) -> None:
+    pattern, _ = build(groups, num_edges)
+    edges, found = triples(pattern), []
+    for g in range(groups):
+        for j in range(NUM_SENDERS):
+            low, high = int(pattern.sender_offsets[g, j]), int(pattern.sender_offsets[g, j + 1])
+            segment = [edges[e] for e in pattern.by_sender[low:high].tolist()]
+            assert all((group, sender) == (g, j) for group, _, sender in segment)
+            found += segment
+    assert sorted(found) == edges
+
+
+def test_order_does_not_depend_on_the_input() -> None:
+    senders, receivers, group = drawn(GROUPS)
+    assert group is not None
+    shuffled = torch.randperm(15, generator=torch.Generator().manual_seed(1))
+    again, _ = sort_edges(senders[shuffled], receivers[shuffled], NUM_SENDERS, NUM_RECEIVERS, group[shuffled], GROUPS)
+    pattern, _ = build(GROUPS)
+    assert triples(again) == triples(pattern)
+    assert torch.equal(again.by_sender, pattern.by_sender)
+
+
+@every
+def test_transposed_reverses_edges(groups: int, num_edges: int) -> None:
+    pattern, _ = build(groups, num_edges)
+    reversed_ = pattern.transposed()
+    assert triples(reversed_) == sorted((g, j, i) for g, i, j in triples(pattern))
+    twice = reversed_.transposed()
+    assert triples(twice) == triples(pattern)
+    assert torch.equal(twice.offsets, pattern.offsets)
+    assert torch.equal(twice.sender_offsets, pattern.sender_offsets)
+
+
+def test_transposed_is_the_adjoint() -> None:
+    """⟨y, W x⟩ = ⟨Wᵀ y, x⟩."""
+    pattern, _ = build(1)
+    weights, x, y = features(15), features(NUM_SENDERS, 2), features(NUM_RECEIVERS, 2, seed=2)
+    back = sparse_product(y, weights[pattern.by_sender], pattern.transposed())
+    assert_close((y * sparse_product(x, weights, pattern)).sum(), (back * x).sum())
+
+
+def test_no_vertices_at_all() -> None:
+    none = torch.empty(0, dtype=torch.long)
+    pattern, order = sort_edges(none, none, 0, 0)
+    assert (pattern.num_edges, pattern.num_receivers, pattern.num_senders, len(order)) == (0, 0, 0, 0)
+    assert pattern.counts.shape == (1, 0)
