@@ -38,12 +38,12 @@ def kept(head: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def coma_like(folder: Path, head: Any) -> MeshSet:
-    return faces(cache=folder)
+    return faces(root=folder)
 
 
 @pytest.fixture(scope="module")
 def tiny(folder: Path, head: Any) -> MeshSet:
-    return faces(**TINY, cache=folder)
+    return faces(**TINY, root=folder)
 
 
 def linear(of: MeshSet) -> LinearFaces:
@@ -133,8 +133,8 @@ def test_jaws_drop_where_mouths_open(coma_like: MeshSet) -> None:
     assert moved.norm(dim=1).max() < 60
 
 
-def test_held_out_is_one_expression_of_all_subjects(coma_like: MeshSet, folder: Path) -> None:
-    held = faces(held_out="lips_up", cache=folder)
+def test_extrapolation_tests_one_expression_of_all_subjects(coma_like: MeshSet, folder: Path) -> None:
+    held = faces(split="lips_up", root=folder)
     assert {coma_like.names[item].split("/")[1] for item in held.split.test.tolist()} == {"lips_up"}
     assert {coma_like.names[item].split("/")[1] for item in held.split.train.tolist()} == set(EXPRESSIONS) - {"lips_up"}
     assert len(held.split.train) + len(held.split.test) == 20_466
@@ -145,7 +145,7 @@ def test_subjects_do_not_depend_on_their_number(coma_like: MeshSet, tiny: MeshSe
 
 
 def test_the_same_arguments_give_the_same_bytes(tiny: MeshSet, tmp_path: Path) -> None:
-    again, other = faces(**TINY, cache=tmp_path), faces(**TINY, seed=1, cache=tmp_path)
+    again, other = faces(**TINY, root=tmp_path), faces(**TINY, seed=1, root=tmp_path)
     assert again.names == tiny.names
     assert torch.equal(again.verts(torch.arange(250)), tiny.verts(torch.arange(250)))
     assert (other.verts(torch.arange(9)) - tiny.verts(torch.arange(9))).abs().max() > 1
@@ -161,10 +161,10 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
 
 def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anny", None)
-    found = faces(**TINY, cache=folder)
+    found = faces(**TINY, root=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        faces(**TINY, seed=5, cache=folder)
+        faces(**TINY, seed=5, root=folder)
 
 
 def test_importing_the_loaders_does_not_import_anny() -> None:
@@ -181,8 +181,8 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
     ("arguments", "message"),
     [
         ({"expressions": ("wink",)}, "no expression wink: choose from bareteeth"),
-        ({"held_out": "wink"}, "held_out='wink' must be one of"),
-        ({"expressions": ("lips_up",), "held_out": "lips_up"}, "must be one of several"),
+        ({"split": "wink"}, "one of several expressions of the set, not 'wink'"),
+        ({"expressions": ("lips_up",), "split": "lips_up"}, "one of several"),
         ({"subjects": 0}, "at least one subject"),
         ({"expressions": ()}, "at least one subject and one expression"),
         ({"frames": 143}, "143 frames do not fill 12 × 12 sequences"),
@@ -190,4 +190,4 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        faces(**arguments, cache=tmp_path)
+        faces(**arguments, root=tmp_path)

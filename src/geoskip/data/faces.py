@@ -30,35 +30,36 @@ def faces(
     expressions: Sequence[str] = tuple(EXPRESSIONS),
     frames: int = 20_466,
     seed: int = 0,
-    held_out: str | None = None,
-    cache: Path | None = None,
+    split: str = "interpolation",
+    *,
+    root: Path | None = None,
 ) -> MeshSet:
     """``subjects`` × ``expressions`` sequences, ``frames`` in all; the same for the same arguments.
 
-    Frames are named ``subject/expression/frame``, in sorted order. The split is CoMA's interpolation
-    (:meth:`Split.blocks`), or with ``held_out`` its extrapolation: one expression, of all subjects, is the test.
-    A subject does not depend on how many there are. Made once by anny (the extra ``people``), then read from
-    the cache (the folder ``cache``, or the usual one) on any machine that has a copy of it.
+    Frames are named ``subject/expression/frame``, in sorted order. As with :func:`geoskip.data.coma.coma` the split is
+    ``"interpolation"`` (the first 10 of every 100 frames are the test) or an expression, which of all subjects is the
+    test. A subject does not depend on how many there are. Made once by anny (the extra ``people``), then read from the
+    cache (``root``, or the usual one) on any machine that has a copy of it.
     """
-    chosen = _checked(subjects, expressions, frames, held_out)
+    chosen = _checked(subjects, expressions, frames, split)
     recipe = {"subjects": subjects, "expressions": chosen, "frames": frames, "seed": seed, "version": VERSION}
-    stored = cached("faces", recipe, lambda: _build(subjects, chosen, frames, seed), root=cache)
+    stored = cached("faces", recipe, lambda: _build(subjects, chosen, frames, seed), root=root)
     names = tuple(
         f"{subject:03d}/{expression}/{frame:05d}"
         for (subject, expression), length in zip(_takes(subjects, chosen), stored.arrays["lengths"], strict=True)
         for frame in range(length)
     )
     template = Mesh(stored.arrays["rests"].mean(axis=0, dtype=np.float64), stored.arrays["faces"])
-    return MeshSet(template, _shapes(stored, len(chosen)), names, _split(names, held_out), unit_mm=1.0)
+    return MeshSet(template, _shapes(stored, len(chosen)), names, _split(names, split), unit_mm=1.0)
 
 
-def _checked(subjects: int, expressions: Sequence[str], frames: int, held_out: str | None) -> list[str]:
+def _checked(subjects: int, expressions: Sequence[str], frames: int, split: str) -> list[str]:
     """The expressions, sorted; ValueError if the arguments make no set."""
     chosen = sorted(set(expressions))
     if unknown := sorted(set(chosen) - set(EXPRESSIONS)):
         raise ValueError(f"no expression {', '.join(unknown)}: choose from {', '.join(EXPRESSIONS)}")
-    if held_out is not None and (held_out not in chosen or len(chosen) == 1):
-        raise ValueError(f"held_out={held_out!r} must be one of several expressions: {', '.join(chosen)}")
+    if split != "interpolation" and (split not in chosen or len(chosen) == 1):
+        raise ValueError(f"split is 'interpolation' or one of several expressions of the set, not {split!r}")
     if subjects < 1 or not chosen:
         raise ValueError("a set of faces has at least one subject and one expression")
     if frames < subjects * len(chosen):
@@ -70,10 +71,10 @@ def _takes(subjects: int, expressions: Sequence[str]) -> list[tuple[int, str]]:
     return [(subject, expression) for subject in range(subjects) for expression in expressions]
 
 
-def _split(names: tuple[str, ...], held_out: str | None) -> Split:
-    if held_out is None:
+def _split(names: tuple[str, ...], split: str) -> Split:
+    if split == "interpolation":
         return Split.blocks(len(names))
-    return Split.by_mask(torch.tensor([name.split("/")[1] == held_out for name in names]))
+    return Split.by_mask(torch.tensor([name.split("/")[1] == split for name in names]))
 
 
 def _shapes(stored: Stored, num_expressions: int) -> LinearFaces:
