@@ -127,7 +127,7 @@ def test_softmax_of_large_scores_is_finite() -> None:
 
 def test_use_path_holds_inside_and_ends_after(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the block is left by an error, and when blocks are nested."""
-    calls, exact = [], reference.gaussian_basis
+    calls, exact = [], reference.sparse_product
 
     def watched(*arguments: Any) -> Tensor:
         calls.append(arguments)
@@ -135,15 +135,15 @@ def test_use_path_holds_inside_and_ends_after(monkeypatch: pytest.MonkeyPatch) -
 
     def on_reference() -> bool:
         calls.clear()
-        kernels.gaussian_basis(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1, 1))
+        kernels.sparse_product(features(NUM_SENDERS, IN), features(EDGES), drawn())
         return bool(calls)
 
     @use_path("reference")
     def fail() -> None:
         raise RuntimeError("out")
 
-    monkeypatch.setattr(reference, "gaussian_basis", watched)
-    before = on_reference()
+    monkeypatch.setattr(reference, "sparse_product", watched)
+    assert not on_reference()
     with use_path("reference"):
         with use_path("reference"):
             assert on_reference()
@@ -153,7 +153,7 @@ def test_use_path_holds_inside_and_ends_after(monkeypatch: pytest.MonkeyPatch) -
         assert on_reference()
     with pytest.raises(RuntimeError, match="out"):
         fail()
-    assert on_reference() == before
+    assert not on_reference()
 
 
 def test_unknown_path_is_named() -> None:
