@@ -16,13 +16,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoskip.data import superpixels as module
 from geoskip.data.cache import entries
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.levels import find_clusters, gaussian_weights
 from geoskip.data.mnist import MNIST, read_images
-from geoskip.data.slic import Slic, superpixels
 from geoskip.data.split import Split
+from geoskip.data.superpixels import superpixel_set
 
 T = TypeVar("T")
 
@@ -51,16 +50,15 @@ def main(folder: Path, count: int | None, workers: int | None) -> None:
         some = np.linspace(0, len(images) - 1, count).astype(int)
         images, labels, split = images[some], labels[some], Split.leading(count, count * 6 // 7)
     print(f"{len(images):,} images, {workers or os.cpu_count()} workers")
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as cache:
 
         def build() -> GraphSet:
-            return module.superpixel_set(images, labels, MNIST.class_names, split, workers=workers, root=Path(root))
+            return superpixel_set(images, labels, MNIST.class_names, split, workers=workers, cache=Path(cache))
 
-        timed("superpixels alone", lambda: superpixels(images, Slic(), workers))
         graphs = timed("whole set, nothing cached", build)
         timed("whole set, out of the cache", build)
         timed("coarsening alone", lambda: find_clusters(graphs.levels[0], lambda g: gaussian_weights(g, 4.6), 2))
-        print(f"on disk {sum(entry.num_bytes for entry in entries(Path(root))) / 2**20:.2f} MiB")
+        print(f"on disk {sum(entry.num_bytes for entry in entries(Path(cache))) / 2**20:.2f} MiB")
     levels(graphs)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import re
 import stat
 import struct
@@ -169,6 +170,22 @@ def test_truncated_and_damaged_archives_are_refused(tmp_path: Path) -> None:
     place.write_bytes(flipped)
     with pytest.raises(ArchiveError):
         list(read_files(place, WANTED))
+
+
+def test_mutated_archives_give_nothing_that_was_not_in_them(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for place in (make_zip(tmp_path / "a.zip", FILES), make_tar(tmp_path / "a.tgz", FILES, "w:gz")):
+        data, refused = place.read_bytes(), 0
+        for _ in range(150):
+            mutated = bytearray(data)
+            for _ in range(rng.randint(1, 4)):
+                mutated[rng.randrange(len(mutated))] = rng.randrange(256)
+            place.write_bytes(mutated)
+            try:
+                assert set(dict(read_files(place, WANTED)).values()) <= set(FILES.values())
+            except ArchiveError:
+                refused += 1
+        assert refused > 50
 
 
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:

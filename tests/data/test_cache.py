@@ -273,7 +273,7 @@ def test_disk_full_is_said_and_nothing_half_written_stays(tmp_path, caplog, monk
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_failing_build_leaves_nothing_and_frees_the_lock(tmp_path: Path) -> None:
+def test_a_failing_build_leaves_nothing_and_frees_the_lock(tmp_path, caplog) -> None:
     def fail() -> Stored:
         raise RuntimeError("no data")
 
@@ -281,6 +281,7 @@ def test_a_failing_build_leaves_nothing_and_frees_the_lock(tmp_path: Path) -> No
         cached("test", RECIPE, fail, root=tmp_path)
     assert entries(tmp_path) == []
     cached("test", RECIPE, content, root=tmp_path)
+    assert "taking over" not in caplog.text
 
 
 def test_list_and_clear_touch_entries_only(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ RINGS = [ring(8, 0), ring(5, 1, 1), ring(300, 2, 2)]
 
 
 def test_graphs_are_packed_as_they_are(tmp_path: Path) -> None:
-    graphs = graph_list(RINGS[:2], RINGS[2:], root=tmp_path)
+    graphs = graph_list(RINGS[:2], RINGS[2:], cache=tmp_path)
     for number, original in enumerate(RINGS):
         one = graphs.select(torch.tensor([number]))
         assert torch.equal(one.x, original["x"])
@@ -46,7 +46,7 @@ def test_graphs_are_packed_as_they_are(tmp_path: Path) -> None:
 
 def test_a_pyg_dataset_becomes_a_set_and_back(tmp_path: Path) -> None:
     data = [data_class()(**graph) for graph in RINGS]
-    graphs = graph_list(data[:2], data[2:], class_names=("a", "b", "c"), root=tmp_path)
+    graphs = graph_list(data[:2], data[2:], class_names=("a", "b", "c"), cache=tmp_path)
     back = list(graphs.pyg())
     for original, again in zip(data, back, strict=True):
         assert all(torch.equal(original[name], again[name]) for name in ("x", "pos", "edge_index", "y"))
@@ -54,7 +54,7 @@ def test_a_pyg_dataset_becomes_a_set_and_back(tmp_path: Path) -> None:
 
 def test_features_and_positions_may_be_absent(tmp_path: Path) -> None:
     bare = [{"edge_index": graph["edge_index"], "y": graph["y"], "num_nodes": len(graph["x"])} for graph in RINGS[:2]]
-    graphs = graph_list(bare, [], root=tmp_path)
+    graphs = graph_list(bare, [], cache=tmp_path)
     assert graphs.x.tolist() == [[1.0]] * 13
     assert graphs.levels[0].pos.shape == (13, 0)
     assert graphs.levels[1].offsets[-1] < 13
@@ -62,7 +62,7 @@ def test_features_and_positions_may_be_absent(tmp_path: Path) -> None:
 
 def test_graphs_without_edges_stay_as_they_are(tmp_path: Path) -> None:
     lonely = {"x": torch.ones(3, 1), "edge_index": torch.zeros(2, 0, dtype=torch.int64), "y": torch.tensor(0)}
-    graphs = graph_list([lonely], [], root=tmp_path)
+    graphs = graph_list([lonely], [], cache=tmp_path)
     assert [len(level.pos) for level in graphs.levels] == [3, 3, 3]
 
 
@@ -104,7 +104,7 @@ def test_the_published_file_is_read_from_pt_and_zip(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "MNISTSuperpixels.zip", "w") as archive:
         archive.write(tmp_path / "MNISTSuperpixels.pt", "MNISTSuperpixels.pt")
     for name in ("MNISTSuperpixels.pt", "MNISTSuperpixels.zip"):
-        graphs = published_superpixels(tmp_path / name, root=tmp_path / "cache")
+        graphs = published_superpixels(tmp_path / name, cache=tmp_path / "cache")
         assert len(graphs) == 3
         assert graphs.split.test.tolist() == [2]
 

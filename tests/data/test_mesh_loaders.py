@@ -55,7 +55,7 @@ def coma_folder(folder: Path, frames: int = 2) -> Path:
 def test_coma_is_the_same_from_archive_and_folder(tmp_path: Path, top: str) -> None:
     folder = coma_folder(tmp_path / "unpacked")
     archive = zipped(folder, tmp_path / "COMA_data.zip", top)
-    from_folder, from_archive = (coma(place, root=tmp_path / "cache") for place in (folder, archive))
+    from_folder, from_archive = (coma(place, cache=tmp_path / "cache") for place in (folder, archive))
     assert from_folder.names == from_archive.names == tuple(sorted(from_folder.names))
     items = torch.arange(48)
     assert torch.equal(from_folder.verts(items), from_archive.verts(items))
@@ -65,7 +65,7 @@ def test_coma_is_the_same_from_archive_and_folder(tmp_path: Path, top: str) -> N
 
 
 def test_coma_interpolation_takes_ten_of_each_hundred(tmp_path: Path) -> None:
-    faces = coma(coma_folder(tmp_path / "coma", frames=5), root=tmp_path / "cache")
+    faces = coma(coma_folder(tmp_path / "coma", frames=5), cache=tmp_path / "cache")
     assert len(faces) == 120
     assert faces.split.test.tolist() == [*range(10), *range(100, 110)]
     assert len(faces.split.train) == 100
@@ -73,7 +73,7 @@ def test_coma_interpolation_takes_ten_of_each_hundred(tmp_path: Path) -> None:
 
 def test_coma_extrapolation_keeps_an_expression_of_everyone_for_the_test(tmp_path: Path) -> None:
     folder = coma_folder(tmp_path / "coma")
-    faces = coma(folder, "lips_up", root=tmp_path / "cache")
+    faces = coma(folder, "lips_up", cache=tmp_path / "cache")
     test = [faces.names[item] for item in faces.split.test]
     assert len(test) == 4
     assert all("/lips_up/" in name for name in test)
@@ -87,7 +87,7 @@ def test_files_beside_the_frames_are_left_alone(tmp_path: Path) -> None:
     (folder / "readme.txt").write_text("hello")
     write_all(folder, {"FaceTalk_170725_00137_TA/other/a.ply": icosphere(0), "template.ply": icosphere(0)})
     (folder / "FaceTalk_170725_00137_TA" / "lips_up" / "._hidden.ply").write_bytes(b"resource fork")
-    assert len(coma(folder, root=tmp_path / "cache")) == 48
+    assert len(coma(folder, cache=tmp_path / "cache")) == 48
 
 
 def test_a_frame_of_another_connectivity_is_named(tmp_path: Path) -> None:
@@ -96,21 +96,21 @@ def test_a_frame_of_another_connectivity_is_named(tmp_path: Path) -> None:
     for other in (icosphere(0), Mesh(BASE.verts, BASE.faces[::-1]), Mesh(np.eye(5, 3), BASE.faces)):
         write_all(folder, {name: other})
         with pytest.raises(MeshError, match=rf"{name} has another connectivity than FaceTalk.*bareteeth\.000001"):
-            coma(folder, root=tmp_path / "cache")
+            coma(folder, cache=tmp_path / "cache")
     (folder / name).write_bytes(b"ply\nformat ascii 1.0\nelement vertex 9\n")
     with pytest.raises(MeshError, match=f"{name}: "):
-        coma(folder, root=tmp_path / "cache")
+        coma(folder, cache=tmp_path / "cache")
 
 
 def test_a_second_load_comes_from_the_cache_until_a_file_changes(tmp_path: Path) -> None:
-    folder, root = coma_folder(tmp_path / "coma"), tmp_path / "cache"
-    coma(folder, root=root)
-    coma(folder, "eyebrow", root=root)
-    assert len(entries(root)) == 1
+    folder, cache = coma_folder(tmp_path / "coma"), tmp_path / "cache"
+    coma(folder, cache=cache)
+    coma(folder, "eyebrow", cache=cache)
+    assert len(entries(cache)) == 1
     first = folder / "FaceTalk_170725_00137_TA" / "bareteeth" / "bareteeth.000001.ply"
     write_mesh(shifted(99.0), first)
     os.utime(first, ns=(1, 1))
-    assert coma(folder, root=root).verts(torch.tensor([0]))[0, 0, 0] == 99
+    assert coma(folder, cache=cache).verts(torch.tensor([0]))[0, 0, 0] == 99
 
 
 def test_missing_data_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch) -> None:
@@ -125,7 +125,7 @@ def test_missing_data_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypat
         coma(tmp_path / "elsewhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ArchiveError, match="holds no meshes"):
-        coma(tmp_path / "empty", root=tmp_path / "cache")
+        coma(tmp_path / "empty", cache=tmp_path / "cache")
 
 
 def test_what_is_put_in_the_data_folder_is_found_and_checked(tmp_path, monkeypatch) -> None:
@@ -133,7 +133,7 @@ def test_what_is_put_in_the_data_folder_is_found_and_checked(tmp_path, monkeypat
     assert all(status.place is None and "Put it at" in status.message for status in check_sources())
     (tmp_path / "data" / "coma").mkdir(parents=True)
     zipped(coma_folder(tmp_path / "coma"), tmp_path / "data" / "coma" / "COMA_data.zip")
-    assert len(coma(root=tmp_path / "cache")) == 48
+    assert len(coma(cache=tmp_path / "cache")) == 48
     states = {status.name: status.place for status in check_sources()}
     assert states["coma"] == tmp_path / "data" / "coma" / "COMA_data.zip"
     assert states["faust"] is None
@@ -149,7 +149,7 @@ def faust_folder(folder: Path, count: int = 100) -> Path:
 def test_faust_from_archive_and_folder(tmp_path: Path) -> None:
     folder = faust_folder(tmp_path / "MPI-FAUST")
     for place in (folder, zipped(folder, tmp_path / "MPI-FAUST.zip", "MPI-FAUST/")):
-        bodies = faust(place, root=tmp_path / "cache")
+        bodies = faust(place, cache=tmp_path / "cache")
         assert len(bodies) == 100
         assert bodies.num_classes == 4
         assert bodies.split.train.tolist() == list(range(80))
@@ -161,14 +161,14 @@ def test_faust_from_archive_and_folder(tmp_path: Path) -> None:
 
 def test_faust_without_a_registration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"1 of 100 registrations are missing, the first tr_reg_099\.ply"):
-        faust(faust_folder(tmp_path / "faust", 99), root=tmp_path / "cache")
+        faust(faust_folder(tmp_path / "faust", 99), cache=tmp_path / "cache")
 
 
 def test_geodesics_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sphere = icosphere(1)
-    first = geodesics(sphere, root=tmp_path)
+    first = geodesics(sphere, cache=tmp_path)
     monkeypatch.setattr("geoskip.data.geodesics.DistanceSolver", None)
-    again = geodesics(sphere, root=tmp_path)
+    again = geodesics(sphere, cache=tmp_path)
     assert (first == again).all()
     assert first.dtype == np.float32
     assert (np.diag(first) == 0).all()
@@ -178,13 +178,13 @@ def test_geodesics_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_folder_of_meshes_is_a_reconstruction_set(tmp_path: Path) -> None:
     names = [f"{kind}/{i:02d}.{suffix}" for kind in ("a", "b") for i, suffix in enumerate(("ply", "obj", "OFF") * 4)]
     folder = write_all(tmp_path / "mine", {name: shifted(i) for i, name in enumerate(names)})
-    meshes = mesh_folder(folder, unit_mm=10.0, root=tmp_path / "cache")
+    meshes = mesh_folder(folder, unit_mm=10.0, cache=tmp_path / "cache")
     assert meshes.names == tuple(sorted(names))
     assert meshes.split.test.tolist() == [0, 10, 20]
     assert meshes.unit_mm == 10
     write_mesh(shifted(-5.0), tmp_path / "rest.obj")
     rested = mesh_folder(
-        folder, unit_mm=1.0, test=["b/03.ply"], template=tmp_path / "rest.obj", root=tmp_path / "cache"
+        folder, unit_mm=1.0, test=["b/03.ply"], template=tmp_path / "rest.obj", cache=tmp_path / "cache"
     )
     assert rested.template.verts[0, 0] == -5
     assert [rested.names[item] for item in rested.split.test] == ["b/03.ply"]
@@ -194,9 +194,9 @@ def test_a_template_of_another_connectivity_is_refused(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "mine", {"a.ply": BASE})
     write_mesh(icosphere(0), tmp_path / "rest.ply")
     with pytest.raises(MeshError, match=r"rest\.ply: another connectivity"):
-        mesh_folder(folder, unit_mm=1.0, template=tmp_path / "rest.ply", root=tmp_path / "cache")
+        mesh_folder(folder, unit_mm=1.0, template=tmp_path / "rest.ply", cache=tmp_path / "cache")
     with pytest.raises(ValueError, match="test items z are not in the set"):
-        mesh_folder(folder, unit_mm=1.0, test=["z"], root=tmp_path / "cache")
+        mesh_folder(folder, unit_mm=1.0, test=["z"], cache=tmp_path / "cache")
 
 
 def correspondences(folder: Path) -> Path:

@@ -34,9 +34,9 @@ def blobs(count: int, size: int = 12, seed: int = 0) -> np.ndarray:
     return np.rint(255 * np.exp(-((rows - centres[:, 0]) ** 2 + (cols - centres[:, 1]) ** 2) / 6)).astype(np.uint8)
 
 
-def build(root: Path, count: int = 6, recipe: Recipe = RECIPE) -> GraphSet:
+def build(cache: Path, count: int = 6, recipe: Recipe = RECIPE) -> GraphSet:
     labels = np.arange(count) % 2
-    return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), recipe, workers=1, root=root)
+    return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), recipe, workers=1, cache=cache)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -130,7 +130,7 @@ def test_mnist_from_a_folder(tmp_path: Path, place: str, suffix: str) -> None:
 
 
 def test_mnist_as_graphs(tmp_path: Path) -> None:
-    graphs = mnist(write_mnist(tmp_path / "m"), RECIPE, workers=1, root=tmp_path / "cache")
+    graphs = mnist(write_mnist(tmp_path / "m"), RECIPE, workers=1, cache=tmp_path / "cache")
     assert graphs.class_names == tuple("0123456789")
     assert len(graphs.split.train) == 4
 
@@ -184,7 +184,7 @@ def write_images(folder: Path, names: list[str], mode: str = "L", size: int = 12
 
 def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", [f"{c}/{i}.png" for c in ("cat", "dog") for i in range(6)])
-    graphs = image_folder(folder, RECIPE, test_every=3, workers=1, root=tmp_path / "cache")
+    graphs = image_folder(folder, RECIPE, test_every=3, workers=1, cache=tmp_path / "cache")
     assert graphs.class_names == ("cat", "dog")
     assert graphs.labels.tolist() == [0] * 6 + [1] * 6
     assert graphs.split.test.tolist() == [0, 3, 6, 9]
@@ -192,7 +192,7 @@ def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
 
 def test_a_folder_with_train_and_test_is_split_as_it_says(tmp_path: Path) -> None:
     names = ["train/cat/0.png", "train/dog/0.png", "train/dog/1.png", "test/dog/0.png"]
-    graphs = image_folder(write_images(tmp_path / "i", names), RECIPE, workers=1, root=tmp_path / "cache")
+    graphs = image_folder(write_images(tmp_path / "i", names), RECIPE, workers=1, cache=tmp_path / "cache")
     assert graphs.labels.tolist() == [0, 1, 1, 1]
     assert graphs.split.test.tolist() == [3]
 
@@ -202,7 +202,7 @@ def test_colours_and_sizes(tmp_path: Path) -> None:
     write_images(folder, ["a/2.png"], "RGB", size=16)
     with pytest.raises(ValueError, match=r"16.* pixels, but 0\.png has .*12.*pass size="):
         image_folder(folder, RECIPE)
-    graphs = image_folder(folder, RECIPE, size=(10, 14), colour=True, workers=1, root=tmp_path / "cache")
+    graphs = image_folder(folder, RECIPE, size=(10, 14), colour=True, workers=1, cache=tmp_path / "cache")
     assert graphs.x.shape == (36, 3)
     assert graphs.levels[0].pos[:, 0].max() > 10 > graphs.levels[0].pos[:, 1].max()
 

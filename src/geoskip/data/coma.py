@@ -39,7 +39,7 @@ UNIT_MM = 1000.0
 FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(EXPRESSIONS)})/[^/.][^/]*\.ply)")
 
 
-def coma(place: str | Path | None = None, split: str = "interpolation", *, root: Path | None = None) -> MeshSet:
+def coma(place: str | Path | None = None, split: str = "interpolation", *, cache: Path | None = None) -> MeshSet:
     """The faces, split by ``"interpolation"`` or with one of ``EXPRESSIONS`` as the test.
 
     ``place`` is the archive or the folder; without it the data folder is looked at. The template is the first frame
@@ -47,7 +47,7 @@ def coma(place: str | Path | None = None, split: str = "interpolation", *, root:
     """
     if split != "interpolation" and split not in EXPRESSIONS:
         raise ValueError(f"split is 'interpolation' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
-    family = read_family(COMA.find(place), FRAME, "coma", root)
+    family = read_family(COMA.find(place), FRAME, "coma", cache)
     expressions = [name.split("/")[1] for name in family.names]
     extrapolation = torch.tensor([expression == split for expression in expressions])
     chosen = Split.blocks(len(family.names)) if split == "interpolation" else Split.by_mask(extrapolation)

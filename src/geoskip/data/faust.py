@@ -22,14 +22,14 @@ NUM_MESHES, NUM_TRAIN = 100, 80
 REGISTRATION = re.compile(r"(?:.*/)?(tr_reg_\d{3}\.ply)")
 
 
-def faust(place: str | Path | None = None, *, root: Path | None = None) -> CorrespondenceSet:
+def faust(place: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
     """The registrations; ``place`` is the archive or the folder, without it the data folder is looked at."""
     path = FAUST.find(place)
-    family = read_family(path, REGISTRATION, "faust", root)
+    family = read_family(path, REGISTRATION, "faust", cache)
     expected = [f"tr_reg_{number:03d}.ply" for number in range(NUM_MESHES)]
     if missing := sorted(set(expected) - set(family.names)):
         raise ArchiveError(f"{path}: {len(missing)} of {NUM_MESHES} registrations are missing, the first {missing[0]}")
     meshes = tuple(family.mesh(item) for item in range(NUM_MESHES))
     same = torch.arange(meshes[0].num_verts)
     split = Split.leading(NUM_MESHES, NUM_TRAIN)
-    return CorrespondenceSet(meshes[0], meshes, (same,) * NUM_MESHES, family.names, split, UNIT_MM)
+    return CorrespondenceSet(meshes[0], meshes, (same,) * NUM_MESHES, tuple(expected), split, UNIT_MM)

@@ -28,7 +28,7 @@ def mesh_folder(
     unit_mm: float,
     test: Sequence[str] | None = None,
     template: str | Path | None = None,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> MeshSet:
     """Meshes of one connectivity, in a folder (and its subfolders), zip or tar, as a reconstruction set.
 
@@ -36,7 +36,7 @@ def mesh_folder(
     test: names (paths in the folder) of the items for the test; otherwise the first of every ten, in sorted order.
     template: a mesh of the same connectivity at rest, outside ``place``; otherwise the first item.
     """
-    family = read_family(Path(place), MESH, "meshes", root)
+    family = read_family(Path(place), MESH, "meshes", cache)
     rest = family.mesh(0) if template is None else read_mesh(template)
     if rest.topology_hash() != family.mesh(0).topology_hash():
         raise MeshError(f"{template}: another connectivity than the meshes of {place}")

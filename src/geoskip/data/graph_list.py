@@ -24,7 +24,7 @@ def graph_list(
     class_names: tuple[str, ...] | None = None,
     num_coarsenings: int = 2,
     seed: int = 0,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> GraphSet:
     """A classification set of graphs for training and for the test, each a ``Data`` or a mapping of its fields.
 
@@ -40,7 +40,7 @@ def graph_list(
         if len({graph[name].shape[1] for graph in graphs}) != 1:
             raise ValueError(f"all graphs of a set have {name} of the same width")
     finest = _packed(graphs)
-    levels = with_levels(finest, _clusters(finest, num_coarsenings, seed, root))
+    levels = with_levels(finest, _clusters(finest, num_coarsenings, seed, cache))
     labels = torch.cat([graph["y"] for graph in graphs])
     names = class_names or tuple(str(label) for label in range(int(labels.max()) + 1))
     x = torch.cat([graph["x"] for graph in graphs])
@@ -77,7 +77,7 @@ def _packed(graphs: list[dict[str, Tensor]]) -> GraphLevel:
     return GraphLevel(torch.cat([graph["pos"] for graph in graphs]), sizes.cumsum(0), edges, edge_sizes.cumsum(0))
 
 
-def _clusters(level: GraphLevel, num_coarsenings: int, seed: int, root: Path | None) -> list[Tensor]:
+def _clusters(level: GraphLevel, num_coarsenings: int, seed: int, cache: Path | None) -> list[Tensor]:
     key = {
         "version": VERSION,
         "graphs": fingerprint(
@@ -86,7 +86,7 @@ def _clusters(level: GraphLevel, num_coarsenings: int, seed: int, root: Path | N
         "num_coarsenings": num_coarsenings,
         "seed": seed,
     }
-    stored = cached("clusters", key, lambda: _find(level, num_coarsenings, seed), root=root)
+    stored = cached("clusters", key, lambda: _find(level, num_coarsenings, seed), root=cache)
     return [torch.from_numpy(stored.arrays[f"clusters{depth}"]) for depth in range(num_coarsenings)]
 
 

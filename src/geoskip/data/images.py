@@ -22,7 +22,7 @@ def image_folder(
     colour: bool = False,
     test_every: int = 5,
     workers: int | None = None,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> GraphSet:
     """Images in ``folder/<class>/…`` as graphs; the class is the name of the subfolder.
 
@@ -34,7 +34,7 @@ def image_folder(
     paths, labels, class_names, test = _listing(Path(folder), test_every)
     images = np.stack([_read(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
     split = Split.by_mask(torch.tensor(test))
-    return superpixel_set(images, np.array(labels), class_names, split, recipe, workers=workers, root=root)
+    return superpixel_set(images, np.array(labels), class_names, split, recipe, workers=workers, cache=cache)
 
 
 def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:

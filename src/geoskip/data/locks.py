@@ -28,16 +28,16 @@ def exclusive(path: Path, patience: float) -> Iterator[bool]:
     Where it cannot be had (within ``patience`` seconds, on a read-only folder, or on a system without such
     locks) the block still runs, with False: a lock here saves double work, it is not what keeps files whole.
     """
-    descriptor = _open(path)
+    descriptor, held = _open(path), False
     try:
         held = descriptor is not None and _acquire(descriptor, path, patience)
         if held and descriptor is not None:
             _sign(descriptor, path)
         yield held
-        if held and descriptor is not None:
-            os.ftruncate(descriptor, 0)
     finally:
         if descriptor is not None:
+            if held:
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
 

@@ -31,14 +31,14 @@ class MeshFamily:
         return Mesh(self.verts[item].double().numpy(), self.faces)
 
 
-def read_family(place: Path, wanted: re.Pattern[str], kind: str, root: Path | None = None) -> MeshFamily:
+def read_family(place: Path, wanted: re.Pattern[str], kind: str, cache: Path | None = None) -> MeshFamily:
     """The meshes in a folder, zip or tar whose path matches ``wanted``; its first group is the name of the mesh.
 
     The faces must be the same, in the same order, in all of them. Reading thousands of files takes minutes, so the
     result is kept in the cache under ``kind``, until a file changes in name, size or time.
     """
     key = {"version": VERSION, "wanted": wanted.pattern, "files": _fingerprint(place, wanted)}
-    stored = cached(kind, key, lambda: _read(place, wanted), root=root)
+    stored = cached(kind, key, lambda: _read(place, wanted), root=cache)
     verts = torch.from_numpy(stored.arrays["verts"])
     return MeshFamily(stored.arrays["faces"], verts, tuple(stored.meta["names"]))
 

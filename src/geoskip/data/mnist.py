@@ -65,7 +65,7 @@ def mnist(
     idx_set: IdxSet = MNIST,
     allow_download: bool = True,
     workers: int | None = None,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> GraphSet:
     """MNIST, or with ``idx_set=FASHION`` Fashion-MNIST, as graphs of superpixels; the test images are the test set.
 
@@ -73,7 +73,7 @@ def mnist(
     downloaded to it when they are not there.
     """
     images, labels, split = read_images(folder, idx_set, allow_download)
-    return superpixel_set(images, labels, idx_set.class_names, split, recipe, workers=workers, root=root)
+    return superpixel_set(images, labels, idx_set.class_names, split, recipe, workers=workers, cache=cache)
 
 
 def read_images(

@@ -21,7 +21,7 @@ NAME = re.compile(r"(?:.*/)?(MNISTSuperpixels\.pt)")
 
 
 def published_superpixels(
-    place: str | Path | None = None, *, num_coarsenings: int = 2, seed: int = 0, root: Path | None = None
+    place: str | Path | None = None, *, num_coarsenings: int = 2, seed: int = 0, cache: Path | None = None
 ) -> GraphSet:
     """The published graphs, with coarser levels as for our own superpixels.
 
@@ -31,7 +31,7 @@ def published_superpixels(
     parts = _load(path)
     if not (isinstance(parts, list | tuple) and len(parts) == 2 and all(isinstance(p, list | tuple) for p in parts)):
         raise ValueError(f"{path}: not two lists of graphs, for training and test")
-    return graph_list(*parts, num_coarsenings=num_coarsenings, seed=seed, root=root)
+    return graph_list(*parts, num_coarsenings=num_coarsenings, seed=seed, cache=cache)
 
 
 def _load(path: Path) -> Any:

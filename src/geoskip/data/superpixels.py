@@ -56,9 +56,9 @@ def superpixel_set(
     recipe: Recipe | None = None,
     *,
     workers: int | None = None,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> GraphSet:
-    """The graphs of 8-bit images, out of the cache (at ``root``) when they were made before."""
+    """The graphs of 8-bit images; made before, they come from the cache (the folder ``cache``, or the usual one)."""
     recipe = recipe or Recipe()
     key = {
         "version": VERSION,
@@ -67,7 +67,7 @@ def superpixel_set(
         "class_names": list(class_names),
     }
     return _graph_set(
-        cached("superpixels", key, lambda: _build(images, labels, class_names, split, recipe, workers), root=root)
+        cached("superpixels", key, lambda: _build(images, labels, class_names, split, recipe, workers), root=cache)
     )
 
 
