@@ -1,10 +1,14 @@
 """Superpixels: exactly n, none empty, means and centroids as defined, any number of workers."""
 
 import sys
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+from geoskip.data import slic as module
 from geoskip.data.slic import CHUNK, Slic, describe, segment, superpixels, with_exactly
 
 
@@ -73,6 +77,21 @@ def test_the_number_of_workers_does_not_matter() -> None:
     together = superpixels(images, Slic(5), workers=2)
     assert all((a == b).all() for a, b in zip(alone, together, strict=True))
     assert alone[0].shape == (CHUNK + 3, 5, 2)
+
+
+def test_a_worker_that_dies_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ProcessPoolExecutor", DyingPool)
+    images = np.zeros((CHUNK + 1, 4, 4), dtype=np.uint8)
+    with pytest.raises(RuntimeError, match=r"if __name__ == '__main__'.*workers=1"):
+        superpixels(images, Slic(2), workers=2)
+
+
+class DyingPool(nullcontext[object]):
+    def __init__(self, workers: int, mp_context: object) -> None:
+        super().__init__(self)
+
+    def map(self, *args: object) -> Iterator[object]:
+        raise BrokenProcessPool
 
 
 def test_colours_have_a_mean_each() -> None:

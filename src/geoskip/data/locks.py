@@ -75,7 +75,7 @@ def _acquire(descriptor: int, path: Path, patience: float) -> bool:
             log.warning("no lock at %s: %s", path, error.strerror)
             return False
         if not told:
-            log.info("%s: waiting for %s", path.stem, owner(path) or "another process")
+            log.warning("%s: waiting for %s", path.stem, owner(path) or "another process")
             told = True
         time.sleep(POLL_SECONDS)
 

@@ -8,6 +8,7 @@ enforced: that would merge segments again.
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from os import cpu_count
@@ -114,7 +115,13 @@ def _in_turn(chunks: list[np.ndarray], slic: Slic, workers: int) -> Iterator[tup
         return
     # Spawned, not forked: torch may hold threads, which a fork would leave locked.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_chunk, chunks, [slic] * len(chunks))
+        try:
+            yield from pool.map(_chunk, chunks, [slic] * len(chunks))
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                "a worker process ended early. A script must start its work under \"if __name__ == '__main__':\", as "
+                "workers import it; or there was not enough memory. With workers=1 there are none."
+            ) from error
 
 
 def _chunk(images: np.ndarray, slic: Slic) -> tuple[np.ndarray, np.ndarray]:
