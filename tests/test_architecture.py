@@ -1,0 +1,147 @@
+"""The shape of the program, held by tests; each check is seen to fail on a planted fault."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import geoskip
+from tests.architecture import LAYERS, OPTIONAL, allowed, eager, imported, too_long, wrong_way
+
+ROOT = Path(geoskip.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.py"))
+LAYERED = [path for path in SOURCES if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYERS]
+HEAVY = {"anny", "matplotlib", "plotly", "pyvista", "ray", "skimage", "torch_geometric", "trimesh"}
+
+
+def module(path: Path) -> str:
+    parts = ("geoskip", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    facade = {ROOT / "__init__.py", ROOT / "__main__.py"}
+    assert set(SOURCES) - set(LAYERED) <= facade
+    assert {"shapes.py", "kernels/reference.py", "graphs/graph.py", "operators/gcn.py"} <= set(map(name, LAYERED))
+
+
+@pytest.mark.parametrize("path", LAYERED, ids=name)
+def test_imports_point_up(path: Path) -> None:
+    assert wrong_way(path.read_text(), module(path), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_optional_packages_are_imported_where_they_are_needed(path: Path) -> None:
+    assert eager(path.read_text()) == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_files_are_short(path: Path) -> None:
+    limit = 150 if path.parent == ROOT / "operators" else 300
+    assert not too_long(path.read_text(), limit), f"more than {limit} lines: look for the missing concept"
+
+
+def test_there_are_no_utils() -> None:
+    assert [name(path) for path in SOURCES if "util" in path.stem or "util" in path.parent.name] == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "banned"),
+    [
+        (["geoskip"], HEAVY | {"torch", "numpy", "scipy"}),
+        (["geoskip.operators", "geoskip.blocks", "geoskip.models"], HEAVY),
+    ],
+    ids=["geoskip", "models"],
+)
+def test_importing_stays_light(modules: list[str], banned: set[str]) -> None:
+    assert loaded_with(modules) & banned == set()
+
+
+def loaded_with(modules: list[str]) -> set[str]:
+    """Packages that are loaded after an import in a fresh interpreter."""
+    paths = [str(ROOT.parent), os.environ.get("PYTHONPATH", "")]
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {loaded.partition(".")[0] for loaded in done.stdout.split()}
+
+
+def test_a_heavy_import_would_be_seen() -> None:
+    assert "numpy" in loaded_with(["geoskip", "numpy"])
+    assert HEAVY <= OPTIONAL
+
+
+@pytest.mark.parametrize(
+    ("where", "source"),
+    [
+        ("geoskip.kernels.cpu", "from geoskip.graphs import Graph"),
+        ("geoskip.kernels.cpu", "import geoskip.graphs.graph"),
+        ("geoskip.kernels.cpu", "def f():\n    from geoskip.operators.base import Operator"),
+        ("geoskip.graphs.graph", "from geoskip.operators import GCNConv"),
+        ("geoskip.graphs.graph", "from ..operators import GCNConv"),
+        ("geoskip.graphs.graph", "from .. import blocks"),
+        ("geoskip.graphs.graph", "from geoskip import blocks"),
+        ("geoskip.graphs.graph", "from importlib import import_module\nimport_module('geoskip.blocks')"),
+        ("geoskip.graphs.graph", "from geoskip import Graph"),
+        ("geoskip.graphs.graph", "import geoskip"),
+        ("geoskip.operators.spiral", "from geoskip.meshes import Mesh"),
+        ("geoskip.models.autoencoder", "from geoskip.data import coma"),
+        ("geoskip.report.page", "from geoskip.training.loop import fit"),
+        ("geoskip.training.loop", "from geoskip.report import page"),
+        ("geoskip.analysis.energy", "from geoskip.report import page"),
+        ("geoskip.experiments.run", "from geoskip.cli import main"),
+    ],
+)
+def test_a_wrong_import_is_seen(where: str, source: str) -> None:
+    assert wrong_way(source, where) != []
+
+
+@pytest.mark.parametrize(
+    ("where", "source"),
+    [
+        ("geoskip.kernels.cpu", "from geoskip.shapes import Float\nfrom geoskip.kernels import reference"),
+        ("geoskip.kernels.cpu", "from . import reference\nfrom .ops import product\nimport torch, geoskip_extras"),
+        ("geoskip.graphs.hierarchy", "from geoskip.meshes import Mesh"),
+        ("geoskip.experiments.run", "from geoskip.report import page\nfrom geoskip.analysis import energy"),
+        ("geoskip.cli.params", "from geoskip import __version__\nfrom geoskip.report import page"),
+        ("geoskip.training.records", "from geoskip import __version__"),
+        ("geoskip.report.page", "from geoskip.experiments import records"),
+    ],
+)
+def test_a_right_import_is_let_through(where: str, source: str) -> None:
+    assert wrong_way(source, where) == []
+
+
+def test_relative_imports_are_resolved() -> None:
+    source = "from . import a\nfrom .b import c\nfrom ..d import e"
+    assert imported(source, "geoskip.data.coma") == {"geoskip.data", "geoskip.data.b", "geoskip.d"}
+    assert imported("from .b import c", "geoskip.data", is_package=True) == {"geoskip.data.b"}
+
+
+def test_only_the_command_line_and_experiments_see_reports() -> None:
+    assert [layer for layer in LAYERS if "report" in allowed(layer)] == ["experiments", "report", "cli"]
+
+
+def test_an_eager_import_is_seen() -> None:
+    assert eager("import matplotlib.pyplot as plt") == {"matplotlib"}
+    assert eager("try:\n    from trimesh import load\nexcept ImportError:\n    pass") == {"trimesh"}
+    assert eager("class A:\n    import ray") == {"ray"}
+    assert eager("def f():\n    import ray\nif TYPE_CHECKING:\n    import anny\nimport torch") == set()
+
+
+def test_a_long_file_is_seen() -> None:
+    assert too_long("x = 1\n" * 151, 150)
+    assert not too_long("x = 1\n" * 150, 150)
