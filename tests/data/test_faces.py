@@ -105,8 +105,11 @@ def test_millimetres_facing_ahead_centred(coma_like: MeshSet) -> None:
     assert ((width > 150) & (width < 220)).all()
     assert ((height > 210) & (height < 310)).all()
     assert ((depth > 190) & (depth < 270)).all()
-    nose = int(coma_like.template.verts[:, 2].argmax())
-    assert abs(coma_like.template.verts[nose, 0]) < 2
+    lid = int(linear(coma_like).displacements[ACTIONS.index("eyeBlinkLeft")].norm(dim=1).argmax())
+    x, y, z = coma_like.template.verts[lid]
+    assert 15 < x < 60
+    assert y > 0
+    assert z > 20
 
 
 def test_subjects_differ_and_frames_never_repeat(coma_like: MeshSet) -> None:
