@@ -160,8 +160,10 @@ def test_initial_values() -> None:
 
 @first_cases
 @pytest.mark.parametrize("kind", [AffineSkip, PolynomialSkip])
-def test_zeros_change_nothing(case: Case, kind: type[AffineSkip]) -> None:
-    conv, x, graph = case.make(), features(7, IN), specimen(dim=case.dim).graph()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zeros_change_nothing(case: Case, kind: type[AffineSkip], dtype: torch.dtype) -> None:
+    """In the kernel too, where A is one more slot."""
+    conv, x, graph = case.make(dtype), features(7, IN, dtype=dtype), specimen(dim=case.dim).graph(dtype)
     assert torch.equal(kind(conv, init="zeros")(x, graph), conv(x, graph))
 
 
