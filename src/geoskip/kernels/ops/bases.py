@@ -1,7 +1,5 @@
 """Gaussian and softmax bases as operators of torch. On the CPU they are plain enough to be left to autograd."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.library import custom_op

@@ -6,8 +6,6 @@ Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same recursion gives 
 .. math:: \partial x = \sum_k G_k \Theta_k^\top, \qquad \partial \Theta_k = x^\top G_k
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

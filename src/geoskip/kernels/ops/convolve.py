@@ -1,7 +1,5 @@
 """Basis convolution as an operator of torch. What it keeps for backward is its inputs, never z."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.library import custom_op

@@ -1,7 +1,5 @@
 """The sparse product as an operator of torch."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.library import custom_op
 

@@ -147,7 +147,7 @@ def _softmax_gradients_kernel(
         o_e = b_start + k
         if HAS_ORDER:
             o_e = tl.load(order + o_e, mask=m_e, other=0)
-        m_em = m_e[:, None] & m_m[None, :]
+        m_em = (k < b_degree[:, None]) & m_m[None, :]
         o_em = (i_b * M + o_m[None, :]) * num_edges + o_e[:, None]
         b_w = tl.load(weights + o_em, mask=m_em, other=0.0)
         b_g = tl.load(grad + o_em, mask=m_em, other=0.0)

@@ -30,7 +30,7 @@ def _product_kernel(
             o_e = tl.load(order + o_e, mask=m_e, other=0)
         b_j = tl.load(neighbours + o_e, mask=m_e, other=0)
         b_w = tl.load(weights + o_e, mask=m_e, other=0.0).to(tl.float32)
-        b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=m_e[:, None] & m_c[None, :], other=0.0)
+        b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=(k < b_degree[:, None]) & m_c[None, :], other=0.0)
         b_y += b_w[:, None] * b_x.to(tl.float32)
     b_y *= scale
     o_y = (i_b * num_receivers + o_v[:, None]) * C + o_c[None, :]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 
 class Tiles(NamedTuple):
-    """What a program holds: slots at once, and blocks of vertices, channels in, channels out (powers of two)."""
+    """What a program holds: neighbours at once, and blocks of vertices, channels in and out (powers of two)."""
 
-    slots: int
+    k: int
     v: int
     c: int
     o: int
@@ -30,17 +31,17 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
 
 def forward_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
     c = power_of_two(channels, 16, 64)
-    return Tiles(slots=_at_once(slots, max(1, 96 // c), grouped), v=32, c=c, o=power_of_two(out, 16, 128))
+    return Tiles(k=1 if grouped else 8, v=32, c=c, o=power_of_two(out, 16, 128), warps=4 if c <= 32 else 8)
 
 
 def gradient_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
     c = power_of_two(channels, 16)
-    return Tiles(slots=_at_once(slots, max(1, 64 // c), grouped), v=32, c=c, o=power_of_two(out, 16, 64))
+    return Tiles(k=1 if grouped else 8, v=32, c=c, o=power_of_two(out, 16, 64), warps=4 if c <= 32 else 8)
 
 
-def _at_once(slots: int, most: int, grouped: bool) -> int:
-    """Slots in even shares of at most so many: a neighbour's features are loaded once for all of a share."""
-    return 1 if grouped else ceil_div(slots, ceil_div(slots, most))
+def needs_wide(*tensors: Tensor) -> bool:
+    """Whether offsets inside an item need 64 bits; 32 are faster."""
+    return any(tensor.shape[-1] * tensor.shape[-2] >= 2**31 for tensor in tensors)
 
 
 def precision() -> str:
