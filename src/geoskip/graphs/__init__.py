@@ -1,15 +1,19 @@
 """What an operator sees: the graph, its pseudo-coordinates, its Laplacians; many graphs packed as one."""
 
 from geoskip.graphs.graph import Graph
+from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.laplacian import WeightedEdges, gcn_edges, laplacian_edges, mean_weights, with_self_loops
 from geoskip.graphs.matrix import SparseMatrix
 from geoskip.graphs.packing import graph_of_vertex, pack, separate
+from geoskip.graphs.pooled import PooledGraphs, pack_pooled
 from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
 from geoskip.graphs.records import Held, map_tensors, move, register_record
 
 __all__ = [
     "Graph",
     "Held",
+    "Hierarchy",
+    "PooledGraphs",
     "SparseMatrix",
     "WeightedEdges",
     "attach",
@@ -21,6 +25,7 @@ __all__ = [
     "mean_weights",
     "move",
     "pack",
+    "pack_pooled",
     "polar",
     "register_record",
     "separate",
