@@ -161,6 +161,17 @@ def test_submesh_refuses_what_is_no_selection(keep: list[int], message: str) -> 
         two_triangles().submesh(np.array(keep))
 
 
+@pytest.mark.parametrize("keep", [np.array([True, False]), np.array([0.0, 1.7]), np.array([[0, 1]])])
+@pytest.mark.usefixtures("unchecked")
+def test_submesh_refuses_masks_fractions_and_tables(keep: np.ndarray) -> None:
+    with pytest.raises(MeshError, match="a list of vertex indices, not"):
+        two_triangles().submesh(keep)
+
+
+def test_a_submesh_may_be_empty() -> None:
+    assert two_triangles().submesh(np.array([], dtype=np.int64)).num_verts == 0
+
+
 def test_with_verts_keeps_the_connectivity_and_checks_the_positions() -> None:
     mesh = two_triangles()
     assert mesh.with_verts(2 * mesh.verts).face_areas().sum() == 4.0

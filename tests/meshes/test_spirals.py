@@ -26,6 +26,14 @@ def noisy(mesh: Mesh, size: float = 0.02) -> Mesh:
     return mesh.with_verts(mesh.verts + size * np.random.default_rng(0).standard_normal(mesh.verts.shape))
 
 
+def wheel(rim: int) -> Mesh:
+    """A hub that every other vertex is a neighbour of."""
+    angles = tau * np.arange(rim) / rim
+    verts = np.column_stack([np.cos(angles), np.sin(angles), np.zeros(rim)])
+    faces = np.array([[rim, k, (k + 1) % rim] for k in range(rim)])
+    return noisy(Mesh(np.vstack([verts, np.zeros(3)]), faces), 0.001)
+
+
 def relabelled(mesh: Mesh, seed: int) -> tuple[Mesh, np.ndarray]:
     """Vertices, faces and first corners shuffled; and the old index of every new vertex."""
     rng = np.random.default_rng(seed)
@@ -112,7 +120,10 @@ def test_spirals_follow_relabelling(mesh: Mesh, length: int) -> None:
     np.testing.assert_array_equal(back[spirals(other, length)], expected)
 
 
-@pytest.mark.parametrize("mesh", [noisy(icosphere(2)), planar(5), torus(9, 5)], ids=["sphere", "plane", "torus"])
+RINGED = {"sphere": noisy(icosphere(2)), "plane": planar(5), "torus": torus(9, 5), "wheel": wheel(30)}
+
+
+@pytest.mark.parametrize("mesh", RINGED.values(), ids=RINGED)
 def test_ring_follows_ring_and_nothing_repeats(mesh: Mesh) -> None:
     hops, table = hop_distances(mesh), spirals(mesh, mesh.num_verts + 3)
     np.testing.assert_array_equal(table[:, 0], np.arange(mesh.num_verts))

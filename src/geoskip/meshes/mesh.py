@@ -53,10 +53,14 @@ class Mesh:
 
     def submesh(self, keep: Int[np.ndarray, "kept"]) -> "Mesh":
         """The vertices ``keep``, in that order, with the faces whose three corners are all kept."""
-        keep = np.asarray(keep, dtype=np.int64)
-        new_index = np.full(self.num_verts, -1, dtype=np.int64)
-        if keep.ndim != 1 or ((keep < 0) | (keep >= self.num_verts)).any():
+        keep = np.asarray(keep)
+        # A mask taken for indices would keep vertices 0 and 1.
+        if keep.ndim != 1 or (keep.size and keep.dtype.kind not in "iu"):
+            raise MeshError(f"submesh wants a list of vertex indices, not {keep.dtype} of shape {keep.shape}")
+        if ((keep < 0) | (keep >= self.num_verts)).any():
             raise MeshError(f"submesh wants a list of vertex indices from 0 to {self.num_verts - 1}")
+        keep = keep.astype(np.int64)
+        new_index = np.full(self.num_verts, -1, dtype=np.int64)
         new_index[keep] = np.arange(len(keep))
         if (new_index[keep] != np.arange(len(keep))).any():
             raise MeshError("submesh was given a vertex twice")

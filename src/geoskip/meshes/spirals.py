@@ -16,7 +16,7 @@ it, counter-clockwise from the vertex through which r came in. So ring follows r
 A dilated spiral is every ``dilation``-th entry of a longer one.
 """
 
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
@@ -50,10 +50,12 @@ def _walk(v: int, around: list[list[int]], reach: int) -> list[int]:
         r = walk[position]
         turn = around[r]
         entry = turn.index(came_from[r])
-        for w in turn[entry + 1 :] + turn[:entry]:
+        for w in chain(islice(turn, entry + 1, None), islice(turn, entry)):
             if w not in came_from:
                 came_from[w] = r
                 walk.append(w)
+                if len(walk) == reach:  # or every walk past a hub would list all its neighbours
+                    break
         position += 1
     return walk[:reach]
 
