@@ -24,8 +24,6 @@ def parse(data: bytes) -> Polygons:
 
 def merge_equal(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct rows of ``corners`` by first appearance, and the triangles over them."""
-    if not np.isfinite(corners).all():
-        raise MeshError("coordinates that are not finite")
     corners = corners + 0.0  # -0 and 0 are one place
     order = np.lexsort(corners.T)  # stable, so that each run of equal rows begins with its first appearance
     starts_run = np.ones(len(order), dtype=bool)
