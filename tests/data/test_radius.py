@@ -36,6 +36,14 @@ def test_the_mean_degree_is_met(degree: float) -> None:
     assert edges.shape[1] / (50 * 40) == pytest.approx(degree, abs=2 / (50 * 40))
 
 
+@pytest.mark.parametrize(("wanted", "nearest"), [(0.5, 0), (1.5, 2), (2.9, 3)])
+def test_among_equal_distances_the_nearer_mean_is_taken(wanted: float, nearest: int) -> None:
+    """The corners of a square have 0 neighbours, 2 along the sides, or 3 with the diagonals; nothing between."""
+    square = np.array([[[0, 0], [1, 0], [0, 1], [1, 1]]], dtype=np.float32)
+    edges, _ = radius_edges(square, calibrated_radius(square, wanted))
+    assert edges.shape[1] == 4 * nearest
+
+
 def test_a_sample_calibrates_a_large_set() -> None:
     pos = points(3 * SAMPLE, 4)
     edges, _ = radius_edges(pos, calibrated_radius(pos, 1.0))

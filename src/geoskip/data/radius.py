@@ -6,12 +6,15 @@ from geoskip.shapes import Bool, Float, Int, Shaped
 
 SAMPLE = 4096
 CHUNK = 1024
+EPSILON = float(np.finfo(np.float32).eps)
 
 
 def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: float) -> float:
     """The radius at which points have ``mean_degree`` neighbours on the average, over (a sample of) the sets.
 
-    With G sets of n points, G n mean_degree / 2 pairs are joined: r is the distance of the last of them.
+    With G sets of n points, G n mean_degree / 2 pairs are joined: r is the distance of the last of them. Where many
+    pairs are as far apart as that (the empty parts of images all look alike), it is just above or just below it,
+    whichever comes nearer to the mean.
     """
     if not 0 < mean_degree <= pos.shape[1] - 1:
         raise ValueError(f"{pos.shape[1]} points cannot have {mean_degree} neighbours each on the average")
@@ -19,9 +22,11 @@ def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: 
     sample = pos[::step]
     pairs = np.triu_indices(pos.shape[1], 1)
     squares = _squared_distances(sample)[:, pairs[0], pairs[1]].ravel()
-    rank = round(len(sample) * pos.shape[1] * mean_degree / 2) - 1
-    # Rounded up to the next float32, so that the pair that sets it is joined.
-    return float(np.nextafter(np.sqrt(np.partition(squares, max(rank, 0))[max(rank, 0)]), np.float32(np.inf)))
+    wanted = max(round(len(sample) * pos.shape[1] * mean_degree / 2), 1)
+    last = np.sqrt(np.partition(squares, wanted - 1)[wanted - 1])
+    # A few units in the last place, so that squaring does not round across the distance itself.
+    candidates = [last * np.float32(1 + 4 * EPSILON), last * np.float32(1 - 4 * EPSILON)]
+    return float(min(candidates, key=lambda r: abs(np.count_nonzero(squares <= r * r) - wanted)))
 
 
 def neighbours(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> Bool[np.ndarray, "graphs points points"]:
