@@ -4,14 +4,15 @@ import os
 import random
 import struct
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from geoskip.meshes import MeshError, grid, parse_mesh, read_mesh, write_mesh
-from geoskip.meshes.files import contents, gltf, ply
+from geoskip.meshes import Mesh, MeshError, grid, parse_mesh, read_mesh, write_mesh
+from geoskip.meshes.files import contents, gltf, ply, stl
 from tests.meshes.mesh_files import encode, seeds, square_gltf, square_ply, square_stl
 
 PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
@@ -84,6 +85,11 @@ BROKEN_TEXT = [
 def test_broken_text_is_refused_with_its_reason(suffix: str, text: str, message: str) -> None:
     with pytest.raises(MeshError, match=message):
         parse_mesh(text.encode(), suffix)
+
+
+def ply_of_floats(mesh: Mesh) -> bytes:
+    data = ply.binary(mesh).replace(b"property double", b"property float")
+    return data.replace(mesh.verts.tobytes(), mesh.verts.astype("<f4").tobytes())
 
 
 def changed(name: str, number: int, **entries: Any) -> dict[str, Any]:
@@ -172,6 +178,15 @@ def test_gltf_reads_no_file_but_plain_ones_beside_it(tmp_path: Path, uri: str) -
 def test_broken_glb_containers(edit: Any, message: str) -> None:
     with pytest.raises(MeshError, match=message):
         parse_mesh(edit(gltf.binary(grid(2, 2))), ".glb")
+
+
+@pytest.mark.parametrize(("suffix", "write"), [(".stl", stl.binary), (".glb", gltf.binary), (".ply", ply_of_floats)])
+def test_a_signalling_nan_is_refused_like_any_other(suffix: str, write: Callable[[Mesh], bytes]) -> None:
+    """Converting one to float64 makes numpy warn, and a warning may be an error."""
+    marked = grid(2, 2).with_verts(grid(2, 2).verts + 1234.5)
+    data = write(marked).replace(struct.pack("<f", 1234.5), struct.pack("<I", 0x7F800001))
+    with pytest.raises(MeshError, match="vertices are not finite"):
+        parse_mesh(data, suffix)
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:

@@ -246,7 +246,7 @@ def test_what_is_no_source_is_refused() -> None:
 
 def test_other_methods_are_refused() -> None:
     method: Any = "dijkstra"
-    with pytest.raises(REFUSED, match="no geodesic method|Type-check error"):
+    with pytest.raises(REFUSED, match=r"no geodesic method|Type-check error"):
         geodesic_distances(grid(3, 3), FIRST, method)
 
 

@@ -115,6 +115,12 @@ class Mesh:
         return np.cross(b - a, c - a)
 
 
+def float64_copy(array: np.ndarray) -> np.ndarray:
+    """In C order; a signalling NaN of float32, on which the conversion would warn, arrives as any other NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.array(array, dtype=np.float64, order="C")
+
+
 def repeats_a_corner(faces: Int[np.ndarray, "faces 3"]) -> Bool[np.ndarray, "faces"]:
     """Mask of the faces that name one vertex twice."""
     a, b, c = faces.T
@@ -125,7 +131,7 @@ def _checked_verts(verts: object) -> np.ndarray:
     array = np.asarray(verts)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
         raise MeshError(f"verts must be real numbers of shape (vertices, 3), not {array.dtype} {array.shape}")
-    array = np.array(array, dtype=np.float64, order="C")
+    array = float64_copy(array)
     _refuse(~(np.abs(array) <= MAX_COORDINATE), array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
     array.flags.writeable = False
     return array

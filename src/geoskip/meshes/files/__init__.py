@@ -13,12 +13,10 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from geoskip.meshes.files import gltf, obj, off, ply, stl
 from geoskip.meshes.files.contents import read_bytes
 from geoskip.meshes.files.polygons import Polygons
-from geoskip.meshes.mesh import Mesh, MeshError, repeats_a_corner
+from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
 
 PARSERS: dict[str, Callable[[bytes], Polygons]] = {
     ".ply": ply.parse,
@@ -93,4 +91,4 @@ def _mesh(polygons: Polygons, drop_degenerate: bool, name: str) -> Mesh:
         )
     if drop_degenerate:
         triangles = triangles[~repeats_a_corner(triangles)]
-    return Mesh(polygons.verts.astype(np.float64, copy=False), triangles)
+    return Mesh(float64_copy(polygons.verts), triangles)

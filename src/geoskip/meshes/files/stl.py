@@ -7,7 +7,7 @@ normals of the file are ignored. Written as binary, float32.
 import numpy as np
 
 from geoskip.meshes.files.polygons import Polygons, float_array
-from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.meshes.mesh import Mesh, MeshError, float64_copy
 
 RECORD = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 HEADER_BYTES = 84
@@ -41,7 +41,7 @@ def _binary_corners(data: bytes) -> np.ndarray | None:
     if count < 0 or odd or int.from_bytes(data[80:84], "little") != count:
         return None
     records = np.frombuffer(data, RECORD, count, HEADER_BYTES)
-    return records["corners"].reshape(-1, 3).astype(np.float64)
+    return float64_copy(records["corners"].reshape(-1, 3))
 
 
 def _text_corners(data: bytes) -> np.ndarray:
