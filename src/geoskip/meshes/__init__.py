@@ -9,6 +9,7 @@ from geoskip.meshes.hierarchy import MeshHierarchy, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.meshes.primitives import grid, icosphere, torus
 from geoskip.meshes.spirals import spirals
+from geoskip.meshes.summary import MeshSummary, summary
 
 __all__ = [
     "ClosestPoints",
@@ -16,6 +17,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "MeshHierarchy",
+    "MeshSummary",
     "closest_points",
     "decimate",
     "geodesic_diameter",
@@ -27,6 +29,7 @@ __all__ = [
     "parse_mesh",
     "read_mesh",
     "spirals",
+    "summary",
     "torus",
     "write_mesh",
 ]
