@@ -1,0 +1,151 @@
+"""A template in one portable file: safetensors, with its description as JSON in the header; no pickle.
+
+Arrays, for level k (0 is the template itself) and step k (from level k to k + 1):
+
+    level{k}.verts       float64 [vertices, 3]
+    level{k}.faces       int32   [faces, 3]
+    level{k}.edge_index  int32   [2, edges]    senders and receivers, by receiver
+    level{k}.pseudo      float32 [edges, 3]    ½ + (x_j - x_i) / 2r in [0, 1], in the order of edge_index
+    level{k}.spirals     int32   [vertices, length], -1 where the mesh ends; absent if not asked for
+    step{k}.down.{rows,columns,values}         D, the entries of [coarse, fine], float64
+    step{k}.up.{rows,columns,values}           U, the entries of [fine, coarse], float64
+
+The description (metadata key ``geoskip``) holds format, version, unit_mm, each level's topology hash (sha256 of vertex
+count and faces as int64), and a sha256 over all of it. That finds damage, truncation and edits by hand; it is no
+signature. The same mesh and settings give the same bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from scipy.sparse import csr_array
+
+from geoskip.data.atomic import write_whole
+from geoskip.data.cache import fingerprint
+from geoskip.data.template import Template, TemplateError
+from geoskip.graphs.graph import Graph
+from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.pseudo import attach
+from geoskip.meshes.hierarchy import MeshHierarchy
+from geoskip.meshes.mesh import Mesh
+
+FORMAT, VERSION = "geoskip template", 1
+Arrays = dict[str, np.ndarray]
+
+
+def save_template(path: str | Path, template: Template) -> None:
+    """Write ``template``; the file is there whole or not at all, and replaces an older one."""
+    arrays: Arrays = {}
+    for k, (mesh, graph) in enumerate(zip(template.meshes.levels, template.hierarchy.levels, strict=True)):
+        arrays |= {f"level{k}.{name}": array for name, array in _level_arrays(mesh, graph).items()}
+    for k, (down, up) in enumerate(zip(template.meshes.down, template.meshes.up, strict=True)):
+        arrays |= {f"step{k}.down.{name}": array for name, array in _entries(down).items()}
+        arrays |= {f"step{k}.up.{name}": array for name, array in _entries(up).items()}
+    topology = [mesh.topology_hash() for mesh in template.meshes.levels]
+    write_whole(path, pack(arrays, {"unit_mm": template.unit_mm, "topology": topology}))
+
+
+def load_template(path: str | Path) -> Template:
+    """Read a template and check all of it; TemplateError where it is damaged, of another version, or no template."""
+    arrays, about = _unpack(Path(path))
+    try:
+        return _template(arrays, about)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        fault = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise TemplateError(f"{path}: not a whole template: {fault}") from error
+
+
+def pack(arrays: Arrays, about: Mapping[str, Any]) -> bytes:
+    """The file's bytes: arrays, and the description with its checksum."""
+    described = {"format": FORMAT, "version": VERSION, **about}
+    described["sha256"] = _digest(arrays, described)
+    # One metadata entry: of several, safetensors would not keep the order, nor the bytes.
+    return save(arrays, {"geoskip": json.dumps(described)})
+
+
+def _unpack(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {})["geoskip"])
+            if about["format"] != FORMAT:
+                raise TemplateError(f"{path}: holds {about['format']!r}, not a template")
+            if about["version"] != VERSION:
+                raise TemplateError(
+                    f"{path}: a template of version {about['version']}, and this geoskip reads version {VERSION}; "
+                    "prepare it again"
+                )
+            names = file.keys()
+            arrays = {name: file.get_tensor(name) for name in names}
+        checksum = about.pop("sha256")
+    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise TemplateError(f"{path}: truncated, or not a file of `geoskip prepare` ({error!r})") from error
+    if checksum != _digest(arrays, about):
+        raise TemplateError(f"{path}: its contents do not match their checksum: damaged, or edited")
+    return arrays, about
+
+
+def _template(arrays: Arrays, about: Mapping[str, Any]) -> Template:
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite")
+    parts = [_read_level(arrays, k, topology) for k, topology in enumerate(about["topology"])]
+    meshes, graphs = tuple(mesh for mesh, _ in parts), [graph for _, graph in parts]
+    sizes = [mesh.num_verts for mesh in meshes]
+    steps = list(pairwise(sizes))
+    down = tuple(_matrix(arrays, f"step{k}.down", (coarse, fine)) for k, (fine, coarse) in enumerate(steps))
+    up = tuple(_matrix(arrays, f"step{k}.up", (fine, coarse)) for k, (fine, coarse) in enumerate(steps))
+    kept = tuple(_kept(matrix) for matrix in down)
+    return Template(MeshHierarchy(meshes, kept, down, up), Hierarchy.from_matrices(graphs, down, up), about["unit_mm"])
+
+
+def _level_arrays(mesh: Mesh, graph: Graph) -> Arrays:
+    assert graph.pseudo is not None
+    arrays = {
+        "verts": mesh.verts,
+        "faces": mesh.faces.astype(np.int32),
+        "edge_index": graph.edge_index.cpu().numpy().astype(np.int32),
+        "pseudo": graph.pseudo.cpu().numpy(),
+    }
+    return arrays if graph.spirals is None else {**arrays, "spirals": graph.spirals.cpu().numpy().astype(np.int32)}
+
+
+def _read_level(arrays: Arrays, k: int, topology: str) -> tuple[Mesh, Graph]:
+    mesh = Mesh(arrays[f"level{k}.verts"], arrays[f"level{k}.faces"])
+    if mesh.topology_hash() != topology:
+        raise ValueError(f"the faces of level {k} do not match their topology hash")
+    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    if not np.array_equal(graph.edge_index.numpy(), arrays[f"level{k}.edge_index"]):
+        raise ValueError(f"the edges of level {k} are not those of its faces")
+    graph = attach(graph, torch.from_numpy(arrays[f"level{k}.pseudo"]))
+    spirals = arrays.get(f"level{k}.spirals")
+    return mesh, graph if spirals is None else graph.with_spirals(torch.from_numpy(spirals))
+
+
+def _entries(matrix: csr_array) -> Arrays:
+    entries = matrix.tocoo()
+    rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
+    return {"rows": rows, "columns": columns, "values": entries.data}
+
+
+def _matrix(arrays: Arrays, name: str, shape: tuple[int, int]) -> csr_array:
+    rows, columns, values = (arrays[f"{name}.{part}"] for part in ("rows", "columns", "values"))
+    return csr_array((values, (rows, columns)), shape=shape)
+
+
+def _kept(down: csr_array) -> np.ndarray:
+    if not (np.array_equal(down.indptr, np.arange(down.shape[0] + 1)) and (down.data == 1).all()):
+        raise ValueError("a down matrix that is no selection of vertices")
+    return down.indices.astype(np.int64)
+
+
+def _digest(arrays: Arrays, about: Mapping[str, Any]) -> str:
+    contents = {name: fingerprint(array) for name, array in arrays.items()}
+    return hashlib.sha256(json.dumps([about, contents], sort_keys=True).encode()).hexdigest()
