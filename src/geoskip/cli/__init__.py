@@ -9,6 +9,7 @@ from geoskip import __version__
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
 from geoskip.cli.params import params
+from geoskip.cli.prepare import prepare
 
 app = typer.Typer(
     name="geoskip",
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(params)
+app.command()(prepare)
 
 
 def _print_version(wanted: bool) -> bool:
