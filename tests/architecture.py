@@ -23,12 +23,13 @@ LAYERS = (
     "experiments",
     "analysis",
     "report",
+    "bench",
     "cli",
 )
 # Experiments see everything but the command line that starts them.
 SEES_ALL = "experiments"
 # Above in the list, and yet out of bounds.
-FORBIDDEN = {"operators": {"meshes"}, "report": {"training"}, "models": {"data"}}
+FORBIDDEN = {"operators": {"meshes"}, "report": {"training"}, "models": {"data"}, "bench": {"report"}}
 OPTIONAL = {
     "anny",
     "fast_simplification",
