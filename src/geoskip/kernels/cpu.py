@@ -30,7 +30,7 @@ def convolve(
     dtype, work = x.dtype, _work_dtype(x)
     x, theta = x.to(work), theta.to(work)
     if order is not None:
-        neighbours, weights = neighbours[order], weights[..., order]
+        neighbours, weights = neighbours[order], weights[:, order]
     y = x.new_zeros(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
     for item, table, slots in _items(x, weights):
         copies = table.shape[1] // x.shape[2]
@@ -60,13 +60,13 @@ def convolve_gradients(
     work = _work_dtype(x)
     x, grad_y, matrices = x.to(work), grad_y.to(work), theta.to(work)
     grad_theta = torch.zeros_like(matrices)
-    grad_weights = torch.zeros_like(weights if needs_weights else weights[..., :0], dtype=work)
+    grad_weights = torch.zeros_like(weights if needs_weights else weights[:, :0], dtype=work)
     for item, table, slots in _items(x, weights):
         grads = grad_y[item].transpose(0, 1).reshape(grad_y.shape[1], -1)
         if needs_theta:
             _add_theta_gradient(grad_theta, grads, table, slots, senders, offsets)
         if needs_weights:
-            place = grad_weights[0 if len(weights) == 1 else item.start]
+            place = grad_weights[..., 0 if weights.shape[2] == 1 else item.start]
             _fill_weight_gradient(place, grads, table, matrices, senders, offsets)
     return grad_theta.to(theta.dtype), grad_weights.to(weights.dtype)
 
@@ -95,11 +95,11 @@ def _work_dtype(x: Tensor) -> torch.dtype:
 
 def _items(x: Tensor, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot."""
-    if len(weights) == 1:
-        yield slice(0, len(x)), x.transpose(0, 1).reshape(x.shape[1], -1), weights[0].to(x.dtype)
+    if weights.shape[2] == 1:
+        yield slice(0, len(x)), x.transpose(0, 1).reshape(x.shape[1], -1), weights[..., 0].to(x.dtype)
     else:
         for i, item in enumerate(x):
-            yield slice(i, i + 1), item.contiguous(), weights[i].to(x.dtype)
+            yield slice(i, i + 1), item.contiguous(), weights[..., i].to(x.dtype).contiguous()
 
 
 def _blocks(rows: int, bytes_per_row: int) -> Iterator[tuple[int, int]]:

@@ -60,8 +60,9 @@ def softmax_basis(
     if not ops.on_triton(sender_scores):
         return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
     scores = _items(sender_scores), _items(receiver_scores)
-    weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern))
-    return weights.view(*sender_scores.shape[:-2], *weights.shape[1:]).transpose(-1, -2)
+    weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern)).permute(2, 1, 0)
+    batch = sender_scores.shape[:-2]
+    return weights.unflatten(0, batch) if batch else weights[0]
 
 
 def _items(x: Tensor) -> Tensor:
@@ -70,8 +71,8 @@ def _items(x: Tensor) -> Tensor:
 
 
 def _by_slot(weights: Tensor) -> Tensor:
-    """[*batch, edges, slots] as [batch or 1, slots, edges], the order in which tiles of rows read them best."""
-    return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).transpose(1, 2).contiguous()
+    """[*batch, edges, slots] as [slots, edges, batch or 1], the order in which the kernels read them best."""
+    return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0).contiguous()
 
 
 def _edges(pattern: Pattern) -> tuple[Tensor, ...]:

@@ -58,7 +58,7 @@ def softmax(
     by_sender: Tensor,
     sender_offsets: Tensor,
 ) -> Tensor:
-    """q [batch, slots, edges] of scores [batch, vertices, slots], in float32."""
+    """q [slots, edges, batch] of scores [batch, vertices, slots], in float32."""
     kernels = backend(sender_scores)
     return kernels.softmax(sender_scores, receiver_scores, offset, edge_scale, senders, receivers)
 
@@ -66,7 +66,7 @@ def softmax(
 @softmax.register_fake
 def _(sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets):
     batch, _, slots = sender_scores.shape
-    return sender_scores.new_empty(batch, slots, senders.shape[0], dtype=torch.float32)
+    return sender_scores.new_empty(slots, senders.shape[0], batch, dtype=torch.float32)
 
 
 @custom_op("geoskip::softmax_gradients", mutates_args=())
@@ -79,7 +79,7 @@ def softmax_gradients(
 
 @softmax_gradients.register_fake
 def _(grad, weights, edge_scale, order, offsets):
-    return grad.new_empty(grad.shape[0], offsets.shape[1] - 1, grad.shape[1], dtype=torch.float32)
+    return grad.new_empty(grad.shape[2], offsets.shape[1] - 1, grad.shape[0], dtype=torch.float32)
 
 
 def _softmax_context(ctx, inputs, output):

@@ -20,7 +20,7 @@ def convolve(
     skip: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor:
-    """y = Σ_m (Σ_j w_m x_j) Θ_m + x A + b, of x [batch, senders, in] and weights [batch or 1, slots, edges]."""
+    """y = Σ_m (Σ_j w_m x_j) Θ_m + x A + b, of x [batch, senders, in] and weights [slots or 1, edges, batch or 1]."""
     return backend(x).convolve(x, weights, theta, senders, None, offsets, skip, bias)
 
 
@@ -67,7 +67,7 @@ def convolve_gradients(
 
 @convolve_gradients.register_fake
 def _(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights):
-    return torch.empty_like(theta), torch.empty_like(weights if needs_weights else weights[..., :0])
+    return torch.empty_like(theta), torch.empty_like(weights if needs_weights else weights[:, :0])
 
 
 def _convolve_context(ctx, inputs, output):

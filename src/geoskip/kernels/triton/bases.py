@@ -88,25 +88,25 @@ def gaussian_gradients(
 
 @triton.jit
 def _softmax_kernel(
-    sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_edges, num_vertices, M,
-    BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr,
+    sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, num_vertices, batch, M,
+    BLOCK_R: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    i_e, i_b = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    o_e = i_e * BLOCK_E + tl.arange(0, BLOCK_E)
-    m_e = o_e < num_edges
+    # A row is an edge of an item; rows of one edge lie next to each other.
+    o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
+    m_r = o_r < num_rows
+    o_e, o_b = o_r // batch, o_r % batch
     o_m = tl.arange(0, BLOCK_M)
     m_m = o_m < M
-    m_em = m_e[:, None] & m_m[None, :]
-    b_j = i_b * num_vertices + tl.load(senders + o_e, mask=m_e, other=0)
-    b_i = i_b * num_vertices + tl.load(receivers + o_e, mask=m_e, other=0)
-    b_logit = tl.load(sender_scores + b_j[:, None] * M + o_m[None, :], mask=m_em, other=0.0).to(tl.float32)
-    b_logit += tl.load(receiver_scores + b_i[:, None] * M + o_m[None, :], mask=m_em, other=0.0).to(tl.float32)
+    m_rm = m_r[:, None] & m_m[None, :]
+    b_j = o_b * num_vertices + tl.load(senders + o_e, mask=m_r, other=0)
+    b_i = o_b * num_vertices + tl.load(receivers + o_e, mask=m_r, other=0)
+    b_logit = tl.load(sender_scores + b_j[:, None] * M + o_m[None, :], mask=m_rm, other=0.0).to(tl.float32)
+    b_logit += tl.load(receiver_scores + b_i[:, None] * M + o_m[None, :], mask=m_rm, other=0.0).to(tl.float32)
     b_logit += tl.load(offset + o_m, mask=m_m, other=0.0).to(tl.float32)[None, :]
     b_logit = tl.where(m_m[None, :], b_logit, float("-inf"))
     b_exp = tl.exp(b_logit - tl.max(b_logit, axis=1)[:, None])
-    b_share = tl.load(edge_scale + o_e, mask=m_e, other=0.0).to(tl.float32) / tl.sum(b_exp, axis=1)
-    o_out = (i_b * M + o_m[None, :]) * num_edges + o_e[:, None]
-    tl.store(weights + o_out, b_exp * b_share[:, None], mask=m_em)
+    b_share = tl.load(edge_scale + o_e, mask=m_r, other=0.0).to(tl.float32) / tl.sum(b_exp, axis=1)
+    tl.store(weights + o_m[None, :] * num_rows + o_r[:, None], b_exp * b_share[:, None], mask=m_rm)
 
 
 def softmax(
@@ -118,43 +118,44 @@ def softmax(
     receivers: Tensor,
 ) -> Tensor:
     (batch, num_vertices, slots), num_edges = sender_scores.shape, senders.shape[0]
-    weights = torch.empty(batch, slots, num_edges, device=senders.device, dtype=torch.float32)
+    weights = torch.empty(slots, num_edges, batch, device=senders.device, dtype=torch.float32)
     if weights.numel():
         block_m = power_of_two(slots)
-        block_e = max(1, 2048 // block_m)
-        _softmax_kernel[(ceil_div(num_edges, block_e), batch)](
+        block_r = max(1, 2048 // block_m)
+        _softmax_kernel[(ceil_div(num_edges * batch, block_r),)](
             sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers,
-            num_edges, num_vertices, slots, BLOCK_E=block_e, BLOCK_M=block_m,
+            num_edges * batch, num_vertices, batch, slots, BLOCK_R=block_r, BLOCK_M=block_m,
         )  # fmt: skip
     return weights
 
 
 @triton.jit
 def _softmax_gradients_kernel(
-    grad, weights, edge_scale, out, order, offsets, num_edges, num_vertices, M,
-    HAS_ORDER: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_M: tl.constexpr,
+    grad, weights, edge_scale, out, order, offsets, num_edges, num_vertices, batch, M,
+    HAS_ORDER: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    i_v, i_b = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    o_v = i_v * BLOCK_V + tl.arange(0, BLOCK_V)
+    # A row is a vertex of an item; rows of one vertex lie next to each other.
+    o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
+    o_v, o_b = o_r // batch, o_r % batch
     m_v = o_v < num_vertices
-    o_m = tl.arange(0, BLOCK_M)
+    o_m = tl.arange(0, BLOCK_M).to(tl.int64)
     m_m = o_m < M
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
-    b_sum = tl.zeros([BLOCK_V, BLOCK_M], dtype=tl.float32)
+    b_sum = tl.zeros([BLOCK_R, BLOCK_M], dtype=tl.float32)
     for k in range(0, tl.max(b_degree, axis=0)):
         m_e = k < b_degree
         o_e = b_start + k
         if HAS_ORDER:
             o_e = tl.load(order + o_e, mask=m_e, other=0)
         m_em = (k < b_degree[:, None]) & m_m[None, :]
-        o_em = (i_b * M + o_m[None, :]) * num_edges + o_e[:, None]
+        o_em = (o_m[None, :] * num_edges + o_e[:, None]) * batch + o_b[:, None]
         b_w = tl.load(weights + o_em, mask=m_em, other=0.0)
         b_g = tl.load(grad + o_em, mask=m_em, other=0.0)
         b_scale = tl.load(edge_scale + o_e, mask=m_e, other=1.0).to(tl.float32)
         b_mean = tl.sum(b_w * b_g, axis=1) / tl.where(b_scale == 0, 1.0, b_scale)
         b_sum += b_w * (b_g - b_mean[:, None])
-    o_out = (i_b * num_vertices + o_v)[:, None] * M + o_m[None, :]
+    o_out = (o_b * num_vertices + o_v)[:, None] * M + o_m[None, :]
     tl.store(out + o_out, b_sum, mask=m_v[:, None] & m_m[None, :])
 
 
@@ -162,13 +163,13 @@ def softmax_gradients(
     grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
 ) -> Tensor:
     """Gradient of the scores at one end of the edges: at the receivers, or with ``order`` at the senders."""
-    (batch, slots, num_edges), num_vertices = weights.shape, offsets.shape[1] - 1
+    (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
     out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
     if out.numel():
         block_m = power_of_two(slots)
-        block_v = max(1, 1024 // block_m)
-        _softmax_gradients_kernel[(ceil_div(num_vertices, block_v), batch)](
-            grad, weights, edge_scale, out, order, offsets, num_edges, num_vertices, slots,
-            HAS_ORDER=order is not None, BLOCK_V=block_v, BLOCK_M=block_m,
+        block_r = max(1, 1024 // block_m)
+        _softmax_gradients_kernel[(ceil_div(num_vertices * batch, block_r),)](
+            grad, weights, edge_scale, out, order, offsets, num_edges, num_vertices, batch, slots,
+            HAS_ORDER=order is not None, BLOCK_R=block_r, BLOCK_M=block_m,
         )  # fmt: skip
     return out

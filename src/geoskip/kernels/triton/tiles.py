@@ -8,16 +8,27 @@ import torch
 from torch import Tensor
 
 
-class Tiles(NamedTuple):
-    """What a program holds: neighbours at once, and blocks of vertices, channels in and out (powers of two)."""
+class VertexTiles(NamedTuple):
+    """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out."""
 
-    k: int
+    slots: int
     v: int
     c: int
     o: int
     warps: int = 4
     stages: int = 2
     programs: int = 1056
+
+
+class ItemTiles(NamedTuple):
+    """What a program of one vertex holds: slots at once, and blocks of items, channels in and out."""
+
+    slots: int
+    b: int
+    c: int
+    o: int
+    warps: int = 1
+    programs: int = 4224
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -29,14 +40,30 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
-    c = power_of_two(channels, 16, 64)
-    return Tiles(k=1 if grouped else 8, v=32, c=c, o=power_of_two(out, 16, 128), warps=4 if c <= 32 else 8)
+def forward_tiles(
+    batch: int, slots: int, channels: int, out: int, grouped: bool
+) -> ItemTiles | VertexTiles:
+    c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
+    if batch >= 12 and max(c, o) <= 32:
+        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o)
+    if batch >= 12:
+        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=4)
+    return VertexTiles(_at_once(slots, max(1, 96 // c), grouped), v=64, c=c, o=o)
 
 
-def gradient_tiles(slots: int, channels: int, out: int, grouped: bool) -> Tiles:
-    c = power_of_two(channels, 16)
-    return Tiles(k=1 if grouped else 8, v=32, c=c, o=power_of_two(out, 16, 64), warps=4 if c <= 32 else 8)
+def gradient_tiles(
+    batch: int, slots: int, channels: int, out: int, grouped: bool
+) -> ItemTiles | VertexTiles:
+    c, o = power_of_two(channels, 16), power_of_two(out, 16)
+    if batch >= 12 and max(c, o) <= 64:
+        warps = 1 if max(c, o) <= 32 else 4
+        return ItemTiles(1, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=8448 // warps)
+    return VertexTiles(1, v=32, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
+
+
+def _at_once(slots: int, most: int, grouped: bool) -> int:
+    """The largest even share of the slots: a neighbour's features are loaded once for all of a share."""
+    return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 
 def needs_wide(*tensors: Tensor) -> bool:
