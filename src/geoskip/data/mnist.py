@@ -81,17 +81,23 @@ def read_images(
 ) -> tuple[Shaped[np.ndarray, "images height width"], Int[np.ndarray, " images"], Split]:
     """The images with their labels, training images first."""
     place = idx_set.source.folder if folder is None else Path(folder)
-    found = [_find(place, part) for part in PARTS]
-    if folder is None and allow_download and None in found:
-        found = [download(remote, place / f"{part}.gz") for part, remote in zip(PARTS, idx_set.remotes, strict=True)]
-    paths = [path for path in found if path is not None]
-    if len(paths) != len(PARTS):
-        missing = [part for part, path in zip(PARTS, found, strict=True) if path is None]
-        raise MissingData(f"{idx_set.source.title}: {', '.join(missing)} not found in {place}. {idx_set.source.how}")
+    if folder is None and allow_download and None in (_find(place, part) for part in PARTS):
+        for part, remote in zip(PARTS, idx_set.remotes, strict=True):
+            download(remote, place / f"{part}.gz")
+    paths = find_parts(place, idx_set)
     train, train_labels, test, test_labels = (read_idx(path, 3 if "images" in path.name else 1) for path in paths)
     _check(paths, train, train_labels, test, test_labels, len(idx_set.class_names))
     labels = np.concatenate([train_labels, test_labels]).astype(np.int64)
     return np.concatenate([train, test]), labels, Split.leading(len(labels), len(train))
+
+
+def find_parts(folder: Path, idx_set: IdxSet) -> list[Path]:
+    """The four files of ``PARTS`` in a folder; MissingData names those that are not there."""
+    found = {part: _find(folder, part) for part in PARTS}
+    if missing := [part for part, path in found.items() if path is None]:
+        fault = f"{idx_set.source.title}: {', '.join(missing)} not found in {folder}"
+        raise MissingData(f"{fault}. {idx_set.source.how} Put them in that folder.")
+    return [path for path in found.values() if path is not None]
 
 
 def _find(folder: Path, part: str) -> Path | None:

@@ -66,26 +66,3 @@ def data_root() -> Path:
         return Path(chosen).expanduser()
     xdg = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (xdg if xdg.is_absolute() else Path.home() / ".local" / "share") / "geoskip"
-
-
-@dataclass(frozen=True)
-class Status:
-    """One line of ``geoskip data check``: where a dataset is, or (``place`` None) what to do to have it."""
-
-    name: str
-    place: Path | None
-    message: str
-
-
-def check_sources() -> list[Status]:
-    """What is there of the data of others, and what is missing."""
-    from geoskip.data.mnist import FASHION, MNIST
-
-    return [_status(source) for source in (COMA, FAUST, MNIST.source, FASHION.source, PUBLISHED_SUPERPIXELS)]
-
-
-def _status(source: Source) -> Status:
-    try:
-        return Status(source.name, source.find(), source.title)
-    except MissingData as missing:
-        return Status(source.name, None, str(missing))

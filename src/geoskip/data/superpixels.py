@@ -47,6 +47,13 @@ class Recipe:
     num_coarsenings: int = 2
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        # Said here: the radius is chosen only when all images have been cut, minutes later.
+        if not 0 < self.mean_degree <= self.slic.num_segments - 1:
+            raise ValueError(
+                f"{self.slic.num_segments} superpixels cannot have {self.mean_degree:g} neighbours each on the average"
+            )
+
 
 def superpixel_set(
     images: Shaped[np.ndarray, "images height width *channels"],
