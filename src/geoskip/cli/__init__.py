@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from geoskip import __version__
+from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
 from geoskip.cli.params import params
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(params)
 app.command()(prepare)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> bool:

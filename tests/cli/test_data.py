@@ -1,0 +1,233 @@
+"""``geoskip data`` as its users meet it."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from geoskip.data.bodies import bodies
+from geoskip.data.cache import cached
+from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.data.entries import Stored
+from geoskip.data.mesh_set import MeshSet, StoredShapes
+from geoskip.data.split import Split
+from geoskip.meshes import icosphere
+from tests.cli.test_cli import run, run_python
+from tests.data.test_superpixels import write_mnist
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data and cache in a folder of the test's own."""
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def keep(kind: str, **recipe: Any) -> Path:
+    """An entry of the cache."""
+    cached(kind, recipe, lambda: Stored({"verts": np.zeros(250_000)}))
+    return max(Path(os.environ["GEOSKIP_CACHE"]).glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def mesh_set() -> MeshSet:
+    verts = torch.zeros(10, 12, 3)
+    return MeshSet(icosphere(0), StoredShapes(verts), tuple("abcdefghij"), Split.leading(10, 8), unit_mm=1.0)
+
+
+def body_set() -> CorrespondenceSet:
+    mesh = icosphere(2)
+    labels = (torch.arange(mesh.num_verts),) * 4
+    return CorrespondenceSet(mesh, (mesh,) * 4, labels, tuple("abcd"), Split.leading(4, 3), unit_mm=1000.0)
+
+
+def test_check_tells_what_to_do(place: Path) -> None:
+    told = run("data", "check")
+    assert told.exit_code == 0
+    for name in ("coma", "faust", "mnist", "fashion-mnist", "published-superpixels", "faces", "bodies"):
+        assert f"{name}: missing\n" in told.stdout
+    assert f"Put it at {place / 'data' / 'coma' / 'COMA_data.zip'}" in told.stdout
+
+
+def test_check_of_named_sets_fails_where_one_is_missing(place: Path) -> None:
+    (place / "data" / "coma" / "COMA_data").mkdir(parents=True)
+    found = run("data", "check", "coma")
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, f"coma: {place / 'data' / 'coma' / 'COMA_data'}")
+    assert run("data", "check", "coma", "faust").exit_code == 1
+    unknown = run("data", "check", "comma")
+    assert unknown.exit_code == 2
+    assert "no data set comma" in " ".join(unknown.stderr.split())
+
+
+def test_check_as_json(place: Path) -> None:
+    (place / "data" / "coma" / "COMA_data").mkdir(parents=True)
+    told = json.loads(run("data", "check", "--json").stdout)
+    places = {status["name"]: status["place"] for status in told["data"]}
+    assert places["coma"] == str(place / "data" / "coma" / "COMA_data")
+    assert places["faust"] is None
+    assert told["damaged"] == []
+
+
+def test_check_finds_damage(place: Path) -> None:
+    entry = keep("faces", seed=0)
+    whole = (entry / "arrays.safetensors").read_bytes()
+    (entry / "arrays.safetensors").write_bytes(whole[:-1] + b"\x01")
+    assert "damaged" not in run("data", "check").stdout
+    assert f"needed: {entry.name} (arrays.safetensors does not match" in run("data", "check", "--thorough").stdout
+    (entry / "manifest.json").write_text("{")
+    assert f"needed: {entry.name} (unreadable" in run("data", "check").stdout
+
+
+def test_list_shows_kind_recipe_size_and_key(place: Path) -> None:
+    assert run("data", "list").stdout == f"0 entries, 0.0 MB in {place / 'cache'}\n"
+    faces, bodies = keep("faces", subjects=12, seed=3), keep("bodies", poses=10)
+    told = run("data", "list").stdout
+    for text in ("subjects=12 seed=3", "poses=10", faces.name[6:18], bodies.name[7:19], "2.0", "2 entries, 4.0 MB"):
+        assert text in told
+    (faces / "manifest.json").unlink()
+    assert "damaged: unreadable" in run("data", "list").stdout
+    listed = json.loads(run("data", "list", "--json").stdout)
+    assert [entry["name"] for entry in listed] == [bodies.name, faces.name]
+
+
+def test_clear_asks_first(place: Path) -> None:
+    entry = keep("faces", seed=0)
+    refused = run("data", "clear")
+    assert refused.exit_code == 1
+    assert "Remove 1 entry, 2.0 MB" in refused.stdout
+    assert entry.is_dir()
+    assert "removed 1 entry" in run("data", "clear", "--yes").stdout
+    assert not entry.exists()
+    assert run("data", "clear", "--yes").stdout == f"nothing in {place / 'cache'}\nremoved 0 entries\n"
+
+
+def test_clear_of_one_kind_leaves_the_others(place: Path) -> None:
+    faces, bodies = keep("faces", seed=0), keep("bodies", seed=0)
+    (place / "data" / "coma").mkdir(parents=True)
+    assert "nothing of the kind bodices" in run("data", "clear", "bodices", "-y").stdout
+    assert "removed 1 entry" in run("data", "clear", "bodies", "-y").stdout
+    assert faces.is_dir()
+    assert not bodies.exists()
+    assert (place / "data" / "coma").is_dir()
+
+
+def test_clear_leaves_what_is_being_made(place: Path) -> None:
+    from geoskip.data.locks import exclusive
+
+    entry = keep("faces", seed=0)
+    with exclusive(place / "cache" / "locks" / f"{entry.name}.lock", 0.0):
+        assert f"left {entry.name}: another process" in run("data", "clear", "--yes").stdout
+    assert entry.is_dir()
+
+
+def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def made(result: Any) -> Any:
+        def make(*places: Any, **options: Any) -> Any:
+            asked.append({"places": places, **options})
+            logging.getLogger("geoskip.data").info("this takes long")
+            return result
+
+        return make
+
+    monkeypatch.setattr("geoskip.data.faces.faces", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.bodies.bodies", made(body_set()))
+    monkeypatch.setattr("geoskip.data.coma.coma", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.faust.faust", made(body_set()))
+    told = run("data", "make", "faces", "--subjects", "3", "--frames", "99", "--seed", "5")
+    assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for the test; kept in" in told.stdout
+    assert told.stderr == "this takes long\n"
+    run("data", "make", "bodies", "--identities", "3", "--poses", "2", "--verts", "99", "--seed", "5")
+    run("data", "make", "coma", "x.zip")
+    told = run("data", "make", "faust", "--geodesics")
+    assert asked == [
+        {"places": (), "subjects": 3, "frames": 99, "seed": 5},
+        {"places": (), "identities": 3, "poses": 2, "verts": 99, "seed": 5},
+        {"places": (Path("x.zip"),)},
+        {"places": (None,)},
+    ]
+    assert "162 vertices, one unit is 1000 mm" in told.stdout
+    largest = float(told.stdout.partition("largest distance of ")[2].split()[0])
+    assert largest == pytest.approx(1000 * np.pi, rel=0.05)
+
+
+def test_the_log_is_shown_by_make_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**options: Any) -> None:
+        raise ValueError("seed: no")
+
+    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    run("data", "make", "faces")
+    assert logging.getLogger("geoskip").handlers == []
+    assert logging.getLogger("geoskip").level == logging.NOTSET
+
+
+def test_made_data_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands and the functions mean the same entry."""
+    arrays = {"verts": np.zeros((4, 12, 3), dtype=np.float32), "faces": icosphere(0).faces, "kept": np.arange(12)}
+    monkeypatch.setattr("geoskip.data.bodies._build", lambda *sizes: Stored(arrays))
+    told = run("data", "make", "bodies", "--identities", "2", "--poses", "2", "--verts", "12")
+    assert told.exit_code == 0, told.output
+    monkeypatch.setattr("geoskip.data.bodies._build", None)
+    assert len(bodies(2, 2, 12)) == 4
+    assert "bodies: " + str(place / "cache" / "bodies-") in run("data", "check", "bodies").stdout
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_make_superpixels_of_images_in_the_data_folder(place: Path, name: str) -> None:
+    write_mnist(place / "data" / name)
+    told = run("data", "make", "superpixels", name, "--nodes", "20", "--degree", "6", "--workers", "1")
+    assert told.exit_code == 0, told.output
+    assert "6 graphs of 20 vertices and 1" in told.stdout
+    assert "4 for training, 2 for the test" in told.stdout
+    assert "num_segments=20" in run("data", "list").stdout
+
+
+def test_make_superpixels_of_a_folder(place: Path) -> None:
+    from PIL import Image
+
+    for number in range(10):
+        path = place / "images" / f"class{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (12, 12), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
+    told = run("data", "make", "superpixels", str(place / "images"), "--nodes", "9", "--degree", "4", "--workers", "1")
+    assert "10 graphs of 9 vertices" in told.stdout, told.output
+    assert "8 for training, 2 for the test" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["superpixels", "--no-download"], "MNIST: train-images-idx3-ubyte"),
+        (["superpixels", "--nodes", "10"], "10 superpixels cannot have 18.5733 neighbours"),
+        (["superpixels", "nowhere"], "nowhere"),
+        (["coma"], "CoMA faces: not found at"),
+        (["faust", "elsewhere.zip"], "MPI-FAUST bodies: not found at elsewhere.zip"),
+        (["faces", "--frames", "3"], "3 frames do not fill 12 × 12 sequences"),
+        (["bodies", "--verts", "20000"], "bodies have 4 to 13348 vertices"),
+    ],
+)
+def test_what_cannot_be_made_is_one_line(arguments: list[str], fault: str) -> None:
+    told = run("data", "make", *arguments)
+    assert told.exit_code == 2
+    assert told.stderr.startswith("geoskip: ")
+    assert told.stderr.count("\n") == 1
+    assert fault in told.stderr
+
+
+@pytest.mark.parametrize("arguments", [["data"], ["data", "check", "--help"], ["data", "make", "faces", "--help"]])
+def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
+    told = run_python(
+        "-c",
+        "import sys; from geoskip.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print('heavy:', sorted({'torch', 'scipy', 'numpy'} & set(sys.modules)))",
+    )
+    assert "heavy: []" in told.stdout, told.stderr
