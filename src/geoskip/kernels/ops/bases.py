@@ -2,32 +2,30 @@
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
 
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.kernel import kernel
 
 
-@custom_op("geoskip::gaussian", mutates_args=())
+def _gaussian_shape(pseudo, mean, scale, floor):
+    return pseudo.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32)
+
+
+@kernel(_gaussian_shape)
 def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float) -> Tensor:
     """w [slots, edges] of pseudo-coordinates [edges, dim], in float32."""
     return backend(pseudo).gaussian(pseudo, mean, scale, floor)
 
 
-@gaussian.register_fake
-def _(pseudo, mean, scale, floor):
-    return pseudo.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32)
+def _gaussian_gradients_shape(grad, weights, pseudo, mean, scale, floor, needs_pseudo):
+    return torch.empty_like(pseudo if needs_pseudo else pseudo[:0]), torch.empty_like(mean), torch.empty_like(scale)
 
 
-@custom_op("geoskip::gaussian_gradients", mutates_args=())
+@kernel(_gaussian_gradients_shape)
 def gaussian_gradients(
     grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float, needs_pseudo: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     return backend(pseudo).gaussian_gradients(grad, weights, pseudo, mean, scale, floor, needs_pseudo)
-
-
-@gaussian_gradients.register_fake
-def _(grad, weights, pseudo, mean, scale, floor, needs_pseudo):
-    return torch.empty_like(pseudo if needs_pseudo else pseudo[:0]), torch.empty_like(mean), torch.empty_like(scale)
 
 
 def _gaussian_context(ctx, inputs, output):
@@ -43,10 +41,17 @@ def _gaussian_backward(ctx, grad):
     return grad_pseudo if needs_pseudo else None, grad_mean, grad_scale, None
 
 
-gaussian.register_autograd(_gaussian_backward, setup_context=_gaussian_context)
+gaussian.differentiate(_gaussian_context, _gaussian_backward)
 
 
-@custom_op("geoskip::softmax", mutates_args=())
+def _softmax_shape(
+    sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets
+):
+    batch, _, slots = sender_scores.shape
+    return sender_scores.new_empty(slots, senders.shape[0], batch, dtype=torch.float32)
+
+
+@kernel(_softmax_shape)
 def softmax(
     sender_scores: Tensor,
     receiver_scores: Tensor,
@@ -63,23 +68,16 @@ def softmax(
     return kernels.softmax(sender_scores, receiver_scores, offset, edge_scale, senders, receivers)
 
 
-@softmax.register_fake
-def _(sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets):
-    batch, _, slots = sender_scores.shape
-    return sender_scores.new_empty(slots, senders.shape[0], batch, dtype=torch.float32)
+def _softmax_gradients_shape(grad, weights, edge_scale, order, offsets):
+    return grad.new_empty(grad.shape[2], offsets.shape[1] - 1, grad.shape[0], dtype=torch.float32)
 
 
-@custom_op("geoskip::softmax_gradients", mutates_args=())
+@kernel(_softmax_gradients_shape)
 def softmax_gradients(
     grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
 ) -> Tensor:
     """Gradient of the scores at the receivers, or with ``order`` at the senders."""
     return backend(grad).softmax_gradients(grad, weights, edge_scale, order, offsets)
-
-
-@softmax_gradients.register_fake
-def _(grad, weights, edge_scale, order, offsets):
-    return grad.new_empty(grad.shape[2], offsets.shape[1] - 1, grad.shape[0], dtype=torch.float32)
 
 
 def _softmax_context(ctx, inputs, output):
@@ -98,4 +96,4 @@ def _softmax_backward(ctx, grad):
     return at_senders.to(scores), at_receivers.to(scores), grad_offset, *[None] * 6
 
 
-softmax.register_autograd(_softmax_backward, setup_context=_softmax_context)
+softmax.differentiate(_softmax_context, _softmax_backward)

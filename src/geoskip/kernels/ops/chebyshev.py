@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
 
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.kernel import kernel
 
 
 def _terms(
@@ -29,7 +29,11 @@ def _terms(
             yield term.flatten(0, 1)
 
 
-@custom_op("geoskip::chebyshev", mutates_args=())
+def _chebyshev_shape(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, first, skip, bias):
+    return x.new_empty(x.shape[0], x.shape[1], theta.shape[2])
+
+
+@kernel(_chebyshev_shape)
 def chebyshev(
     x: Tensor,
     weights: Tensor,
@@ -55,12 +59,11 @@ def chebyshev(
     return y.view(batch, vertices, out)
 
 
-@chebyshev.register_fake
-def _(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, first, skip, bias):
-    return x.new_empty(x.shape[0], x.shape[1], theta.shape[2])
+def _chebyshev_gradients_shape(grad_y, x, weights, theta, receivers, by_sender, sender_offsets, first, skip):
+    return torch.empty_like(x), torch.empty_like(theta)
 
 
-@custom_op("geoskip::chebyshev_gradients", mutates_args=())
+@kernel(_chebyshev_gradients_shape)
 def chebyshev_gradients(
     grad_y: Tensor,
     x: Tensor,
@@ -83,11 +86,6 @@ def chebyshev_gradients(
     return grad_x.view_as(x), grad_theta
 
 
-@chebyshev_gradients.register_fake
-def _(grad_y, x, weights, theta, receivers, by_sender, sender_offsets, first, skip):
-    return torch.empty_like(x), torch.empty_like(theta)
-
-
 def _context(ctx, inputs, output):
     x, weights, theta, _, receivers, _, by_sender, sender_offsets, first, skip, _ = inputs
     ctx.first = first
@@ -105,4 +103,4 @@ def _backward(ctx, grad_y):
     return grad_x, None, grad_theta, None, None, None, None, None, None, grad_skip, grad_bias
 
 
-chebyshev.register_autograd(_backward, setup_context=_context)
+chebyshev.differentiate(_context, _backward)

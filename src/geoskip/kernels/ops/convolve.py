@@ -2,12 +2,16 @@
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
 
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.kernel import kernel
 
 
-@custom_op("geoskip::convolve", mutates_args=())
+def _convolve_shape(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, bias):
+    return x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
+
+
+@kernel(_convolve_shape)
 def convolve(
     x: Tensor,
     weights: Tensor,
@@ -24,12 +28,11 @@ def convolve(
     return backend(x).convolve(x, weights, theta, senders, None, offsets, skip, bias)
 
 
-@convolve.register_fake
-def _(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, bias):
-    return x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
+def _convolve_transposed_shape(grad_y, weights, theta, receivers, by_sender, sender_offsets, skip):
+    return grad_y.new_empty(grad_y.shape[0], sender_offsets.shape[1] - 1, theta.shape[1])
 
 
-@custom_op("geoskip::convolve_transposed", mutates_args=())
+@kernel(_convolve_transposed_shape)
 def convolve_transposed(
     grad_y: Tensor,
     weights: Tensor,
@@ -45,12 +48,11 @@ def convolve_transposed(
     return backend(grad_y).convolve(grad_y, weights, weight, receivers, by_sender, sender_offsets, skip, None)
 
 
-@convolve_transposed.register_fake
-def _(grad_y, weights, theta, receivers, by_sender, sender_offsets, skip):
-    return grad_y.new_empty(grad_y.shape[0], sender_offsets.shape[1] - 1, theta.shape[1])
+def _convolve_gradients_shape(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights):
+    return torch.empty_like(theta), torch.empty_like(weights if needs_weights else weights[:, :0])
 
 
-@custom_op("geoskip::convolve_gradients", mutates_args=())
+@kernel(_convolve_gradients_shape)
 def convolve_gradients(
     grad_y: Tensor,
     x: Tensor,
@@ -63,11 +65,6 @@ def convolve_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of Θ and of the weights; what is not needed comes back empty."""
     return backend(x).convolve_gradients(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights)
-
-
-@convolve_gradients.register_fake
-def _(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights):
-    return torch.empty_like(theta), torch.empty_like(weights if needs_weights else weights[:, :0])
 
 
 def _convolve_context(ctx, inputs, output):
@@ -92,4 +89,4 @@ def _convolve_backward(ctx, grad_y):
     return grad_x, *wanted, None, None, None, None, None, grad_skip, grad_bias
 
 
-convolve.register_autograd(_convolve_backward, setup_context=_convolve_context)
+convolve.differentiate(_convolve_context, _convolve_backward)

@@ -1,12 +1,16 @@
 """The sparse product as an operator of torch."""
 
 from torch import Tensor
-from torch.library import custom_op
 
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.kernel import kernel
 
 
-@custom_op("geoskip::product", mutates_args=())
+def _product_shape(x, weights, senders, receivers, offsets, by_sender, sender_offsets):
+    return x.new_empty(x.shape[0], offsets.shape[1] - 1, x.shape[2])
+
+
+@kernel(_product_shape)
 def product(
     x: Tensor,
     weights: Tensor,
@@ -20,22 +24,16 @@ def product(
     return backend(x).product(x, weights, senders, None, offsets)
 
 
-@product.register_fake
-def _(x, weights, senders, receivers, offsets, by_sender, sender_offsets):
-    return x.new_empty(x.shape[0], offsets.shape[1] - 1, x.shape[2])
+def _product_transposed_shape(grad_y, weights, receivers, by_sender, sender_offsets):
+    return grad_y.new_empty(grad_y.shape[0], sender_offsets.shape[1] - 1, grad_y.shape[2])
 
 
-@custom_op("geoskip::product_transposed", mutates_args=())
+@kernel(_product_transposed_shape)
 def product_transposed(
     grad_y: Tensor, weights: Tensor, receivers: Tensor, by_sender: Tensor, sender_offsets: Tensor
 ) -> Tensor:
     """W^T times the gradient of y."""
     return backend(grad_y).product(grad_y, weights, receivers, by_sender, sender_offsets)
-
-
-@product_transposed.register_fake
-def _(grad_y, weights, receivers, by_sender, sender_offsets):
-    return grad_y.new_empty(grad_y.shape[0], sender_offsets.shape[1] - 1, grad_y.shape[2])
 
 
 def _context(ctx, inputs, output):
@@ -56,4 +54,4 @@ def _backward(ctx, grad_y):
     return grad_x, grad_weights, None, None, None, None, None
 
 
-product.register_autograd(_backward, setup_context=_context)
+product.differentiate(_context, _backward)

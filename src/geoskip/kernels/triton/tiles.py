@@ -40,9 +40,7 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(
-    batch: int, slots: int, channels: int, out: int, grouped: bool
-) -> ItemTiles | VertexTiles:
+def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
     if batch >= 12 and max(c, o) <= 32:
         return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o)
@@ -51,13 +49,11 @@ def forward_tiles(
     return VertexTiles(_at_once(slots, max(1, 96 // c), grouped), v=64, c=c, o=o)
 
 
-def gradient_tiles(
-    batch: int, slots: int, channels: int, out: int, grouped: bool
-) -> ItemTiles | VertexTiles:
+def gradient_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch >= 12 and max(c, o) <= 64:
         warps = 1 if max(c, o) <= 32 else 4
-        return ItemTiles(1, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=8448 // warps)
+        return ItemTiles(1, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=4224 // warps)
     return VertexTiles(1, v=32, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
 
 

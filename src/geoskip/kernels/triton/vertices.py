@@ -81,9 +81,7 @@ def _convolve_kernel(
             m_c = o_c < C
             b_x = tl.load(x + o_v[:, None].to(tl.int64) * C + o_c[None, :], mask=m_v[:, None] & m_c[None, :], other=0.0)
             p_skip = skip + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
-            b_y += tl.dot(
-                b_x, tl.load(p_skip, mask=m_c[:, None] & m_o[None, :], other=0.0), input_precision=PRECISION
-            )
+            b_y += tl.dot(b_x, tl.load(p_skip, mask=m_c[:, None] & m_o[None, :], other=0.0), input_precision=PRECISION)
     if HAS_BIAS:
         b_y += tl.load(bias + o_o, mask=m_o, other=0.0).to(tl.float32)[None, :]
     o_y = (i_b * num_receivers + o_v[:, None]) * O + o_o[None, :]

@@ -1,0 +1,50 @@
+"""A kernel under one name, called in two ways.
+
+While torch traces, it is an operator of ``torch.library``: opaque, with known shapes and gradients. Otherwise it is
+called directly, because the dispatcher of custom operators takes longer than some of the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.library import custom_op
+
+
+class Kernel:
+    """A function of tensors, registered as ``geoskip::name``."""
+
+    def __init__(self, raw: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        self.op = custom_op(f"geoskip::{raw.__name__}", mutates_args=())(raw)
+        self.op.register_fake(fake)
+        self.direct = raw
+
+    def differentiate(self, setup_context: Callable[..., None], backward: Callable[..., Any]) -> None:
+        """Give it gradients, made of other kernels, which have none: there is no second derivative."""
+        self.op.register_autograd(backward, setup_context=setup_context)
+        raw = self.direct
+
+        class Direct(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> Any:
+                output = raw(*inputs)
+                setup_context(ctx, inputs, output)
+                return output
+
+            @staticmethod
+            @once_differentiable
+            def backward(ctx: Any, *grads: Any) -> Any:
+                return backward(ctx, *grads)
+
+        self.direct = Direct.apply
+
+    def __call__(self, *args: Any) -> Any:
+        return self.op(*args) if torch.compiler.is_compiling() else self.direct(*args)
+
+
+def kernel(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Decorator: the function becomes a :class:`Kernel`; ``fake`` gives the shapes of what it returns."""
+    return lambda raw: Kernel(raw, fake)
