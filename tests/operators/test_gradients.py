@@ -14,6 +14,9 @@ from geoskip.operators import GINConv, Operator
 from tests.operators.cases import CASES, IN, OUT, Case
 from tests.specimens import features
 
+# Thousands of calls of shapes that the other tests check.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 # Two triangles' worth of edges, one of them twice, a self-loop, an isolated vertex.
 EDGES = torch.tensor([[0, 1, 2, 1, 1, 2], [1, 0, 1, 2, 2, 2]])
 SPIRALS = torch.tensor(
