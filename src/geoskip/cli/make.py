@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,24 +12,6 @@ make = typer.Typer(no_args_is_help=True, help="Make or read a data set once and 
 Seed = Annotated[int, typer.Option(min=0, help="Another seed, other people.")]
 Distances = Annotated[bool, typer.Option("--geodesics", help="Also all geodesic distances on the target (190 MB).")]
 Place = Annotated[Path | None, typer.Argument(help="The owners' archive, or the folder it unpacks to.")]
-
-
-@make.callback()
-def log_on_stderr(context: typer.Context) -> None:
-    """What takes long says so in the log."""
-    context.with_resource(_shown(logging.getLogger("geoskip")))
-
-
-@contextmanager
-def _shown(log: logging.Logger) -> Iterator[None]:
-    handler, level = logging.StreamHandler(), log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
 
 
 @make.command()
@@ -94,21 +75,22 @@ def superpixels(
 
     recipe = Recipe(Slic(num_segments=nodes), MNIST_DEGREE if degree is None else degree)
     known = {"mnist": MNIST, "fashion-mnist": FASHION}
-    start = time.perf_counter()
-    if images in known:
-        made = mnist(None, recipe, idx_set=known[images], allow_download=download, workers=workers)
-    else:
-        made = image_folder(Path(images), recipe, workers=workers)
+
+    def build() -> Any:
+        if images in known:
+            return mnist(None, recipe, idx_set=known[images], allow_download=download, workers=workers)
+        return image_folder(Path(images), recipe, workers=workers)
+
+    made, seconds = _timed(build)
     edges = made.levels[0].edges.shape[1] / len(made)
-    _tell(f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average", made, start)
+    _tell(f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average", made, seconds)
 
 
-def _meshes(make_set: Callable[[], Any]) -> Any:
-    start = time.perf_counter()
-    made = make_set()
+def _meshes(build: Callable[[], Any]) -> Any:
+    made, seconds = _timed(build)
     template = made.target if hasattr(made, "target") else made.template
     size = f"{len(made):,} meshes of {template.num_verts:,} vertices, one unit is {made.unit_mm:g} mm"
-    _tell(size, made, start)
+    _tell(size, made, seconds)
     return made
 
 
@@ -117,13 +99,25 @@ def _geodesics(made: Any, wanted: bool) -> None:
         return
     from geoskip.data.geodesics import geodesics
 
-    start = time.perf_counter()
-    typer.echo(f"geodesics: a largest distance of {geodesics(made.target).max() * made.unit_mm:.0f} mm", nl=False)
-    typer.echo(f", {time.perf_counter() - start:.1f} s")
+    distances, seconds = _timed(lambda: geodesics(made.target))
+    typer.echo(f"geodesics: a largest distance of {distances.max() * made.unit_mm:.0f} mm ({seconds:.1f} s)")
 
 
-def _tell(what: str, made: Any, start: float) -> None:
+def _timed(build: Callable[[], Any]) -> tuple[Any, float]:
+    """What ``build`` makes, and the seconds it took; what takes long says so in the log, shown meanwhile."""
+    log, handler = logging.getLogger("geoskip"), logging.StreamHandler()
+    level, start = log.level, time.perf_counter()
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        return build(), time.perf_counter() - start
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+def _tell(what: str, made: Any, seconds: float) -> None:
     from geoskip.data.cache import cache_root
 
     parts = f"{len(made.split.train):,} for training, {len(made.split.test):,} for the test"
-    typer.echo(f"{what}; {parts}; kept in {cache_root()} ({time.perf_counter() - start:.1f} s)")
+    typer.echo(f"{what}; {parts}; kept in {cache_root()} ({seconds:.1f} s)")
