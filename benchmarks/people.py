@@ -58,13 +58,13 @@ def _finish(device: str) -> None:
 
 
 def run(root: Path) -> None:
-    timed("faces, first call", lambda: faces(root=root))
-    timed("faces, second call", lambda: faces(root=root))
-    timed("bodies, first call", lambda: bodies(root=root))
-    timed("bodies, second call", lambda: bodies(root=root))
+    timed("faces, first call", lambda: faces(cache=root))
+    timed("faces, second call", lambda: faces(cache=root))
+    timed("bodies, first call", lambda: bodies(cache=root))
+    timed("bodies, second call", lambda: bodies(cache=root))
     for entry in sorted(root.glob("*-*")):
         print(f"{entry.name.split('-')[0]:<44}{sum(f.stat().st_size for f in entry.iterdir()) / 1e6:8.2f} MB")
-    found = faces(root=root)
+    found = faces(cache=root)
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         decoding(found, device)
         accuracy(found, device)

@@ -38,7 +38,7 @@ def body() -> Any:
 
 @pytest.fixture(scope="module")
 def faust_like(folder: Path, body: Any) -> CorrespondenceSet:
-    return bodies(root=folder)
+    return bodies(cache=folder)
 
 
 def edge_lengths(mesh: Mesh) -> np.ndarray:
@@ -102,8 +102,8 @@ def test_geodesics_reach_every_vertex(faust_like: CorrespondenceSet) -> None:
 def test_people_and_seeds_differ_and_repeat(body: Any, tmp_path: Path) -> None:
     """At full resolution, which takes no time to decimate."""
     full: dict[str, Any] = {"poses": 2, "verts": 13_348}
-    two, other = (bodies(identities=2, **full, seed=seed, root=tmp_path) for seed in (0, 1))
-    three = bodies(identities=3, **full, root=tmp_path)
+    two, other = (bodies(identities=2, **full, seed=seed, cache=tmp_path) for seed in (0, 1))
+    three = bodies(identities=3, **full, cache=tmp_path)
     assert two.names == three.names[:4] == ("000/000-rest", "000/001-arms_up", "001/000-rest", "001/001-arms_up")
     for mesh, same in zip(two.meshes, three.meshes, strict=False):
         assert (mesh.verts == same.verts).all()
@@ -117,9 +117,9 @@ def test_cached_bodies_need_no_anny(
     faust_like: CorrespondenceSet, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "anny", None)
-    assert (bodies(root=folder).meshes[7].verts == faust_like.meshes[7].verts).all()
+    assert (bodies(cache=folder).meshes[7].verts == faust_like.meshes[7].verts).all()
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        bodies(seed=5, root=folder)
+        bodies(seed=5, cache=folder)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_cached_bodies_need_no_anny(
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        bodies(**arguments, root=tmp_path)
+        bodies(**arguments, cache=tmp_path)
 
 
 def test_poses_name_joints_and_joints_name_bones(body: Any) -> None:

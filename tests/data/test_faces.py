@@ -38,12 +38,12 @@ def kept(head: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def coma_like(folder: Path, head: Any) -> MeshSet:
-    return faces(root=folder)
+    return faces(cache=folder)
 
 
 @pytest.fixture(scope="module")
 def tiny(folder: Path, head: Any) -> MeshSet:
-    return faces(**TINY, root=folder)
+    return faces(**TINY, cache=folder)
 
 
 def linear(of: MeshSet) -> LinearFaces:
@@ -137,7 +137,7 @@ def test_jaws_drop_where_mouths_open(coma_like: MeshSet) -> None:
 
 
 def test_extrapolation_tests_one_expression_of_all_subjects(coma_like: MeshSet, folder: Path) -> None:
-    held = faces(split="lips_up", root=folder)
+    held = faces(split="lips_up", cache=folder)
     assert {coma_like.names[item].split("/")[1] for item in held.split.test.tolist()} == {"lips_up"}
     assert {coma_like.names[item].split("/")[1] for item in held.split.train.tolist()} == set(EXPRESSIONS) - {"lips_up"}
     assert len(held.split.train) + len(held.split.test) == 20_466
@@ -148,7 +148,7 @@ def test_subjects_do_not_depend_on_their_number(coma_like: MeshSet, tiny: MeshSe
 
 
 def test_the_same_arguments_give_the_same_bytes(tiny: MeshSet, tmp_path: Path) -> None:
-    again, other = faces(**TINY, root=tmp_path), faces(**TINY, seed=1, root=tmp_path)
+    again, other = faces(**TINY, cache=tmp_path), faces(**TINY, seed=1, cache=tmp_path)
     assert again.names == tiny.names
     assert torch.equal(again.verts(torch.arange(250)), tiny.verts(torch.arange(250)))
     assert (other.verts(torch.arange(9)) - tiny.verts(torch.arange(9))).abs().max() > 1
@@ -164,10 +164,10 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
 
 def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anny", None)
-    found = faces(**TINY, root=folder)
+    found = faces(**TINY, cache=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        faces(**TINY, seed=5, root=folder)
+        faces(**TINY, seed=5, cache=folder)
 
 
 def test_importing_the_loaders_does_not_import_anny() -> None:
@@ -193,4 +193,4 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        faces(**arguments, root=tmp_path)
+        faces(**arguments, cache=tmp_path)

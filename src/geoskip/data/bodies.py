@@ -28,7 +28,7 @@ SKIN_VERTS = 13_348
 
 
 def bodies(
-    identities: int = 10, poses: int = 10, verts: int = 6890, seed: int = 0, *, root: Path | None = None
+    identities: int = 10, poses: int = 10, verts: int = 6890, seed: int = 0, *, cache: Path | None = None
 ) -> CorrespondenceSet:
     """``identities`` × ``poses`` meshes of ``verts`` vertices, for the correspondence to the first of them.
 
@@ -36,14 +36,14 @@ def bodies(
     100), so it is of people never seen. A person does not depend on how many there are; the poses are those of
     :data:`geoskip.data.poses.POSES`, in order, then blends of two. Distances for the evaluation come from
     :func:`geoskip.data.geodesics.geodesics` of the target. Made once by anny (the extra ``people``), then read from
-    the cache (``root``, or the usual one) on any machine that has a copy of it.
+    the cache (``cache``, or the usual one) on any machine that has a copy of it.
     """
     if identities < 1 or poses < 1:
         raise ValueError("a set of bodies has at least one identity and one pose")
     if not 4 <= verts <= SKIN_VERTS:
         raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
     recipe = {"identities": identities, "poses": poses, "verts": verts, "seed": seed, "version": VERSION}
-    stored = cached("bodies", recipe, lambda: _build(identities, poses, verts, seed), root=root)
+    stored = cached("bodies", recipe, lambda: _build(identities, poses, verts, seed), root=cache)
     meshes = tuple(Mesh(positions, stored.arrays["faces"]) for positions in stored.arrays["verts"])
     labels = (torch.arange(verts),) * len(meshes)
     names = tuple(f"{i:03d}/{p:03d}-{pose_name(p)}" for i in range(identities) for p in range(poses))

@@ -32,18 +32,18 @@ def faces(
     seed: int = 0,
     split: str = "interpolation",
     *,
-    root: Path | None = None,
+    cache: Path | None = None,
 ) -> MeshSet:
     """``subjects`` × ``expressions`` sequences, ``frames`` in all; the same for the same arguments.
 
     Frames are named ``subject/expression/frame``, in sorted order. As with :func:`geoskip.data.coma.coma` the split is
     ``"interpolation"`` (the first 10 of every 100 frames are the test) or an expression, which of all subjects is the
     test. A subject does not depend on how many there are. Made once by anny (the extra ``people``), then read from the
-    cache (``root``, or the usual one) on any machine that has a copy of it.
+    cache (``cache``, or the usual one) on any machine that has a copy of it.
     """
     chosen = _checked(subjects, expressions, frames, split)
     recipe = {"subjects": subjects, "expressions": chosen, "frames": frames, "seed": seed, "version": VERSION}
-    stored = cached("faces", recipe, lambda: _build(subjects, chosen, frames, seed), root=root)
+    stored = cached("faces", recipe, lambda: _build(subjects, chosen, frames, seed), root=cache)
     names = tuple(
         f"{subject:03d}/{expression}/{frame:05d}"
         for (subject, expression), length in zip(_takes(subjects, chosen), stored.arrays["lengths"], strict=True)
