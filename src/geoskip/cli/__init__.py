@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from geoskip import __version__
+from geoskip.cli.bench import bench
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(params)
 app.command()(prepare)
+app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 
 

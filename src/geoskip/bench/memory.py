@@ -1,0 +1,243 @@
+r"""The peak memory of a training step on CUDA, foretold from its sizes.
+
+A step is followed in a ledger: what each line of the operators and kernels allocates, and when it is let go. The
+peak is the most that is held at once, above inputs (x, the gradient of y), parameters and graph. With B items,
+V vertices, E edges, C channels in and O out, M slots, and 4 bytes for float32:
+
+- every block: y (B·V·O) and the gradient of x (B·V·C), both in the precision of the features;
+- the gradient of Θ: partial sums of M·C·O, one for each of the programs that share the work;
+- MoNet: basis weights and their gradient, M·E each, once for the whole batch;
+- FeaStNet: the same for every item, 2·B·M·(E + V) with the self-loops, and four times the scores, B·V·M;
+- SplineCNN: basis weights, M·E, in the order of the kernels; SpiralNet++: one weight a place, M·V;
+- ChebNet: three terms of the recursion at once, B·V·C forward and B·V·O backward;
+- GIN: the hidden layer before and after its ReLU, and their gradients, B·V·O.
+
+The formulas follow ``kernels/ops`` and ``kernels/triton``; a test compares them with what these allocate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from geoskip.bench.workloads import Problem
+from geoskip.graphs import Graph
+
+# CUDA's allocator of torch hands out multiples of this.
+GRAIN = 512
+
+
+class Ledger:
+    """What is held now, by name, and the most that ever was."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        self.peak = 0
+
+    def hold(self, **num_bytes: int) -> None:
+        """Allocate one after the other."""
+        for name, size in num_bytes.items():
+            self.held[name] = self.held.get(name, 0) + -(-size // GRAIN) * GRAIN
+            self.peak = max(self.peak, sum(self.held.values()))
+
+    def drop(self, *names: str) -> None:
+        for name in names:
+            del self.held[name]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a block's step; ``feature`` is the bytes of one feature."""
+
+    batch: int
+    vertices: int
+    edges: int
+    channels: int
+    out: int
+    slots: int
+    skip: bool
+    feature: int
+
+    @property
+    def x(self) -> int:
+        return self.feature * self.batch * self.vertices * self.channels
+
+    @property
+    def y(self) -> int:
+        return self.feature * self.batch * self.vertices * self.out
+
+    @property
+    def theta(self) -> int:
+        return self.feature * self.slots * self.channels * self.out
+
+    @property
+    def scores(self) -> int:
+        return self.feature * self.batch * self.vertices * self.slots
+
+
+def estimate_step_memory(
+    operator: str,
+    batch: int,
+    vertices: int,
+    edges: int,
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int = 1,
+    *,
+    skip: bool = False,
+    dtype: torch.dtype = torch.float32,
+    backward: bool = True,
+) -> int:
+    """Bytes that a step of one block needs at its peak, above inputs, parameters and graph.
+
+    Args:
+        operator: its name, one of ``geoskip.models.OPERATORS``.
+        batch: items that share the graph; 1 for packed graphs.
+        vertices: vertices of the graph.
+        edges: directed edges of the graph, without self-loops that the operator adds.
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: M, the number of weight matrices; 1 for GCN and GIN.
+        skip: whether the block has an affine skip.
+        dtype: of features and parameters.
+        backward: whether gradients of x and of all parameters are computed, or y alone without keeping anything.
+    """
+    if operator not in _STEPS:
+        raise ValueError(f"operator: unknown name {operator!r}; choose from {', '.join(sorted(_STEPS))}")
+    sizes = Sizes(batch, vertices, edges, in_channels, out_channels, kernel_size, skip, dtype.itemsize)
+    ledger, (forward, back) = Ledger(), _STEPS[operator]
+    forward(ledger, sizes)
+    if backward:
+        back(ledger, sizes)
+    return ledger.peak
+
+
+def estimate_problem(problem: Problem, graph: Graph) -> int:
+    """Of a block of the benchmark."""
+    w = problem.workload
+    return estimate_step_memory(
+        problem.operator,
+        w.batch,
+        graph.num_vertices,
+        graph.num_edges,
+        w.in_channels,
+        w.out_channels,
+        problem.slots,
+        skip=problem.skip,
+    )
+
+
+def _convolve(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(turned_theta=s.theta, y=s.y)
+    ledger.drop("turned_theta")
+
+
+def _convolve_backward(
+    ledger: Ledger, s: Sizes, weights: int = 0, per_item: bool = False, grouped: bool = False
+) -> None:
+    """``weights`` are the bytes of the basis weights, if they have a gradient."""
+    blocks, parts = _partial_sums(s, grouped)
+    ledger.hold(grad_x=s.x, partial=4 * parts * s.slots * s.channels * s.out)
+    if weights and not per_item and blocks:
+        ledger.hold(grad_parts=blocks * weights, grad_theta=s.theta, grad_weights=weights)
+        ledger.drop("grad_parts")
+    else:
+        ledger.hold(grad_weights=weights, grad_theta=s.theta)
+    ledger.drop("partial")
+    ledger.hold(grad_skip=s.feature * s.channels * s.out * s.skip, grad_bias=s.feature * s.out)
+
+
+def _partial_sums(s: Sizes, grouped: bool) -> tuple[int, int]:
+    """Blocks of items (0 where the rows of a program are vertices), and how many sums for Θ are made aside."""
+    from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, gradient_tiles
+
+    tiles = gradient_tiles(s.batch, s.slots, s.channels, s.out, grouped)
+    if isinstance(tiles, ItemTiles):
+        blocks = ceil_div(s.batch, tiles.b)
+        return blocks, blocks * max(1, min(s.vertices, ceil_div(tiles.programs, s.slots * blocks)))
+    return 0, max(1, min(ceil_div(s.vertices, tiles.v), ceil_div(tiles.programs, s.slots)))
+
+
+def _monet(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(weights=4 * s.slots * s.edges)
+    _convolve(ledger, s)
+
+
+def _monet_backward(ledger: Ledger, s: Sizes) -> None:
+    _convolve_backward(ledger, s, weights=4 * s.slots * s.edges)
+
+
+def _feast_weights(s: Sizes) -> int:
+    return 4 * s.batch * s.slots * (s.edges + s.vertices)
+
+
+def _feast(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(sender_scores=s.scores, receiver_scores=s.scores, weights=_feast_weights(s))
+    _convolve(ledger, s)
+    ledger.drop("sender_scores", "receiver_scores")
+
+
+def _feast_backward(ledger: Ledger, s: Sizes) -> None:
+    _convolve_backward(ledger, s, weights=_feast_weights(s), per_item=s.batch > 1)
+    ledger.hold(at_senders=s.scores, at_receivers=s.scores)
+    ledger.drop("weights", "grad_weights")
+    ledger.hold(negated=s.scores)
+    ledger.drop("at_receivers", "negated")
+    ledger.hold(grad_x_of_scores=s.x)
+
+
+def _cheb(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(y=s.y, terms=min(3, s.slots - 1) * s.x)
+    ledger.drop("terms")
+
+
+def _cheb_backward(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(grad_x=s.x, grad_theta=s.theta, terms=min(3, s.slots - 1) * s.y)
+
+
+def _gcn(ledger: Ledger, s: Sizes) -> None:
+    _convolve(ledger, s)
+
+
+def _gin(ledger: Ledger, s: Sizes) -> None:
+    """The first layer is the convolution, with as many channels as the output."""
+    ledger.hold(hidden=s.y, active=s.y, product=s.y, y=s.y)
+    ledger.drop("product")
+    if s.skip:
+        ledger.hold(skipped=s.y, sum=s.y)
+        ledger.drop("skipped", "y")
+    ledger.drop("hidden")
+
+
+def _gin_backward(ledger: Ledger, s: Sizes) -> None:
+    if s.skip:
+        ledger.hold(grad_x_of_skip=s.x)
+    ledger.hold(grad_active=s.y, grad_hidden=s.y)
+    ledger.drop("active", "grad_active")
+    _convolve_backward(ledger, s)
+
+
+def _spiral(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(weights=4 * s.slots * s.vertices)
+    _convolve(ledger, s)
+
+
+def _spiral_backward(ledger: Ledger, s: Sizes) -> None:
+    _convolve_backward(ledger, s, grouped=s.slots > 1)
+
+
+def _spline(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(weights=4 * s.slots * s.edges)
+    _convolve(ledger, s)
+
+
+_STEPS = {
+    "cheb": (_cheb, _cheb_backward),
+    "feast": (_feast, _feast_backward),
+    "gcn": (_gcn, _convolve_backward),
+    "gin": (_gin, _gin_backward),
+    "monet": (_monet, _monet_backward),
+    "spiral": (_spiral, _spiral_backward),
+    "spline": (_spline, _convolve_backward),
+}

@@ -1,0 +1,161 @@
+"""``geoskip bench``: our blocks beside PyTorch Geometric's, in one run on one machine."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+bench = typer.Typer(
+    invoke_without_command=True, help="Measure blocks beside PyTorch Geometric's: time, memory, correctness."
+)
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
+Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator; may be repeated.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
+
+
+@bench.callback()
+def blocks(
+    context: typer.Context,
+    device: Device = "auto",
+    workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be repeated.")] = None,
+    operator: Operators = None,
+    quick: Annotated[
+        bool | None,
+        typer.Option("--quick/--full", help="Batches of 4 and one M, or everything; quick by default on the CPU."),
+    ] = None,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Also PyTorch Geometric through torch.compile.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Foretell peak memory on CUDA; run nothing.")] = False,
+    json_path: Json = None,
+) -> None:
+    """Measure forward and backward of one block: time, peak memory, share of the roofline, correctness."""
+    if context.invoked_subcommand is not None:
+        return
+    from geoskip.bench.run import Settings, chosen_device
+    from geoskip.bench.workloads import chosen_workloads
+
+    where = chosen_device(device)
+    quick = where.type == "cpu" and not estimate if quick is None else quick
+    chosen = chosen_workloads(workload, quick)
+    if estimate:
+        _estimate(chosen, operator)
+        return
+    rows = _run(chosen, operator, Settings(where, seconds, peers, compiled), json_path)
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
+
+
+def _run(chosen: list[Any], operators: list[str] | None, settings: Any, path: Path | None) -> list[Any]:
+    from geoskip.bench.records import machine, rows_as_json, save
+    from geoskip.bench.roofline import measure_ceilings
+    from geoskip.bench.run import measure_workload
+    from geoskip.bench.tables import row_tables
+
+    record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
+    _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
+    ceilings = measure_ceilings(settings.device)
+    record |= {"ceilings": asdict(ceilings), "workloads": {w.name: w.about for w in chosen}}
+    rows: list[Any] = []
+    for workload in chosen:
+        for row in measure_workload(workload, operators, settings, ceilings):
+            rows.append(row)
+            _say(_line(row))
+            if path is not None:
+                save(path, record | {"rows": rows_as_json(rows)})
+    console = _console()
+    for table in row_tables(rows):
+        console.print(table)
+    if any(row.peer_does_more for row in rows):
+        console.print("* PyTorch Geometric cannot leave out MoNet's root weight: its time includes the skip.")
+    return rows
+
+
+def _line(row: Any) -> str:
+    from geoskip.bench.tables import block_name, megabytes, number, ratio
+
+    name = f"{row.workload} {block_name(row)}, {row.path}: "
+    if row.problem is not None:
+        return name + row.problem
+    return f"{name}{number(row.milliseconds)} ms, {megabytes(row.peak_bytes)} MB, × {ratio(row.time_ratio)}"
+
+
+def _estimate(chosen: list[Any], operators: list[str] | None) -> None:
+    from geoskip.bench.memory import estimate_problem
+    from geoskip.bench.records import Row
+    from geoskip.bench.tables import estimate_table
+    from geoskip.bench.workloads import problems
+
+    found = []
+    for workload in chosen:
+        graph = workload.make_graph()
+        for problem in (problem for pair in problems(workload, operators) for problem in pair):
+            row = Row(workload.name, problem.operator, problem.slots, problem.skip, "geoskip", "")
+            found.append((row, estimate_problem(problem, graph)))
+    _console().print(estimate_table(found))
+
+
+@bench.command()
+def scaling(
+    device: Device = "auto",
+    operator: Operators = None,
+    max_vertices: Annotated[
+        int | None, typer.Option(help="Largest size; 4,194,304 on CUDA and 131,072 on the CPU by default.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long each size is timed.")] = 0.5,
+    json_path: Json = None,
+) -> None:
+    """Fit how time and peak memory grow with the number of vertices, from 1,024 up."""
+    from geoskip.bench.records import machine, save
+    from geoskip.bench.run import chosen_device
+    from geoskip.bench.scaling import LARGEST, growth, measure_scaling, sizes_up_to
+    from geoskip.bench.tables import scaling_table
+    from geoskip.bench.workloads import checked_operators
+
+    where, operators = chosen_device(device), checked_operators(operator or ["monet"])
+    sizes = sizes_up_to(max_vertices or (LARGEST if where.type == "cuda" else 1 << 17))
+    points: list[Any] = []
+    for name in operators:
+        for point in measure_scaling(name, sizes, where, seconds):
+            points.append(point)
+            _say(f"{name} {point.vertices:,}: {point.problem or f'{point.milliseconds:.3g} ms'}")
+            fits = [growth(name, points) for name in operators]
+            if json_path is not None:
+                record = {"kind": "scaling", "machine": machine(where), "points": [asdict(p) for p in points]}
+                save(json_path, record | {"growth": [asdict(fit) for fit in fits]})
+    _console().print(scaling_table(points, fits))
+    if any(point.problem is not None for point in points):
+        raise typer.Exit(1)
+
+
+@bench.command()
+def table(
+    records: Annotated[list[Path], typer.Argument(help="Records that --json wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The page to write; else it is printed.")
+    ] = None,
+) -> None:
+    """Make the page of benchmarks, docs/benchmarks.md, from records."""
+    from geoskip.bench.document import document
+    from geoskip.bench.records import load
+
+    page = document([(path.stem, load(path)) for path in records])
+    if output is None:
+        typer.echo(page, nl=False)
+    else:
+        output.write_text(page, encoding="utf-8")
+
+
+def _console() -> Console:
+    """Wide enough for the tables where no terminal sets the width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def _say(line: str) -> None:
+    """A line of progress, at once, beside the output."""
+    print(line, file=sys.stderr, flush=True)
