@@ -22,8 +22,8 @@ lint: $(VENV)/.installed
 
 # Shapes in signatures are checked as the tests run, except where torch traces the code: a checker breaks tracing.
 test: lint
-	$(BIN)/python -m pytest -m "not compiled" --jaxtyping-packages=geoskip,beartype.beartype
-	$(BIN)/python -m pytest -m compiled
+	$(BIN)/python -m pytest -m "not compiled and not gpu" --jaxtyping-packages=geoskip,beartype.beartype
+	$(BIN)/python -m pytest -m "compiled and not gpu"
 
 bench: $(VENV)/.installed
 	$(BIN)/geoskip bench

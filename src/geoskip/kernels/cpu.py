@@ -39,7 +39,7 @@ def convolve(
             for m, matrix in enumerate(theta):
                 z = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
                 sums.addmm_(z.view(-1, x.shape[2]), matrix)
-            y[item, low:high] = sums.view(high - low, copies, -1).transpose(0, 1)
+            y[item, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
     if skip is not None:
         y += x @ skip.to(work)
     if bias is not None:
@@ -62,7 +62,7 @@ def convolve_gradients(
     grad_theta = torch.zeros_like(matrices)
     grad_weights = torch.zeros_like(weights if needs_weights else weights[:, :0], dtype=work)
     for item, table, slots in _items(x, weights):
-        grads = grad_y[item].transpose(0, 1).reshape(grad_y.shape[1], -1)
+        grads = grad_y[item].transpose(0, 1).flatten(1)
         if needs_theta:
             _add_theta_gradient(grad_theta, grads, table, slots, senders, offsets)
         if needs_weights:
@@ -83,9 +83,9 @@ def product(
     dtype, work = x.dtype, _work_dtype(x)
     if order is not None:
         neighbours, weights = neighbours[order], weights[order]
-    table = x.to(work).transpose(0, 1).reshape(x.shape[1], -1)
+    table = x.to(work).transpose(0, 1).flatten(1)
     y = _aggregate(table, weights.to(work) * scale, neighbours, offsets[0])
-    y = y.view(-1, x.shape[0], x.shape[2]).transpose(0, 1).to(dtype)
+    y = y.view(len(y), x.shape[0], x.shape[2]).transpose(0, 1).to(dtype)
     return y.contiguous() if minus is None else y - minus
 
 
@@ -96,7 +96,7 @@ def _work_dtype(x: Tensor) -> torch.dtype:
 def _items(x: Tensor, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot."""
     if weights.shape[2] == 1:
-        yield slice(0, len(x)), x.transpose(0, 1).reshape(x.shape[1], -1), weights[..., 0].to(x.dtype)
+        yield slice(0, len(x)), x.transpose(0, 1).flatten(1), weights[..., 0].to(x.dtype)
     else:
         for i, item in enumerate(x):
             yield slice(i, i + 1), item.contiguous(), weights[..., i].to(x.dtype).contiguous()
@@ -146,7 +146,9 @@ def _fill_weight_gradient(
         degrees = offsets[group].diff()
         by_degree = torch.argsort(degrees, stable=True)
         by_degree = by_degree[degrees[by_degree] > 0]
-        most = int(degrees.max()) if len(by_degree) else 0
+        if len(by_degree) == 0 or table.numel() == 0:
+            continue
+        most = int(degrees.max())
         step = max(1, BLOCK_BYTES // (table.element_size() * table.shape[1] * (len(matrices) + min(most, 8))))
         for rows in by_degree.split(step):
             places = torch.arange(int(degrees[rows[-1]]))
@@ -156,4 +158,4 @@ def _fill_weight_gradient(
             grad_z = torch.stack([block @ matrix.t() for matrix in matrices]).view(len(matrices), len(rows), -1)
             near = table[senders[edges]]
             dots = torch.bmm(near, grad_z.permute(1, 2, 0))
-            grad_weights[:, edges[present]] = dots[present].t()
+            grad_weights[:, edges[present]] = dots[present].t().to(grad_weights.dtype)

@@ -68,7 +68,7 @@ def convolve_gradients(
 
 
 def _convolve_context(ctx, inputs, output):
-    x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, bias = inputs
+    x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, _ = inputs
     ctx.save_for_backward(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip)
 
 

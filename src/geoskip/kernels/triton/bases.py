@@ -19,7 +19,7 @@ def _gaussian_kernel(
     o_m = tl.arange(0, BLOCK_M)
     m_m = o_m < M
     b_sum = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
-    for d in range(0, D):
+    for d in range(D):
         b_u = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)
         b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)
         b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)
@@ -143,7 +143,7 @@ def _softmax_gradients_kernel(
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
     b_sum = tl.zeros([BLOCK_R, BLOCK_M], dtype=tl.float32)
-    for k in range(0, tl.max(b_degree, axis=0)):
+    for k in range(tl.max(b_degree, axis=0)):
         m_e = k < b_degree
         o_e = b_start + k
         if HAS_ORDER:

@@ -32,9 +32,10 @@ def convolve(
     if theta.stride(2) == 1:
         # The tensor cores want the summed axis to be contiguous.
         theta = theta.transpose(1, 2).contiguous().transpose(1, 2)
-    tiles = forward_tiles(len(x), *theta.shape, grouped=len(offsets) > 1)
-    run = convolve_items if isinstance(tiles, ItemTiles) else convolve_vertices
-    return run(x, weights, theta, neighbours, order, offsets, skip, bias, tiles)
+    slots, channels, out = theta.shape
+    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1)
+    inputs = x, weights, theta, neighbours, order, offsets, skip, bias
+    return convolve_items(*inputs, tiles) if isinstance(tiles, ItemTiles) else convolve_vertices(*inputs, tiles)
 
 
 def convolve_gradients(
@@ -50,7 +51,11 @@ def convolve_gradients(
     """Gradients of Θ and of the weights; that of the weights is empty if it is not needed."""
     if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
         return torch.zeros_like(theta), torch.zeros_like(weights if needs_weights else weights[:, :0])
-    tiles = gradient_tiles(len(x), *theta.shape, grouped=len(offsets) > 1)
-    run = item_gradients if isinstance(tiles, ItemTiles) else vertex_gradients
-    grad_theta, grad_weights = run(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights, tiles)
+    slots, channels, out = theta.shape
+    tiles = gradient_tiles(len(x), slots, channels, out, len(offsets) > 1)
+    inputs = grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights
+    if isinstance(tiles, ItemTiles):
+        grad_theta, grad_weights = item_gradients(*inputs, tiles)
+    else:
+        grad_theta, grad_weights = vertex_gradients(*inputs, tiles)
     return grad_theta.to(theta.dtype), grad_weights.to(weights.dtype)

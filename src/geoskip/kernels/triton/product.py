@@ -23,7 +23,7 @@ def _product_kernel(
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
     b_y = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
-    for k in range(0, tl.max(b_degree, axis=0)):
+    for k in range(tl.max(b_degree, axis=0)):
         m_e = k < b_degree
         o_e = b_start + k
         if HAS_ORDER:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+# From so many items on a graph, rows of items waste less than rows of vertices.
+ENOUGH_ITEMS = 12
+
 
 class VertexTiles(NamedTuple):
     """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out."""
@@ -42,19 +45,20 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
 
 def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
-    if batch >= 12 and max(c, o) <= 32:
-        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o)
-    if batch >= 12:
-        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=4)
-    return VertexTiles(_at_once(slots, max(1, 96 // c), grouped), v=64, c=c, o=o)
+    if batch >= ENOUGH_ITEMS:
+        warps = 1 if max(c, o) <= 32 else 4
+        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps)
+    if o > 64:
+        return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
+    return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o)
 
 
 def gradient_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
-    if batch >= 12 and max(c, o) <= 64:
+    if batch >= ENOUGH_ITEMS and max(c, o) <= 64:
         warps = 1 if max(c, o) <= 32 else 4
         return ItemTiles(1, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=4224 // warps)
-    return VertexTiles(1, v=32, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
+    return VertexTiles(1, v=64 if c <= 32 else 32, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:

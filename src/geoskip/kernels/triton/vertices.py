@@ -55,7 +55,7 @@ def _convolve_kernel(
             b_z = ()
             for s in tl.static_range(SLOTS):
                 b_z = b_z + (tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32),)
-            for k in range(0, b_most):
+            for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
                 if HAS_ORDER:
@@ -141,7 +141,7 @@ def _gradients_kernel(
         b_own = tl.where(i_o == 0, b_degree, 0)
         p_x, p_w, p_g = x, weights + i_m * stride_wm, grad_weights + i_m * stride_wm
         p_y = grad_y + o_v[:, None].to(tl.int64) * O
-        for i_b in range(0, batch):
+        for i_b in range(batch):
             b_z, b_gz = (), ()
             for s in tl.static_range(SLOTS):
                 b_z = b_z + (tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32),)
@@ -156,7 +156,7 @@ def _gradients_kernel(
                         b_theta = tl.load(p_theta, mask=m_theta, other=0.0)
                         b_gs += tl.dot(b_gy, b_theta, input_precision=PRECISION)
                 b_gz = b_gz + (in_layout_of_loads(b_gs, BLOCK_V, BLOCK_C),)
-            for k in range(0, b_most):
+            for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
                 b_j = tl.load(senders + o_e, mask=m_e, other=0)

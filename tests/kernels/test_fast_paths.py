@@ -1,0 +1,245 @@
+"""The fast paths against the reference in float64: values and all gradients, at odd sizes, on poisoned memory.
+
+The same checks run the CPU path, Triton's kernels in its interpreter, and, marked ``gpu``, on a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip import kernels
+from geoskip.kernels import Pattern, sort_edges, use_path
+
+
+class Sizes(NamedTuple):
+    channels: int
+    out: int
+    slots: int
+    batch: tuple[int, ...]
+    vertices: int
+    hub: int = 0
+
+
+# Ones, primes, blocks that do not divide, more channels than a block, items as rows and vertices as rows.
+SMALL = [Sizes(1, 1, 1, (), 5), Sizes(3, 5, 2, (2,), 9), Sizes(5, 2, 4, (13,), 6, hub=11), Sizes(2, 3, 3, (17,), 4)]
+LARGE = [
+    Sizes(33, 17, 5, (3,), 71, hub=300),
+    Sizes(3, 130, 9, (2, 7), 50),
+    Sizes(64, 128, 10, (), 200),
+    Sizes(32, 32, 14, (32,), 90, hub=70),
+    Sizes(129, 64, 7, (12,), 40),
+    Sizes(1, 257, 25, (1,), 33),
+]
+
+
+@dataclass(frozen=True)
+class Where:
+    """A path, and the device and precision it is tried in."""
+
+    path: str
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-12 if self.dtype == torch.float64 else 1e-5
+
+    def __str__(self) -> str:
+        return f"{self.path}-{self.device}-{str(self.dtype).removeprefix('torch.')}"
+
+
+CPU = [Where("fast"), Where("fast", dtype=torch.float64)]
+
+
+def cases(least_slots: int = 1) -> list[Any]:
+    def chosen(sizes: list[Sizes]) -> list[tuple[int, Sizes]]:
+        return [(i, one) for i, one in enumerate(sizes) if one.slots >= least_slots]
+
+    return [
+        *[pytest.param(where, sizes, id=f"{where}-{i}") for where in CPU for i, sizes in chosen(SMALL + LARGE)],
+        *[pytest.param(Where("interpreter"), sizes, id=f"interpreter-{i}") for i, sizes in chosen(SMALL)],
+        *[
+            pytest.param(Where("fast", "cuda"), sizes, id=f"cuda-{i}", marks=pytest.mark.gpu)
+            for i, sizes in chosen(SMALL + LARGE)
+        ],
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _poisoned() -> Iterator[None]:
+    """Memory that nobody has written holds NaN."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def edges(sizes: Sizes, groups: int = 1, loops: bool = False) -> Pattern:
+    """Random edges; a hub that hears many; the last vertex is isolated unless every vertex hears itself."""
+    random = torch.Generator().manual_seed(sizes.vertices)
+    count = 4 * sizes.vertices
+    senders = torch.randint(sizes.vertices, (count + sizes.hub,), generator=random)
+    receivers = torch.randint(max(sizes.vertices - 1, 1), (count + sizes.hub,), generator=random)
+    receivers[count:] = 0
+    if loops:
+        own = torch.arange(sizes.vertices)
+        senders, receivers = torch.cat([senders, own]), torch.cat([receivers, own])
+    group = torch.randint(groups, senders.shape, generator=random) if groups > 1 else None
+    return sort_edges(senders, receivers, sizes.vertices, sizes.vertices, group, groups)[0]
+
+
+def drawn(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def outputs(function, inputs: list[Tensor], where: Where | None) -> list[Tensor]:
+    """The value and the gradient of every input, under a fixed gradient of the value."""
+    dtype, device = (torch.float64, "cpu") if where is None else (where.dtype, where.device)
+    ready = [tensor.to(device, dtype).requires_grad_() for tensor in inputs]
+    with use_path("reference" if where is None else where.path):
+        y = function(*ready)
+        grads = torch.autograd.grad(y, ready, drawn(*y.shape, seed=99).to(device, y.dtype))
+    return [y.detach(), *grads]
+
+
+def compare(function, inputs: list[Tensor], where: Where) -> None:
+    expected = outputs(lambda *a: function(*a, device="cpu"), inputs, None)
+    found = outputs(lambda *a: function(*a, device=where.device), inputs, where)
+    again = outputs(lambda *a: function(*a, device=where.device), inputs, where)
+    for a, b, repeated in zip(found, expected, again, strict=True):
+        assert torch.equal(a, repeated)
+        # Inputs are of the order of 1; where the true gradient is 0 there is nothing to be relative to.
+        error = (a.cpu().double() - b).norm() / b.norm().clamp(min=0.1)
+        assert float(error) < where.tolerance
+
+
+@pytest.mark.parametrize("per_item", [False, True])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_basis_convolution(where: Where, sizes: Sizes, per_item: bool) -> None:
+    pattern = edges(sizes)
+    shape = (*sizes.batch, pattern.num_edges, sizes.slots) if per_item else (pattern.num_edges, sizes.slots)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(*shape, seed=2),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
+        drawn(sizes.channels, sizes.out, seed=4),
+        drawn(sizes.out, seed=5),
+    ]
+
+    def function(x, weights, theta, skip, bias, device):
+        return kernels.basis_convolution(x, weights, theta, moved(pattern, device), skip, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases(least_slots=2))
+def test_one_set_of_edges_per_slot(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes, groups=sizes.slots)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, 1, seed=2),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
+    ]
+
+    def function(x, weights, theta, device):
+        return kernels.basis_convolution(x, weights, theta, moved(pattern, device))
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_sparse_product(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1), drawn(pattern.num_edges, seed=2)]
+    compare(lambda x, w, device: kernels.sparse_product(x, w, moved(pattern, device)), inputs, where)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_chebyshev_convolution(where: Where, sizes: Sizes, first: int) -> None:
+    """L is scaled so that its polynomials stay of the order of 1."""
+    pattern = edges(sizes)
+    fixed = drawn(pattern.num_edges, seed=2) / (4 + sizes.hub)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
+        drawn(sizes.channels, sizes.out, seed=4),
+        drawn(sizes.out, seed=5),
+    ]
+
+    def function(x, theta, skip, bias, device):
+        weights = fixed.to(x.device, x.dtype)
+        return kernels.chebyshev_convolution(x, weights, theta, moved(pattern, device), first, skip, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_gaussian_basis(where: Where, sizes: Sizes) -> None:
+    inputs = [
+        drawn(5 * sizes.vertices, 3, seed=1).sigmoid(),
+        drawn(sizes.slots, 3, seed=2),
+        drawn(sizes.slots, 3, seed=3).abs() + 0.3,
+    ]
+    compare(lambda u, mean, scale, device: kernels.gaussian_basis(u, mean, scale), inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_softmax_basis(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes, loops=True)
+    share = drawn(pattern.num_edges, seed=4).abs()
+    share[0] = 0
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=1),
+        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=2),
+        drawn(sizes.slots, seed=3),
+    ]
+
+    def function(senders, receivers, offset, device):
+        scale = share.to(senders.device, senders.dtype)
+        return kernels.softmax_basis(senders, receivers, offset, scale, moved(pattern, device))
+
+    compare(function, inputs, where)
+
+
+def moved(pattern: Pattern, device: str) -> Pattern:
+    from geoskip.graphs import move
+
+    return move(pattern, device)
+
+
+def test_a_fast_path_has_no_second_derivative() -> None:
+    """It says so; the reference has one."""
+    pattern = edges(Sizes(2, 2, 2, (), 5))
+    x, theta = drawn(5, 2, seed=1).requires_grad_(), drawn(2, 2, 2, seed=2)
+    weights = drawn(pattern.num_edges, 2, seed=3).requires_grad_()
+
+    def second(path: str) -> Tensor | None:
+        with use_path(path):
+            y = kernels.basis_convolution(x, weights, theta, pattern)
+            (grad,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+            grad.sum().backward()
+            return weights.grad
+
+    found = second("reference")
+    assert found is not None
+    assert found.abs().sum() > 0
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        second("fast")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_low_precision_sums_in_float32(device: str) -> None:
+    """A thousand neighbours of 1/1024 in bfloat16 sum to 1 only if the sum is kept in more than bfloat16."""
+    count = 1024
+    pattern, _ = sort_edges(torch.arange(count), torch.zeros(count, dtype=torch.long), count, count)
+    x, theta = torch.ones(count, 1, dtype=torch.bfloat16), torch.ones(1, 1, 1, dtype=torch.bfloat16)
+    weights = torch.full((count, 1), 1 / count)
+    y = kernels.basis_convolution(x.to(device), weights.to(device), theta.to(device), moved(pattern, device))
+    assert y.dtype == torch.bfloat16
+    assert float(y[0]) == 1.0
