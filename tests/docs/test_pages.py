@@ -1,0 +1,85 @@
+"""All pages: commands that exist, snippets that compile, links that lead somewhere, the pictures of the code."""
+
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from geoskip.data import faust
+from geoskip.data.coma import EXPRESSIONS
+from geoskip.data.inventory import NAMES
+from geoskip.data.split import Split
+from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
+
+IMAGES = sorted((DOCS / "images").glob("*"))
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)(#[^)]*)?\)")
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+def links(page: Path) -> list[str]:
+    return [link for link, _ in LINK.findall(page.read_text()) if not link.startswith(("https://", "http://"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_exist_with_their_options(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        if block.language in ("bash", "sh", "console"):
+            for words in commands(block):
+                if words[0] == "geoskip":
+                    parse_command(words)
+
+
+@pytest.mark.parametrize("words", [["geoskip", "data", "mak"], ["geoskip", "prepare", "x", "--factor", "4"], ["make"]])
+def test_a_wrong_command_is_seen(words: list[str]) -> None:
+    with pytest.raises(Exception, match=r"no command mak|--factor|not a command"):
+        parse_command(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_snippets_compile(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        if block.language == "python":
+            compile(block.text, f"{page.name}:{block.line}", "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_to_files(page: Path) -> None:
+    assert [link for link in links(page) if not (page.parent / link).exists()] == []
+
+
+def test_every_picture_is_shown_and_small() -> None:
+    shown = {DOCS / link for page in PAGES for link in links(page)}
+    assert IMAGES
+    for image in IMAGES:
+        assert image in shown, f"{image.name} is on no page"
+        assert image.stat().st_size < 200_000, f"{image.name} is too large"
+
+
+def test_the_pictures_are_those_of_the_script() -> None:
+    """By name; and one that needs no generated people, by its pixels."""
+    script = runpy.run_path(str(DOCS / "make_images.py"))
+    assert {image.stem for image in IMAGES} == set(script["PICTURES"])
+    with Image.open(DOCS / "images" / "spirals.png") as image:
+        kept = np.asarray(image).astype(float)
+    made = script["PICTURES"]["spirals"]()
+    assert kept.shape == made.shape
+    assert np.abs(kept - made).mean() < 0.5
+
+
+def test_the_splits_on_the_page_are_those_of_the_code() -> None:
+    """What the table of docs/data.md says of each set."""
+    rows = {line.split("`")[1]: line for line in (DOCS / "data.md").read_text().splitlines() if line.startswith("| `")}
+    assert set(NAMES) <= set(rows)
+    assert len(EXPRESSIONS) == 12
+    interpolation = Split.blocks(20_466)
+    counts = f"{len(interpolation.train):,}, {len(interpolation.test):,}"
+    for name in ("coma", "faces"):
+        assert counts in rows[name]
+    for name in ("faust", "bodies"):
+        assert f"{faust.NUM_TRAIN}, {faust.NUM_MESHES - faust.NUM_TRAIN}" in rows[name]
