@@ -14,7 +14,7 @@ from geoskip.meshes import icosphere, write_mesh
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-COMMANDS = re.findall(r"^geoskip ([^#\n]*\S)", README, flags=re.MULTILINE)
+COMMANDS = re.findall(r"^geoskip ([^#\n]*[^#\s])", README, flags=re.MULTILINE)
 
 
 def test_there_is_something_to_run() -> None:
