@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -65,10 +66,10 @@ def compare(
 ) -> Verdict:
     """Errors of both runs, since what one run leaves unwritten may look right in the other."""
     errors = {
-        name: max(relative_error(run[k], value) for run in (first, second))
+        name: max((relative_error(run[k], value) for run in (first, second)), key=_nan_last)
         for k, (name, value) in enumerate(expected.items())
     }
-    worst = max(errors, key=lambda name: float("inf") if errors[name] != errors[name] else errors[name])
+    worst = max(errors, key=lambda name: _nan_last(errors[name]))
     repeats = all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     return Verdict(errors[worst], worst, repeats)
 
@@ -79,7 +80,12 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
         raise ValueError(f"result: has shape {list(result.shape)}, the reference {list(expected.shape)}")
     size = expected.norm().clamp(min=torch.finfo(torch.float64).tiny)
     error = float((result.double() - expected).norm() / size)
-    return error if error < float("inf") else float("nan")
+    return error if math.isfinite(error) else math.nan
+
+
+def _nan_last(error: float) -> float:
+    """NaN compares with nothing; here it is the largest."""
+    return math.inf if math.isnan(error) else error
 
 
 def poison(device: torch.device, num_bytes: int = 1 << 30) -> None:

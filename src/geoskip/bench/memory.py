@@ -48,7 +48,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a block's step; ``feature`` is the bytes of one feature."""
+    """Sizes of a block's step; ``feature`` is the bytes of one feature, ``keeps`` whether backward will follow."""
 
     batch: int
     vertices: int
@@ -58,6 +58,7 @@ class Sizes:
     slots: int
     skip: bool
     feature: int
+    keeps: bool
 
     @property
     def x(self) -> int:
@@ -105,7 +106,7 @@ def estimate_step_memory(
     """
     if operator not in _STEPS:
         raise ValueError(f"operator: unknown name {operator!r}; choose from {', '.join(sorted(_STEPS))}")
-    sizes = Sizes(batch, vertices, edges, in_channels, out_channels, kernel_size, skip, dtype.itemsize)
+    sizes = Sizes(batch, vertices, edges, in_channels, out_channels, kernel_size, skip, dtype.itemsize, backward)
     ledger, (forward, back) = Ledger(), _STEPS[operator]
     forward(ledger, sizes)
     if backward:
@@ -202,7 +203,10 @@ def _gcn(ledger: Ledger, s: Sizes) -> None:
 
 def _gin(ledger: Ledger, s: Sizes) -> None:
     """The first layer is the convolution, with as many channels as the output."""
-    ledger.hold(hidden=s.y, active=s.y, product=s.y, y=s.y)
+    ledger.hold(hidden=s.y, active=s.y, product=s.y)
+    if not s.keeps:
+        ledger.drop("active")
+    ledger.hold(y=s.y)
     ledger.drop("product")
     if s.skip:
         ledger.hold(skipped=s.y, sum=s.y)

@@ -128,7 +128,8 @@ def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def rows_of(record: dict[str, Any]) -> list[Row]:
-    return [Row(**entry) for entry in record["rows"]]
+    """JSON knows no tuples."""
+    return [Row(**entry | {"quartiles": entry["quartiles"] and tuple(entry["quartiles"])}) for entry in record["rows"]]
 
 
 def _version(package: str) -> str | None:

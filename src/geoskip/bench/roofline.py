@@ -1,17 +1,16 @@
 r"""The least that a step has to do, and how fast this machine can do it.
 
-Bytes: every input of the forward pass and of the backward pass is read once, every result written once; a pass
-cannot keep more than the cache holds. Operations (a multiplication and an addition are two): for M slots on E edges
-and V vertices of B items, with C channels in and O out,
+Bytes: every input of the forward pass and of the backward pass is read once, every result written once. Operations (a
+multiplication and an addition are two): for M slots on E edges and V vertices of B items, C channels in and O out,
 
 - forward: the sums over neighbours, 2·B·E·M·C, and the products with Θ, 2·B·V·M·C·O;
 - gradient of x: the same products the other way, and the sums over the reversed edges;
 - gradient of Θ: the products once more; gradient of learned weights: a scalar product for each edge and slot.
 
-What an implementation computes again instead of keeping is its own affair and not counted. The floor of a step is
-the larger of bytes over the rate of a copy and operations over the rate of a float32 matrix product, both
-measured in the same run; the share of the roofline is the floor over the time. Products on tensor cores that make
-float32 out of several TF32 ones may beat the float32 rate.
+The values of the basis functions are not counted, nor what an implementation computes again instead of keeping it.
+The floor of a step is the larger of bytes over the rate of a copy and operations over the rate of a float32 matrix
+product, both measured in the same run; the share of the roofline is the floor over the time. Products on tensor
+cores that make float32 out of several TF32 ones may beat the float32 rate.
 """
 
 from __future__ import annotations
@@ -26,6 +25,9 @@ from geoskip.bench.cases import Case
 from geoskip.bench.timing import time_steps
 from geoskip.bench.workloads import Problem
 from geoskip.graphs import Graph
+
+# Bytes of the copy and side of the product that are timed.
+SIZES = {"cuda": (1 << 30, 8192), "cpu": (1 << 28, 1536)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def work_of(case: Case) -> Work:
 
 def measure_ceilings(device: torch.device, seconds: float = 0.2) -> Ceilings:
     """A large copy and a large product, on random values."""
-    size, side = (1 << 30, 8192) if device.type == "cuda" else (1 << 28, 1536)
+    size, side = SIZES[device.type]
     source = torch.rand(size // 4, device=device)
     target = torch.empty_like(source)
     copy = time_steps([lambda: (target.copy_(source),)], device, seconds)

@@ -150,7 +150,7 @@ def _with_ratio(row: Row, peers: dict[bool, Row]) -> Row:
     )
 
 
-def _over(theirs: float | None, ours: float | None) -> float | None:
+def _over(theirs: float | int | None, ours: float | int | None) -> float | None:
     return theirs / ours if theirs is not None and ours else None
 
 

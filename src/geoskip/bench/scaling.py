@@ -102,7 +102,7 @@ def growth(operator: str, points: Sequence[Point]) -> Growth:
     return Growth(operator, exponent(times), exponent(peaks))
 
 
-def exponent(pairs: Sequence[tuple[float, float]]) -> float | None:
+def exponent(pairs: Sequence[tuple[float | int, float | int]]) -> float | None:
     """p of the power law v^p nearest to pairs (v, value); none of fewer than three."""
     if len(pairs) < 3:
         return None

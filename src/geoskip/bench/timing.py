@@ -119,9 +119,9 @@ def _capture(step: Step) -> Step:
 
 
 def release(device: torch.device) -> None:
-    """Give back what earlier contenders held."""
-    gc.collect()
+    """Give back what earlier contenders held on the GPU."""
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 

@@ -7,9 +7,20 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
+
+
+class BlocksByDefault(TyperGroup):
+    """Options alone are those of ``blocks``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args and args[0] in (*self.commands, "-h", "--help")
+        return super().parse_args(ctx, args if named else ["blocks", *args])
+
 
 bench = typer.Typer(
-    invoke_without_command=True, help="Measure blocks beside PyTorch Geometric's: time, memory, correctness."
+    cls=BlocksByDefault,
+    help="Measure blocks beside PyTorch Geometric's. Without a command: blocks; see geoskip bench blocks --help.",
 )
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
@@ -17,9 +28,8 @@ Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only th
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
 
 
-@bench.callback()
+@bench.command()
 def blocks(
-    context: typer.Context,
     device: Device = "auto",
     workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be repeated.")] = None,
     operator: Operators = None,
@@ -33,24 +43,22 @@ def blocks(
     estimate: Annotated[bool, typer.Option("--estimate", help="Foretell peak memory on CUDA; run nothing.")] = False,
     json_path: Json = None,
 ) -> None:
-    """Measure forward and backward of one block: time, peak memory, share of the roofline, correctness."""
-    if context.invoked_subcommand is not None:
-        return
+    """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
     from geoskip.bench.run import Settings, chosen_device
-    from geoskip.bench.workloads import chosen_workloads
+    from geoskip.bench.workloads import checked_operators, chosen_workloads
 
     where = chosen_device(device)
     quick = where.type == "cpu" and not estimate if quick is None else quick
-    chosen = chosen_workloads(workload, quick)
+    chosen, operators = chosen_workloads(workload, quick), checked_operators(operator)
     if estimate:
-        _estimate(chosen, operator)
+        _estimate(chosen, operators)
         return
-    rows = _run(chosen, operator, Settings(where, seconds, peers, compiled), json_path)
+    rows = _run(chosen, operators, Settings(where, seconds, peers, compiled), json_path)
     if any(row.is_ours and row.problem is not None for row in rows):
         raise typer.Exit(1)
 
 
-def _run(chosen: list[Any], operators: list[str] | None, settings: Any, path: Path | None) -> list[Any]:
+def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | None) -> list[Any]:
     from geoskip.bench.records import machine, rows_as_json, save
     from geoskip.bench.roofline import measure_ceilings
     from geoskip.bench.run import measure_workload
@@ -84,7 +92,7 @@ def _line(row: Any) -> str:
     return f"{name}{number(row.milliseconds)} ms, {megabytes(row.peak_bytes)} MB, × {ratio(row.time_ratio)}"
 
 
-def _estimate(chosen: list[Any], operators: list[str] | None) -> None:
+def _estimate(chosen: list[Any], operators: list[str]) -> None:
     from geoskip.bench.memory import estimate_problem
     from geoskip.bench.records import Row
     from geoskip.bench.tables import estimate_table
