@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from geoskip.data import radius
 from geoskip.data.radius import SAMPLE, calibrated_radius, neighbours, radius_edges
 
 
@@ -48,6 +49,24 @@ def test_a_sample_calibrates_a_large_set() -> None:
     pos = points(3 * SAMPLE, 4)
     edges, _ = radius_edges(pos, calibrated_radius(pos, 1.0))
     assert edges.shape[1] / (3 * SAMPLE * 4) == pytest.approx(1.0, abs=0.02)
+
+
+def test_larger_sets_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 300 points only a sixteenth as many sets at once, and the edges are those of the sets one by one."""
+    monkeypatch.setattr(radius, "CHUNK", 32)
+    monkeypatch.setattr(radius, "SAMPLE", 64)
+    real, seen = radius._squared_distances, []
+
+    def noted(pos: np.ndarray) -> np.ndarray:
+        seen.append(len(pos))
+        return real(pos)
+
+    monkeypatch.setattr(radius, "_squared_distances", noted)
+    pos = points(9, 300)
+    near = calibrated_radius(pos, 6.0)
+    edges, _ = radius_edges(pos, near)
+    assert seen == [4, 2, 2, 2, 2, 1]
+    np.testing.assert_array_equal(edges, np.concatenate([radius_edges(one[None], near)[0] for one in pos], axis=1))
 
 
 def test_many_points_are_numbered_in_larger_integers() -> None:

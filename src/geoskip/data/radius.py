@@ -4,8 +4,10 @@ import numpy as np
 
 from geoskip.shapes import Bool, Float, Int, Shaped
 
+# Sets at once, of up to ``POINTS`` points each; of larger ones as many fewer as keeps the memory the same.
 SAMPLE = 4096
 CHUNK = 1024
+POINTS = 75
 EPSILON = float(np.finfo(np.float32).eps)
 
 
@@ -19,7 +21,7 @@ def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: 
     if not 0 < mean_degree <= pos.shape[1] - 1:
         raise ValueError(f"{pos.shape[1]} points cannot have {mean_degree} neighbours each on the average")
     # Drawn, not every k-th: the order of MNIST is such that strides differ by more than chance.
-    drawn = np.random.default_rng(0).choice(len(pos), min(len(pos), SAMPLE), replace=False)
+    drawn = np.random.default_rng(0).choice(len(pos), min(len(pos), _at_once(SAMPLE, pos)), replace=False)
     sample = pos[np.sort(drawn)]
     pairs = np.triu_indices(pos.shape[1], 1)
     squares = _squared_distances(sample)[:, pairs[0], pairs[1]].ravel()
@@ -43,12 +45,17 @@ def radius_edges(
     """Edges of all sets, numbered within each set and sorted by receiver, and where each set's edges begin."""
     dtype = np.uint8 if pos.shape[1] <= 256 else np.int32
     edges, counts = [], []
-    for start in range(0, len(pos), CHUNK):
-        graph, receivers, senders = np.nonzero(neighbours(pos[start : start + CHUNK], radius))
+    step = _at_once(CHUNK, pos)
+    for start in range(0, len(pos), step):
+        graph, receivers, senders = np.nonzero(neighbours(pos[start : start + step], radius))
         edges.append(np.stack([senders.astype(dtype), receivers.astype(dtype)]))
-        counts.append(np.bincount(graph, minlength=len(pos[start : start + CHUNK])))
+        counts.append(np.bincount(graph, minlength=len(pos[start : start + step])))
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return np.concatenate(edges, axis=1), offsets
+
+
+def _at_once(count: int, pos: np.ndarray) -> int:
+    return max(1, min(count, count * POINTS**2 // pos.shape[1] ** 2))
 
 
 def _squared_distances(pos: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ class Decimation:
 
 
 def decimate(mesh: Mesh, target: int) -> Decimation:
-    """Collapse half-edges until exactly ``target`` vertices remain; n log n.
+    """Collapse half-edges until exactly ``target`` vertices remain; n log n for vertices of bounded degree.
 
     Faces that repeat the corners of an earlier face are dropped first. Winding is kept, face order too.
     """
