@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.tiles import ceil_div, power_of_two
 
 
@@ -35,8 +36,8 @@ def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float) -> Tenso
     if weights.numel():
         block_m = power_of_two(slots)
         block_e = max(1, 2048 // block_m)
-        grid = (ceil_div(num_edges, block_e),)
-        _gaussian_kernel[grid](pseudo, mean, scale, weights, num_edges, slots, dim, floor, block_e, block_m)
+        arguments = (pseudo, mean, scale, weights, num_edges, slots, dim, floor, block_e, block_m)
+        launch(_gaussian_kernel, (ceil_div(num_edges, block_e),), arguments)
     return weights
 
 
@@ -77,13 +78,14 @@ def gaussian_gradients(
     block_m = power_of_two(slots)
     block_e = max(1, 1024 // block_m)
     parts = max(1, min(256, ceil_div(num_edges, block_e)))
-    grad_mean, grad_scale = torch.empty(2, parts, slots, dim, device=grad.device, dtype=torch.float32)
+    partial = torch.empty(2, parts, slots, dim, device=grad.device, dtype=torch.float32)
     grad_pseudo = torch.empty_like(pseudo if needs_pseudo else pseudo[:0], dtype=torch.float32)
-    _gaussian_gradients_kernel[(parts, dim)](
-        grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, slots, dim, floor, parts,
-        NEEDS_PSEUDO=needs_pseudo, BLOCK_E=block_e, BLOCK_M=block_m,
+    arguments = (
+        grad, weights, pseudo, mean, scale, partial[0], partial[1], grad_pseudo, num_edges, slots, dim, floor, parts,
+        needs_pseudo, block_e, block_m,
     )  # fmt: skip
-    return grad_pseudo.to(pseudo.dtype), grad_mean.sum(0).to(mean.dtype), grad_scale.sum(0).to(scale.dtype)
+    launch(_gaussian_gradients_kernel, (parts, dim), arguments)
+    return grad_pseudo.to(pseudo.dtype), partial[0].sum(0).to(mean.dtype), partial[1].sum(0).to(scale.dtype)
 
 
 @triton.jit
@@ -122,10 +124,11 @@ def softmax(
     if weights.numel():
         block_m = power_of_two(slots)
         block_r = max(1, 2048 // block_m)
-        _softmax_kernel[(ceil_div(num_edges * batch, block_r),)](
+        arguments = (
             sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers,
-            num_edges * batch, num_vertices, batch, slots, BLOCK_R=block_r, BLOCK_M=block_m,
+            num_edges * batch, num_vertices, batch, slots, block_r, block_m,
         )  # fmt: skip
+        launch(_softmax_kernel, (ceil_div(num_edges * batch, block_r),), arguments)
     return weights
 
 
@@ -168,8 +171,9 @@ def softmax_gradients(
     if out.numel():
         block_m = power_of_two(slots)
         block_r = max(1, 1024 // block_m)
-        _softmax_gradients_kernel[(ceil_div(num_vertices * batch, block_r),)](
+        arguments = (
             grad, weights, edge_scale, out, order, offsets, num_edges, num_vertices, batch, slots,
-            HAS_ORDER=order is not None, BLOCK_R=block_r, BLOCK_M=block_m,
+            order is not None, block_r, block_m,
         )  # fmt: skip
+        launch(_softmax_gradients_kernel, (ceil_div(num_vertices * batch, block_r),), arguments)
     return out

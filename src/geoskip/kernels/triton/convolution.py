@@ -58,4 +58,6 @@ def convolve_gradients(
         grad_theta, grad_weights = item_gradients(*inputs, tiles)
     else:
         grad_theta, grad_weights = vertex_gradients(*inputs, tiles)
+    if not needs_weights:
+        grad_weights = torch.empty_like(weights[:, :0])
     return grad_theta.to(theta.dtype), grad_weights.to(weights.dtype)

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, precision
 from geoskip.kernels.triton.vertices import in_layout_of_loads
 
@@ -85,15 +86,16 @@ def convolve_items(
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
     y = x.new_empty(batch, num_receivers, out)
     grid = (num_receivers, ceil_div(batch, tiles.b), ceil_div(out, tiles.o))
-    _convolve_items_kernel[grid](
+    arguments = (
         x, weights, theta, skip, bias, y, neighbours, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0), *theta.stride(),
         *(skip.stride() if skip is not None else (0, 0)),
-        HAS_ORDER=order is not None, GROUPED=grouped, HAS_SKIP=skip is not None, HAS_BIAS=bias is not None,
-        PER_ITEM=weights.shape[2] > 1, SLOTS=tiles.slots,
-        BLOCK_B=tiles.b, BLOCK_C=tiles.c, BLOCK_O=tiles.o, PRECISION=precision(), num_warps=tiles.warps,
+        order is not None, grouped, skip is not None, bias is not None,
+        weights.shape[2] > 1, tiles.slots,
+        tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
+    launch(_convolve_items_kernel, grid, arguments, tiles.warps)
     return y
 
 
@@ -168,11 +170,12 @@ def item_gradients(
     partial = x.new_empty(blocks * parts if needs_theta else 0, slots, channels, out, dtype=torch.float32)
     shape = weights.shape if per_item else (blocks, *weights.shape)
     grad_weights = x.new_empty(shape if needs_weights else 0, dtype=torch.float32)
-    _item_gradients_kernel[(slots, parts, blocks)](
+    arguments = (
         grad_y, x, weights, theta, partial, grad_weights, senders, offsets,
         batch, num_senders, num_receivers, channels, out, slots, parts,
         0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
-        GROUPED=grouped, NEEDS_THETA=needs_theta, NEEDS_WEIGHTS=needs_weights, PER_ITEM=per_item,
-        BLOCK_B=tiles.b, BLOCK_C=tiles.c, BLOCK_O=tiles.o, PRECISION=precision(), num_warps=tiles.warps,
+        grouped, needs_theta, needs_weights, per_item,
+        tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
+    launch(_item_gradients_kernel, (slots, parts, blocks), arguments, tiles.warps)
     return partial.sum(0), grad_weights if per_item or not needs_weights else grad_weights.sum(0)

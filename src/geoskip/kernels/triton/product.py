@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.tiles import ceil_div, power_of_two
 
 
@@ -57,8 +58,9 @@ def product(
         return y
     block_c = power_of_two(channels, 1, 128)
     block_v = max(1, min(64, 2048 // block_c))
-    _product_kernel[(ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c))](
+    arguments = (
         x, weights, minus, y, neighbours, order, offsets, num_senders, num_receivers, channels, scale,
-        HAS_ORDER=order is not None, HAS_MINUS=minus is not None, BLOCK_V=block_v, BLOCK_C=block_c, num_warps=4,
+        order is not None, minus is not None, block_v, block_c,
     )  # fmt: skip
+    launch(_product_kernel, (ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c)), arguments, 4)
     return y

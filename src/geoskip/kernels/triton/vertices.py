@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.tiles import VertexTiles, ceil_div, needs_wide, precision
 
 
@@ -103,14 +104,21 @@ def convolve_vertices(
     slots, _, out = theta.shape
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
     y = x.new_empty(batch, num_receivers, out)
-    _convolve_kernel[(ceil_div(num_receivers, tiles.v), batch, ceil_div(out, tiles.o))](
+    arguments = (
         x, weights, theta, skip, bias, y, neighbours, order, offsets,
         num_senders, num_receivers, channels, out, slots,
         *_strides(weights), offsets.stride(0), *theta.stride(), *(skip.stride() if skip is not None else (0, 0)),
-        HAS_ORDER=order is not None, GROUPED=grouped, HAS_SKIP=skip is not None, HAS_BIAS=bias is not None,
-        SLOTS=tiles.slots, BLOCK_V=tiles.v, BLOCK_C=tiles.c, BLOCK_O=tiles.o,
-        PRECISION=precision(), WIDE=needs_wide(x, weights), num_warps=tiles.warps, num_stages=tiles.stages,
+        order is not None, grouped, skip is not None, bias is not None,
+        tiles.slots, tiles.v, tiles.c, tiles.o,
+        precision(), needs_wide(x, weights),
     )  # fmt: skip
+    launch(
+        _convolve_kernel,
+        (ceil_div(num_receivers, tiles.v), batch, ceil_div(out, tiles.o)),
+        arguments,
+        tiles.warps,
+        tiles.stages,
+    )
     return y
 
 
@@ -213,14 +221,21 @@ def vertex_gradients(
     partial = torch.empty(parts if needs_theta else 0, slots, channels, out, device=x.device, dtype=torch.float32)
     # Items that share their weights add to the same gradients, one after the other.
     grad_weights = torch.zeros_like(weights if needs_weights else weights[:, :0], dtype=torch.float32)
-    _gradients_kernel[(chunks, parts, ceil_div(out, tiles.o) if needs_theta else 1)](
+    arguments = (
         grad_y, x, weights, theta, partial, grad_weights, senders, offsets,
         batch, num_receivers, channels, out, slots, num_tiles, parts, x.stride(0), grad_y.stride(0),
         *_strides(weights), offsets.stride(0),
-        GROUPED=grouped, NEEDS_THETA=needs_theta, NEEDS_WEIGHTS=needs_weights, SHARED=weights.shape[2] == 1,
-        SLOTS=tiles.slots, BLOCK_V=tiles.v, BLOCK_C=tiles.c, BLOCK_O=tiles.o,
-        PRECISION=precision(), WIDE=needs_wide(x, weights), num_warps=tiles.warps, num_stages=tiles.stages,
+        grouped, needs_theta, needs_weights, weights.shape[2] == 1,
+        tiles.slots, tiles.v, tiles.c, tiles.o,
+        precision(), needs_wide(x, weights),
     )  # fmt: skip
+    launch(
+        _gradients_kernel,
+        (chunks, parts, ceil_div(out, tiles.o) if needs_theta else 1),
+        arguments,
+        tiles.warps,
+        tiles.stages,
+    )
     return partial.sum(0), grad_weights
 
 
