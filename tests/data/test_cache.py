@@ -266,7 +266,7 @@ def test_disk_full_is_said_and_nothing_half_written_stays(tmp_path, caplog, monk
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("geoskip.data.entries._sync", full)
+    monkeypatch.setattr("geoskip.data.entries.sync", full)
     cached("test", RECIPE, content, root=tmp_path)
     assert "No space left on device" in caplog.text
     assert entries(tmp_path) == []

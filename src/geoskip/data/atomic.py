@@ -16,14 +16,19 @@ def write_whole(path: str | Path, data: bytes) -> None:
     try:
         with aside.open("xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        sync(aside)
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-    if os.name == "posix":  # the name is safe only when its folder is
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, or the names in a folder."""
+    if os.name != "posix" and path.is_dir():  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

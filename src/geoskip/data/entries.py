@@ -1,10 +1,8 @@
 """One entry of the cache on disk: a folder ``<kind>-<key>`` with arrays (safetensors) and a manifest (JSON).
 
-The key is the sha256 of the recipe (JSON), so another recipe is another entry. The manifest repeats the
-recipe and
-carries the sha256 of the arrays and of itself, checked at each load: this finds damage and mistakes, and
-there is no code in either file to run. An entry is written aside, synced and renamed: it is there whole or
-not at all.
+The key is the sha256 of the recipe (JSON), so another recipe is another entry. The manifest repeats the recipe and
+carries the sha256 of the arrays and of itself, checked at each load: this finds damage and mistakes, and there is no
+code in either file to run. An entry is written aside, synced and renamed: it is there whole or not at all.
 """
 
 import hashlib
@@ -21,6 +19,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+
+from geoskip.data.atomic import sync
 
 FORMAT = 1
 ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"
@@ -89,7 +89,7 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], stored: Stor
         except OSError:
             if not _sound(folder):  # otherwise another process was first, with the same content
                 raise
-        _sync(folder.parent)
+        sync(folder.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -130,7 +130,7 @@ def _write_files(aside: Path, kind: str, recipe: Mapping[str, Any], stored: Stor
     manifest["sha256"] = _digest(manifest)
     (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in (aside / ARRAYS, aside / MANIFEST, aside):
-        _sync(path)
+        sync(path)
 
 
 def _file_digest(path: Path) -> str:
@@ -144,11 +144,3 @@ def _digest(value: Any) -> str:
     except (TypeError, ValueError) as error:
         raise ValueError(f"a cache entry's recipe and meta hold plain finite JSON values only: {error}") from error
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
