@@ -1,5 +1,6 @@
 """Measuring: our blocks beside PyTorch Geometric's, growth with size, and memory foretold."""
 
 from geoskip.bench.memory import estimate_step_memory
+from geoskip.bench.model_memory import estimate_autoencoder_memory
 
-__all__ = ["estimate_step_memory"]
+__all__ = ["estimate_autoencoder_memory", "estimate_step_memory"]

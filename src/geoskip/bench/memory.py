@@ -17,38 +17,26 @@ The formulas follow ``kernels/ops`` and ``kernels/triton``; a test compares them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from geoskip.bench.ledger import Ledger
 from geoskip.bench.workloads import Problem
 from geoskip.graphs import Graph
 
-# CUDA's allocator of torch hands out multiples of this.
-GRAIN = 512
-
-
-class Ledger:
-    """What is held now, by name, and the most that ever was."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, int] = {}
-        self.peak = 0
-
-    def hold(self, **num_bytes: int) -> None:
-        """Allocate one after the other."""
-        for name, size in num_bytes.items():
-            self.held[name] = self.held.get(name, 0) + -(-size // GRAIN) * GRAIN
-            self.peak = max(self.peak, sum(self.held.values()))
-
-    def drop(self, *names: str) -> None:
-        for name in names:
-            del self.held[name]
+# What a block's backward pass leaves behind.
+GRADIENTS = ("grad_x", "grad_theta", "grad_skip", "grad_bias")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a block's step; ``feature`` is the bytes of one feature, ``keeps`` whether backward will follow."""
+    """Sizes of a block's step.
+
+    ``feature`` is the bytes of one feature, ``keeps`` whether backward will follow, ``needs_x`` whether x has a
+    gradient then.
+    """
 
     batch: int
     vertices: int
@@ -58,7 +46,8 @@ class Sizes:
     slots: int
     skip: bool
     feature: int
-    keeps: bool
+    keeps: bool = True
+    needs_x: bool = True
 
     @property
     def x(self) -> int:
@@ -75,6 +64,9 @@ class Sizes:
     @property
     def scores(self) -> int:
         return self.feature * self.batch * self.vertices * self.slots
+
+
+Pass = Callable[[Ledger, Sizes], None]
 
 
 def estimate_step_memory(
@@ -104,14 +96,19 @@ def estimate_step_memory(
         dtype: of features and parameters.
         backward: whether gradients of x and of all parameters are computed, or y alone without keeping anything.
     """
-    if operator not in _STEPS:
-        raise ValueError(f"operator: unknown name {operator!r}; choose from {', '.join(sorted(_STEPS))}")
     sizes = Sizes(batch, vertices, edges, in_channels, out_channels, kernel_size, skip, dtype.itemsize, backward)
-    ledger, (forward, back) = Ledger(), _STEPS[operator]
+    ledger, (forward, back) = Ledger(), passes(operator)
     forward(ledger, sizes)
     if backward:
         back(ledger, sizes)
     return ledger.peak
+
+
+def passes(operator: str) -> tuple[Pass, Pass]:
+    """The forward pass, which ends with y and what is kept for backward, and the backward pass."""
+    if operator not in _PASSES:
+        raise ValueError(f"operator: unknown name {operator!r}; choose from {', '.join(sorted(_PASSES))}")
+    return _PASSES[operator]
 
 
 def estimate_problem(problem: Problem, graph: Graph) -> int:
@@ -139,7 +136,7 @@ def _convolve_backward(
 ) -> None:
     """``weights`` are the bytes of the basis weights, if they have a gradient."""
     blocks, parts = _partial_sums(s, grouped)
-    ledger.hold(grad_x=s.x, partial=4 * parts * s.slots * s.channels * s.out)
+    ledger.hold(grad_x=s.x * s.needs_x, partial=4 * parts * s.slots * s.channels * s.out)
     if weights and not per_item and blocks:
         ledger.hold(grad_parts=blocks * weights, grad_theta=s.theta, grad_weights=weights)
         ledger.drop("grad_parts")
@@ -185,7 +182,7 @@ def _feast_backward(ledger: Ledger, s: Sizes) -> None:
     ledger.drop("weights", "grad_weights")
     ledger.hold(negated=s.scores)
     ledger.drop("at_receivers", "negated")
-    ledger.hold(grad_x_of_scores=s.x)
+    ledger.hold(grad_x_of_scores=s.x * s.needs_x)
 
 
 def _cheb(ledger: Ledger, s: Sizes) -> None:
@@ -194,6 +191,7 @@ def _cheb(ledger: Ledger, s: Sizes) -> None:
 
 
 def _cheb_backward(ledger: Ledger, s: Sizes) -> None:
+    # The gradient of x and that of Θ come from one recursion, whether both are needed or not.
     ledger.hold(grad_x=s.x, grad_theta=s.theta, terms=min(3, s.slots - 1) * s.y)
 
 
@@ -203,22 +201,26 @@ def _gcn(ledger: Ledger, s: Sizes) -> None:
 
 def _gin(ledger: Ledger, s: Sizes) -> None:
     """The first layer is the convolution, with as many channels as the output."""
-    ledger.hold(hidden=s.y, active=s.y, product=s.y)
+    ledger.hold(hidden=s.y, rectified=s.y, product=s.y)
     if not s.keeps:
-        ledger.drop("active")
-    ledger.hold(y=s.y)
+        ledger.drop("rectified")
+    ledger.hold(**{"bare" if s.skip else "y": s.y})
     ledger.drop("product")
     if s.skip:
-        ledger.hold(skipped=s.y, sum=s.y)
-        ledger.drop("skipped", "y")
+        ledger.hold(skipped=s.y, y=s.y)
+        ledger.drop("skipped", "bare")
     ledger.drop("hidden")
 
 
 def _gin_backward(ledger: Ledger, s: Sizes) -> None:
     if s.skip:
-        ledger.hold(grad_x_of_skip=s.x)
-    ledger.hold(grad_active=s.y, grad_hidden=s.y)
-    ledger.drop("active", "grad_active")
+        ledger.hold(grad_x_of_skip=s.x * s.needs_x)
+    ledger.hold(grad_rectified=s.y)
+    if "grad_y" in ledger.held:
+        # Inside a model it has served its purpose here.
+        ledger.drop("grad_y")
+    ledger.hold(grad_hidden=s.y)
+    ledger.drop("rectified", "grad_rectified")
     _convolve_backward(ledger, s)
 
 
@@ -236,7 +238,7 @@ def _spline(ledger: Ledger, s: Sizes) -> None:
     _convolve(ledger, s)
 
 
-_STEPS = {
+_PASSES = {
     "cheb": (_cheb, _cheb_backward),
     "feast": (_feast, _feast_backward),
     "gcn": (_gcn, _convolve_backward),

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from geoskip.bench.records import Row
 from geoskip.bench.scaling import Growth, Point
-from geoskip.bench.workloads import ONE_MATRIX, TITLES
+from geoskip.bench.workloads import ONE_MATRIX, TITLES, Problem
 
 
 def row_tables(rows: Sequence[Row]) -> list[Table]:
@@ -57,17 +57,18 @@ def scaling_table(points: Sequence[Point], growths: Sequence[Growth]) -> Table:
     return table
 
 
-def estimate_table(estimates: Sequence[tuple[Row, int]]) -> Table:
+def estimate_table(estimates: Sequence[tuple[str, Problem, int]]) -> Table:
+    """Of (what, problem, bytes)."""
     table = Table(title="estimated peak of a training step on CUDA", title_justify="left")
     for column in ("workload", "block"):
         table.add_column(column)
     table.add_column("MB", justify="right")
-    for row, num_bytes in estimates:
-        table.add_row(row.workload, block_name(row), megabytes(num_bytes))
+    for what, problem, num_bytes in estimates:
+        table.add_row(what, block_name(problem), megabytes(num_bytes))
     return table
 
 
-def block_name(row: Row) -> str:
+def block_name(row: Row | Problem) -> str:
     kernel = "" if row.operator in ONE_MATRIX else f", M={row.slots}"
     return f"{'Aff-' if row.skip else ''}{TITLES[row.operator]}{kernel}"
 

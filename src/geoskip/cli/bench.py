@@ -93,8 +93,9 @@ def _line(row: Any) -> str:
 
 
 def _estimate(chosen: list[Any], operators: list[str]) -> None:
+    """The blocks of the workloads, and the autoencoder of the faces."""
     from geoskip.bench.memory import estimate_problem
-    from geoskip.bench.records import Row
+    from geoskip.bench.model_memory import estimate_face_autoencoder
     from geoskip.bench.tables import estimate_table
     from geoskip.bench.workloads import problems
 
@@ -102,8 +103,10 @@ def _estimate(chosen: list[Any], operators: list[str]) -> None:
     for workload in chosen:
         graph = workload.make_graph()
         for problem in (problem for pair in problems(workload, operators) for problem in pair):
-            row = Row(workload.name, problem.operator, problem.slots, problem.skip, "geoskip", "")
-            found.append((row, estimate_problem(problem, graph)))
+            found.append((workload.name, problem, estimate_problem(problem, graph)))
+            if workload.name == "faces":
+                found.append(("faces, autoencoder", problem, estimate_face_autoencoder(problem)))
+    found.sort(key=lambda entry: "autoencoder" in entry[0])
     _console().print(estimate_table(found))
 
 
