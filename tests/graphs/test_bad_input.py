@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from geoskip.graphs import Graph, Held, SparseMatrix, attach, cartesian, pack, polar
+from geoskip.graphs import Graph, Held, SparseMatrix, attach, cartesian, pack, polar, target_degree
 from tests.specimens import specimen
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -23,6 +23,11 @@ MATRIX = SparseMatrix.from_entries(ENTRIES, ENTRIES, torch.ones(2), (2, 2))
 
 def entries(rows: Any = ENTRIES, columns: Any = ENTRIES, values: Any = None) -> SparseMatrix:
     return SparseMatrix.from_entries(rows, columns, torch.ones(2) if values is None else values, (2, 2))
+
+
+def beside(value: float) -> torch.Tensor:
+    """Pseudo-coordinates that are sound but for one."""
+    return torch.tensor([[0.5, 0.5], [0.5, value], [0.5, 0.5]])
 
 
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -62,7 +67,17 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Graph.from_faces(FACES[0], 4), ValueError, r"faces: .* \[faces, corners\] .* got \[3\]"),
     (lambda: Graph.from_faces(FACES[:, :2], 4), ValueError, r"faces: .* 3 corners or more, got \[1, 2\]"),
     (lambda: Graph.from_faces(FACES.double(), 4), TypeError, r"faces: .* got torch.float64; convert with .long"),
+    (lambda: Graph.from_faces(FACES[:0], -2), ValueError, r"num_vertices: .* 0 vertices or more, got -2"),
+    (lambda: Graph.from_edge_index(EDGES[:, :0], -1), ValueError, r"num_vertices: .* 0 vertices or more, got -1"),
+    (lambda: Graph.from_edge_index(EDGES, 3.5), TypeError, r"num_vertices: expected a whole number, got 3.5"),
+    (lambda: Graph.from_edge_index(EDGES, True), TypeError, r"num_vertices: expected a whole number, got True"),
     # Pseudo-coordinates
+    (lambda: GRAPH.with_pseudo(beside(torch.nan)), ValueError, r"pseudo: .* edge 1 are \[0.5, nan\], not finite; mend"),
+    (lambda: attach(GRAPH, beside(torch.inf)), ValueError, r"pseudo: .* edge 1 are \[0.5, inf\], not finite; mend"),
+    (lambda: cartesian(GRAPH, torch.rand(4, 2), largest=0), ValueError, r"largest: .* above 0, .* got 0"),
+    (lambda: polar(GRAPH, torch.rand(4, 2), largest=-1.0), ValueError, r"largest: .* above 0, .* got -1.0"),
+    (lambda: target_degree(GRAPH, largest=torch.nan), ValueError, r"largest: .* above 0, .* got nan"),
+    (lambda: target_degree(GRAPH, largest=torch.inf), ValueError, r"largest: .* above 0, .* got inf"),
     (lambda: GRAPH.with_pseudo(torch.rand(2, 3)), ValueError, r"pseudo: .* with 3 edges, got \[2, 3\]"),
     (lambda: GRAPH.with_pseudo(torch.rand(3)), ValueError, r"pseudo: .* got \[3\]; .* needs the shape \[edges, 1\]"),
     (lambda: GRAPH.with_pseudo(torch.ones(3, 1).long()), TypeError, r"pseudo: .* got torch.int64; convert with .float"),

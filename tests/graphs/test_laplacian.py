@@ -90,3 +90,11 @@ def test_weights_are_remembered_by_precision(build: type) -> None:
     assert (single.weights.dtype, double.weights.dtype) == (torch.float32, torch.float64)
     assert build(graph, torch.float32) is single
     assert torch.equal(single.weights, double.weights.float())
+
+
+def test_a_vertex_that_only_sends_is_heard() -> None:
+    """Of the one edge from 0 to 1: d_1 = 1, and 1 stands for d_0 = 0."""
+    graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 7)
+    wanted = torch.zeros(7, 7, dtype=torch.float64)
+    wanted[1, 0] = -1
+    assert torch.equal(dense(laplacian_edges(graph, torch.float64)), wanted)

@@ -80,6 +80,12 @@ def test_target_degree() -> None:
     )
 
 
+def test_degrees_beyond_the_largest_are_one() -> None:
+    u = target_degree(GRAPH, largest=2.0).squeeze(1)
+    assert GRAPH.degrees.max() > 2
+    assert torch.equal(u, (GRAPH.degrees[RECEIVERS] / 2.0).clamp(max=1))
+
+
 @pytest.mark.parametrize("name", ["cartesian", "degree"])
 def test_pytorch_geometric_agrees(name: str) -> None:
     positions = features(7, 3)

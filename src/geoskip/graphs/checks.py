@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,15 @@ def values_readable(tensor: Tensor) -> bool:
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
+def check_num_vertices(num_vertices: int) -> None:
+    if isinstance(num_vertices, bool) or not isinstance(num_vertices, (Integral, torch.SymInt)):
+        raise TypeError(f"num_vertices: expected a whole number, got {num_vertices!r}")
+    if num_vertices < 0:
+        raise ValueError(f"num_vertices: a graph has 0 vertices or more, got {num_vertices}")
+
+
 def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
+    check_num_vertices(num_vertices)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(
             f"edge_index: expected shape [2, edges] (row 0 sends, row 1 receives), got {list(edge_index.shape)}"
@@ -22,6 +32,7 @@ def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
 
 
 def check_faces(faces: Tensor, num_vertices: int) -> None:
+    check_num_vertices(num_vertices)
     if faces.dim() != 2 or faces.shape[1] < 3:
         raise ValueError(f"faces: expected shape [faces, corners] with 3 corners or more, got {list(faces.shape)}")
     check_indices("faces", faces, num_vertices)
@@ -50,6 +61,11 @@ def check_edge_values(name: str, values: Tensor, num_edges: int, device: torch.d
     if not values.is_floating_point():
         raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}; convert with .float()")
     check_device(name, values.device, device)
+    if values_readable(values) and not bool(values.isfinite().all()):
+        edge = int((~values.isfinite()).any(dim=1).nonzero()[0])
+        raise ValueError(
+            f"{name}: those of edge {edge} are {values[edge].tolist()}, not finite; mend or drop that edge"
+        )
 
 
 def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:

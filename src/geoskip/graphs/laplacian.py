@@ -56,7 +56,8 @@ def gcn_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
 
 def laplacian_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
     r""":math:`L = -D^{-1/2} A D^{-1/2}`, the normalised Laplacian scaled by :math:`2/\lambda_{max} = 1` and
-    shifted by -1, without self-loops. Isolated vertices have an empty row."""
+    shifted by -1, without self-loops. :math:`D` counts the neighbours that send to a vertex; where there are none
+    the row is empty, and 1 stands for 0 in the column."""
 
     def build() -> WeightedEdges:
         proper = (graph.pattern.senders != graph.pattern.receivers).double()

@@ -19,10 +19,11 @@ def cartesian(
     r"""Relative Cartesian coordinates in [0, 1]:
     :math:`u_{ij} = \tfrac12 + \tfrac{x_j - x_i}{2 r}`, r the largest absolute component over all edges.
 
-    Give ``largest`` to use one r for many graphs. The result is in the receiver order of ``graph``.
+    Give ``largest`` to use one r for many graphs; what lies beyond it is moved to the border. The result is in the
+    receiver order of ``graph``.
     """
     offsets = _offsets(graph, positions)
-    scale = _largest(offsets.abs()) if largest is None else largest
+    scale = _scale(offsets.abs(), largest)
     return (offsets / (2 * scale) + 0.5).clamp(0, 1)
 
 
@@ -34,7 +35,7 @@ def polar(
     if positions.shape[1] != 2:
         raise ValueError(f"positions: polar coordinates need 2 dimensions, got {positions.shape[1]}; use cartesian")
     length = offsets.norm(dim=1)
-    scale = _largest(length) if largest is None else largest
+    scale = _scale(length, largest)
     angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
     return torch.stack([(length / scale).clamp(0, 1), angle], dim=1)
 
@@ -44,11 +45,11 @@ def target_degree(
 ) -> Float[Tensor, "edges 1"]:
     r"""Degree of the receiving vertex, globally normalised: :math:`u_{ij} = d_i / \max d`.
 
-    It knows the connectivity only. Give ``largest`` to use one maximum for a whole data set.
+    It knows the connectivity only. Give ``largest`` to use one maximum for a whole data set; what exceeds it becomes 1.
     """
     degrees = graph.degrees.to(dtype)
-    scale = _largest(degrees) if largest is None else largest
-    return (degrees / scale)[graph.pattern.receivers].unsqueeze(1)
+    scale = _scale(degrees, largest)
+    return (degrees / scale).clamp(0, 1)[graph.pattern.receivers].unsqueeze(1)
 
 
 def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
@@ -66,8 +67,12 @@ def _offsets(graph: Graph, positions: Tensor) -> Tensor:
     return positions[graph.pattern.senders] - positions[graph.pattern.receivers]
 
 
-def _largest(values: Tensor) -> Tensor:
-    """The largest value, 1 if there is none or it is 0, so that coincident points lie at the centre."""
+def _scale(values: Tensor, given: float | None) -> Tensor | float:
+    """What is given, or the largest value; 1 if there is none or it is 0: coincident points lie at the centre."""
+    if given is not None:
+        if not 0 < given < math.inf:
+            raise ValueError(f"largest: expected a number above 0, to divide by, got {given}")
+        return given
     if values.numel() == 0:
         return values.new_ones(())
     largest = values.max()
