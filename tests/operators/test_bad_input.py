@@ -60,6 +60,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: GCNConv(3, 2)(X[:5], GRAPH), ValueError, r"x: has 5 vertices, the graph 7; pass the graph"),
     (lambda: GCNConv(3, 2)(X, GRAPH, skip=X), ValueError, r"skip: .* shape \[3, 2\], got \[7, 3\]"),
     (lambda: GCNConv(3, 2)(X, GRAPH, skip=torch.ones(3, 1)), ValueError, r"skip: .* shape \[3, 2\], got \[3, 1\]"),
+    (lambda: GINConv(3, 2)(X, GRAPH, skip=torch.ones(3, 2).double()), TypeError, r"skip: is torch.float64, GINConv.*"),
+    (lambda: GCNConv(3, 2)(X, GRAPH, skip=torch.ones(3, 2).to("meta")), ValueError, r"skip: is on meta, .* cpu; move"),
     # Graph
     (lambda: GCNConv(3, 2)(X, GRAPH.to("meta")), ValueError, r"graph: is on meta, x on cpu; move"),
     (lambda: GCNConv(3, 2)(X, EDGES.to("meta")), ValueError, r"graph: is on meta, x on cpu; move"),
@@ -79,8 +81,11 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: MoNetConv(3, 2, 4)(X, GRAPH), ValueError, r"pseudo: MoNetConv .* dim=3, .* 2 dimensions; .*dim=2"),
     (lambda: SPLINE(X, beside(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalise them"),
     (lambda: SPLINE(X, beside(-0.25)), ValueError, r"pseudo: .*\[0, 1\], .* from -0.25 to 0.5; normalise them"),
-    (lambda: SPLINE(X, beside(float("nan"))), ValueError, r"pseudo: .*\[0, 1\], .* from nan to nan; normalise"),
-    (lambda: SPLINE(X, beside(float("inf"))), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to inf; normalise"),
+    (
+        lambda: SPLINE(X, EDGES, torch.full((3, 2), torch.nan)),
+        ValueError,
+        r"pseudo: .* edge 0 are \[nan, nan\], not fin",
+    ),
     (lambda: SPLINE(X, EDGES, torch.ones(2, 2)), ValueError, r"pseudo: .* with 3 edges, got \[2, 2\]"),
     (lambda: SPLINE(X, EDGES, torch.ones(3)), ValueError, r"pseudo: .* got \[3\]; .* \[edges, 1\]"),
     (lambda: SPLINE(X, EDGES, torch.ones(3, 2).long()), TypeError, r"pseudo: .* got torch.int64; convert"),

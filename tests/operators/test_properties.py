@@ -172,6 +172,20 @@ def test_float32_is_near_float64(case: Case) -> None:
     assert_close(y.detach().double(), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
+def test_a_module_of_low_precision_is_near(case: Case, dtype: torch.dtype, digits: float) -> None:
+    """Features and parameters are rounded, basis weights are not."""
+    conv, graph, x = case.make(dtype), specimen(dim=case.dim).graph(torch.float32), features(7, IN).to(dtype)
+    wanted = copy.deepcopy(conv).double()(x.double(), graph.to(torch.float64)).detach()
+    leaf = x.clone().requires_grad_()
+    y = conv(leaf, graph)
+    y.sum().backward()
+    assert y.dtype == dtype
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+    assert_close(y.detach().double(), wanted, rtol=0, atol=8 * digits * float(wanted.abs().max()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pseudo_coordinates_of_another_precision(case: Case, dtype: torch.dtype) -> None:
     other = torch.float64 if dtype == torch.float32 else torch.float32

@@ -73,7 +73,8 @@ class Operator(nn.Module, ABC):
         elif pseudo is not None:
             graph = graph.with_pseudo(pseudo)
         self._check_graph(x, graph)
-        self._check_skip(skip)
+        if skip is not None:
+            self._check_skip(skip)
         return self.convolve(x, graph, skip)
 
     def _check_features(self, x: Tensor) -> None:
@@ -81,12 +82,15 @@ class Operator(nn.Module, ABC):
             raise ValueError(
                 f"x: {self._say()} expects shape [*batch, vertices, {self.in_channels}], got {list(x.shape)}"
             )
-        parameter = next(self.parameters())
-        if x.device != parameter.device:
-            raise ValueError(f"x: is on {x.device}, {self._say()} on {parameter.device}; move one with .to()")
-        if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+        self._check_home("x", x)
+
+    def _check_home(self, name: str, given: Tensor) -> None:
+        own = next(self.parameters())
+        if given.device != own.device:
+            raise ValueError(f"{name}: is on {given.device}, {self._say()} on {own.device}; move one with .to()")
+        if given.dtype != own.dtype and not torch.is_autocast_enabled(given.device.type):
             raise TypeError(
-                f"x: is {x.dtype}, {self._say()} has {parameter.dtype} parameters; convert x or the operator "
+                f"{name}: is {given.dtype}, {self._say()} has {own.dtype} parameters; convert {name} or the operator "
                 "with .to(dtype), or use torch.autocast"
             )
 
@@ -98,10 +102,11 @@ class Operator(nn.Module, ABC):
         if graph.device != x.device:
             raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
 
-    def _check_skip(self, skip: Tensor | None) -> None:
+    def _check_skip(self, skip: Tensor) -> None:
         wanted = [self.in_channels, self.out_channels]
-        if skip is not None and list(skip.shape) != wanted:
+        if list(skip.shape) != wanted:
             raise ValueError(f"skip: {self._say()} expects a matrix of shape {wanted}, got {list(skip.shape)}")
+        self._check_home("skip", skip)
 
     def _say(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"

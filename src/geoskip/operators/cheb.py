@@ -38,7 +38,9 @@ class ChebConv(Operator):
 
     (the normalised Laplacian, rescaled with :math:`\lambda_{max} = 2`). In the code: Θ is ``theta``, M
     ``kernel_size``. The term :math:`x \Theta_0` of the centre vertex belongs to the definition; the paper's
-    ChebNet† is ``centre=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters.
+    ChebNet† is ``centre=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters. Self-loops of
+    the graph are left out. In a directed graph :math:`d_i` counts the edges that i receives, 1 where there are none,
+    so that a vertex which only sends is still heard (PyTorch Geometric counts the edges that i sends).
     Parameters: M·in·out + out.
 
     Args:

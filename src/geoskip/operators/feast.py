@@ -58,7 +58,8 @@ class FeaStConv(Operator):
     In the code: Θ is ``theta``, a ``attention``, c ``offset``, M ``kernel_size``. The paper takes
     :math:`i \in \mathcal N(i)`: that is ``self_loops``; its FeaStNet† is ``self_loops=False``. Without
     ``translation_invariant`` the logits are :math:`\langle a_m, x_j\rangle + \langle a'_m, x_i\rangle + c_m` with
-    a' ``receiver_attention``. A vertex without neighbours has y = b.
+    a' ``receiver_attention``. A self-loop that the graph has is merged with that of ``self_loops``; with
+    ``self_loops=False`` it is a neighbour like any other. A vertex without neighbours has y = b.
     Parameters: M·in·out + M·in + M + out (and M·in for a').
 
     Args:

@@ -34,7 +34,8 @@ class GCNConv(Operator):
     .. math:: y_i = \sum_{j \in \mathcal N(i) \cup \{i\}} \frac{x_j}{\sqrt{\tilde d_i \tilde d_j}} \Theta + b
 
     with :math:`\tilde d_i = |\mathcal N(i)| + 1`. The self-loop belongs to the definition; it shares Θ with the
-    neighbours, so it is no separate term for the centre vertex. Duplicate edges count as often as they occur.
+    neighbours, so it is no separate term for the centre vertex; one that the graph already has is merged with it.
+    Duplicate edges count as often as they occur.
     Parameters: in·out + out.
 
     Args:

@@ -40,7 +40,8 @@ class GINConv(Operator):
     .. math:: y_i = \gamma\Big((1+\epsilon)\, x_i + \sum_{j \in \mathcal N(i)} x_j\Big)
 
     In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The centre term belongs to the
-    definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one bias.
+    definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one bias. A self-loop that
+    the graph has is one more neighbour, beside the centre term.
     Parameters: in·hidden + hidden + hidden·out + out (and 1 for a trained ε).
 
     Args:
