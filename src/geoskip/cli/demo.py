@@ -30,13 +30,18 @@ def demo(
         typer.echo(json.dumps([asdict(run) for run in runs], indent=1))
         return
     console = Console()
-    console.print(_table(runs))
+    console.print(_table(runs, seeds, epochs))
     for operator, group in groupby(runs, key=lambda run: run.operator):
         console.print(_verdict(NAMES[operator], list(group), seeds))
 
 
-def _table(runs: list[Any]) -> Table:
-    table = Table(title="Autoencoders of deformed spheres (162 vertices, code of 8)", title_justify="left")
+def _table(runs: list[Any], seeds: int, epochs: int) -> Table:
+    table = Table(
+        title="Autoencoders of deformed spheres (162 vertices, code of 8)",
+        caption=f"mean ± standard deviation; seeds: {seeds}, epochs: {epochs}",
+        title_justify="left",
+        caption_justify="left",
+    )
     table.add_column("method")
     for column in ("parameters", "error, % of the radius", "time, s"):
         table.add_column(column, justify="right")

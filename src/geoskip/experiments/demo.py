@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 
@@ -53,8 +54,20 @@ def demo_runs(seeds: int = 3, epochs: int = 12) -> Iterator[DemoRun]:
             hierarchy, operator=operator, skip=skip, kernel_size=kernel_size, channels=(16, 32), latent=8
         )
         started = time.perf_counter()
-        error = fit(model, shapes[:NUM_TRAIN], shapes[NUM_TRAIN:], epochs)
+        with one_thread():
+            error = fit(model, shapes[:NUM_TRAIN], shapes[NUM_TRAIN:], epochs)
         yield DemoRun(operator, skip, seed, num_parameters(model), error, time.perf_counter() - started)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tensors as small as these gain little from threads, which on a busy machine mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def fit(
