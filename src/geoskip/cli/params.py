@@ -51,7 +51,8 @@ def _counts() -> list[dict[str, Any]]:
 def _table(experiment: str, entries: list[dict[str, Any]]) -> Table:
     """A line per method, a column per M where there are several."""
     columns = sorted({entry["column"] for entry in entries if entry["column"] is not None})
-    table = Table(title=TITLES[experiment], title_justify="left")
+    title = TITLES[experiment] if len(columns) > 1 else f"{TITLES[experiment]}, M={columns[0]}"
+    table = Table(title=f"\n{title}", title_justify="left")
     table.add_column("method")
     for column in columns:
         table.add_column(f"M={column}" if len(columns) > 1 else "parameters", justify="right")
