@@ -1,7 +1,6 @@
 """Geodesics against arc lengths, unfolded planes and Dijkstra's bound; what each method does with broken meshes."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from geoskip.meshes import (
     MeshError,
     geodesic_diameter,
     geodesic_distances,
-    geodesic_matrix,
     grid,
     icosphere,
     torus,
@@ -269,65 +267,3 @@ def test_a_diameter_from_few_sources_is_a_close_lower_bound() -> None:
     assert geodesic_diameter(mesh, "exact", num_sources=10**6) == full
     with pytest.raises(MeshError, match="a diameter needs a vertex and a source"):
         geodesic_diameter(mesh, num_sources=0)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_matrix_is_all_rows_in_single_precision(tmp_path: Path, method: Method) -> None:
-    mesh = beside(grid(3, 4), grid(2, 2))
-    matrix = geodesic_matrix(mesh, tmp_path / "new folder", method)
-    rows = geodesic_distances(mesh, np.arange(mesh.num_verts), method)
-    assert isinstance(matrix, np.memmap)
-    assert matrix.dtype == np.float32
-    assert not matrix.flags.writeable
-    assert np.array_equal(matrix, rows.astype(np.float32))
-    (path,) = (tmp_path / "new folder").iterdir()
-    assert np.array_equal(np.load(path, allow_pickle=False), matrix)
-
-
-def test_the_matrix_is_computed_once_per_mesh_and_method(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-
-    def progress(done: int, total: int) -> None:
-        calls.append((done, total))
-
-    geodesic_matrix(grid(2, 3), tmp_path, progress=progress)
-    assert calls == [(k, 6) for k in range(1, 7)]
-    geodesic_matrix(grid(2, 3), tmp_path, progress=progress)
-    assert len(calls) == 6
-    stretched = grid(2, 3).with_verts(grid(2, 3).verts * 2)
-    flipped = Mesh(grid(2, 3).verts, grid(2, 3).faces[::-1])
-    others: list[tuple[Mesh, Method]] = [(stretched, "heat"), (flipped, "heat"), (grid(2, 3), "exact")]
-    for count, (mesh, method) in enumerate(others, start=2):
-        geodesic_matrix(mesh, tmp_path, method, progress)
-        assert len(calls) == 6 * count
-
-
-@pytest.mark.parametrize("damage", ["truncated", "longer", "flipped", "header", "digest"])
-def test_a_damaged_matrix_is_computed_anew(tmp_path: Path, damage: str) -> None:
-    expected = np.array(geodesic_matrix(grid(2, 3), tmp_path))
-    (path,) = tmp_path.iterdir()
-    data = bytearray(path.read_bytes())
-    if damage == "truncated":
-        del data[-5:]
-    elif damage == "longer":
-        data += b"x"
-    else:
-        data[{"flipped": -40, "header": 20, "digest": -1}[damage]] ^= 1
-    path.write_bytes(data)
-    assert np.array_equal(geodesic_matrix(grid(2, 3), tmp_path), expected)
-    assert path.read_bytes() != data
-
-
-def test_an_interrupted_computation_leaves_nothing_behind(tmp_path: Path) -> None:
-    def interrupt(done: int, total: int) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        geodesic_matrix(grid(3, 3), tmp_path, progress=interrupt)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_vertices_no_matrix(tmp_path: Path) -> None:
-    with pytest.raises(MeshError, match="without vertices has no distances"):
-        geodesic_matrix(Mesh(np.zeros((0, 3)), np.empty((0, 3), dtype=np.int64)), tmp_path)

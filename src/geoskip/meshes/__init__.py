@@ -3,7 +3,6 @@
 from geoskip.meshes.closest import ClosestPoints, closest_points
 from geoskip.meshes.decimation import Decimation, decimate
 from geoskip.meshes.files import parse_mesh, read_mesh, write_mesh
-from geoskip.meshes.geodesic_matrix import geodesic_matrix
 from geoskip.meshes.geodesics import geodesic_diameter, geodesic_distances
 from geoskip.meshes.hierarchy import MeshHierarchy, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -22,7 +21,6 @@ __all__ = [
     "decimate",
     "geodesic_diameter",
     "geodesic_distances",
-    "geodesic_matrix",
     "grid",
     "icosphere",
     "mesh_hierarchy",
