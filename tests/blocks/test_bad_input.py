@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import JumpingKnowledge
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip
 from geoskip.operators import GCNConv
@@ -53,6 +54,13 @@ def test_not_a_module(kind: type[Skip]) -> None:
 def test_channels_below_one(kind: Any, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}: {kind.__name__} needs a whole number of at least 1, got 0"):
         kind(nn.Linear(3, 2), **{name: 0})
+
+
+@kinds
+def test_a_list_of_layers_is_no_pair(kind: type[Skip]) -> None:
+    """JumpingKnowledge takes a list of features; one of two layers would pass for (x_src, x_dst)."""
+    with pytest.raises(TypeError, match=r"does not fit around JumpingKnowledge: its input is a list"):
+        kind(JumpingKnowledge("cat"))
 
 
 def test_options() -> None:

@@ -19,6 +19,7 @@ _UNFIT = {
     "HANConv": _DICTIONARIES,
     "HGTConv": _DICTIONARIES,
     "HeteroConv": f"{_DICTIONARIES}; wrap the convolutions in it, as add_skips(model) does",
+    "JumpingKnowledge": "its input is a list of the features of every layer before it",
     "LPAttLayer": _OTHER_FIRST,
     "LabelPropagation": _OTHER_FIRST,
     "NeighborEmbedding": _OTHER_FIRST,
