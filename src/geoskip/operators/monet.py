@@ -39,7 +39,8 @@ class MoNetConv(Operator):
         w_m(u) = \exp\Big(-\tfrac12 \sum_d \frac{(u_d - \mu_{md})^2}{\sigma_{md}^2}\Big)
 
     In the code: Θ is ``theta``, μ ``mean``, σ ``scale``, u ``graph.pseudo``, M ``kernel_size``. The sum runs over
-    the neighbours alone: there is no term for the centre vertex, and it is not divided by their number.
+    the neighbours alone: there is no term for the centre vertex, and it is not divided by their number. The kernel
+    divides by :math:`\sigma^2 + 10^{-15}`, so that σ = 0 is no error.
     Parameters: M·in·out + 2·M·dim + out.
 
     Args:
