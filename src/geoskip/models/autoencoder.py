@@ -13,6 +13,7 @@ from geoskip.graphs import Held
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
+from geoskip.operators.base import check_home, check_positive
 from geoskip.shapes import Float
 
 
@@ -53,6 +54,7 @@ class MeshAutoencoder(nn.Module):
     ) -> None:
         super().__init__()
         _check_channels(channels, hierarchy)
+        check_positive("MeshAutoencoder", "latent", latent)
         pseudo = hierarchy.levels[0].pseudo
         layer = layer_maker(operator, skip, kernel_size, None if pseudo is None else pseudo.shape[1], options)
         self.latent = latent
@@ -74,6 +76,7 @@ class MeshAutoencoder(nn.Module):
     def decode(self, code: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch vertices channels"]:
         if code.shape[-1] != self.latent:
             raise ValueError(f"code: expected shape [*batch, {self.latent}], got {list(code.shape)}")
+        check_home("code", code, self, "MeshAutoencoder")
         hierarchy = self.hierarchy()
         x = self.from_code(code).unflatten(-1, self.coarsest)
         for conv, graph, up in zip(self.decoder, hierarchy.levels[-2::-1], hierarchy.up[::-1], strict=True):

@@ -13,6 +13,7 @@ from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
 from geoskip.graphs.pooled import PooledGraphs
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
+from geoskip.operators.base import check_positive
 from geoskip.shapes import Float
 
 
@@ -61,6 +62,8 @@ class GraphClassifier(nn.Module):
         super().__init__()
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
+        for name, size in [("classes", classes), ("head", head)]:
+            check_positive("GraphClassifier", name, size)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
         wanted = operator == "gin" if normalise is None else normalise
         self.pool = choose_pooling(pooling)

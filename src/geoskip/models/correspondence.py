@@ -12,6 +12,7 @@ from torch.nn.functional import elu
 from geoskip.graphs import Graph, Held
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
+from geoskip.operators.base import check_home, check_positive
 from geoskip.shapes import Float
 
 
@@ -58,6 +59,8 @@ class CorrespondenceNet(nn.Module):
         super().__init__()
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
+        for name, size in [("classes", classes), ("lift", lift), ("head", head)]:
+            check_positive("CorrespondenceNet", name, size)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
         self.graph = None if graph is None else Held(graph)
         self.lift = GlorotLinear(in_channels, lift)
@@ -72,6 +75,7 @@ class CorrespondenceNet(nn.Module):
         graph = self._graph_for(graph)
         if x.dim() < 2 or x.shape[-1] != self.lift.in_features:
             raise ValueError(f"x: expected shape [*batch, vertices, {self.lift.in_features}], got {list(x.shape)}")
+        check_home("x", x, self, "CorrespondenceNet")
         x = elu(self.lift(x))
         for conv in self.convs:
             x = elu(conv(x, graph))

@@ -82,17 +82,7 @@ class Operator(nn.Module, ABC):
             raise ValueError(
                 f"x: {self._say()} expects shape [*batch, vertices, {self.in_channels}], got {list(x.shape)}"
             )
-        self._check_home("x", x)
-
-    def _check_home(self, name: str, given: Tensor) -> None:
-        own = next(self.parameters())
-        if given.device != own.device:
-            raise ValueError(f"{name}: is on {given.device}, {self._say()} on {own.device}; move one with .to()")
-        if given.dtype != own.dtype and not torch.is_autocast_enabled(given.device.type):
-            raise TypeError(
-                f"{name}: is {given.dtype}, {self._say()} has {own.dtype} parameters; convert {name} or the operator "
-                "with .to(dtype), or use torch.autocast"
-            )
+        check_home("x", x, self, self._say())
 
     def _check_graph(self, x: Tensor, graph: Graph) -> None:
         if graph.num_vertices != x.shape[-2]:
@@ -106,7 +96,7 @@ class Operator(nn.Module, ABC):
         wanted = [self.in_channels, self.out_channels]
         if list(skip.shape) != wanted:
             raise ValueError(f"skip: {self._say()} expects a matrix of shape {wanted}, got {list(skip.shape)}")
-        self._check_home("skip", skip)
+        check_home("skip", skip, self, self._say())
 
     def _say(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
@@ -133,6 +123,18 @@ def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim
             f"{graph.pseudo.shape[1]} dimensions; make it with dim={graph.pseudo.shape[1]}"
         )
     return graph.pseudo
+
+
+def check_home(name: str, given: Tensor, module: nn.Module, said: str) -> None:
+    """What a module is given lies on its device and, without autocast, has its dtype; ``said`` is how to call it."""
+    own = next(module.parameters())
+    if given.device != own.device:
+        raise ValueError(f"{name}: is on {given.device}, {said} on {own.device}; move one with .to()")
+    if given.dtype != own.dtype and not torch.is_autocast_enabled(given.device.type):
+        raise TypeError(
+            f"{name}: is {given.dtype}, {said} has {own.dtype} parameters; convert one of them with .to(dtype), "
+            "or use torch.autocast"
+        )
 
 
 def check_positive(operator: str, name: str, value: int) -> None:

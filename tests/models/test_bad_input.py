@@ -1,0 +1,36 @@
+"""Sizes, dtypes and devices that no network can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from tests.models.small import autoencoder, hierarchy
+
+NET = CorrespondenceNet(11, operator="gcn", graph=hierarchy().levels[0])
+AUTOENCODER = autoencoder(operator="gcn")
+X = torch.ones(42, 3)
+CODE = torch.ones(2, AUTOENCODER.latent)
+
+MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: CorrespondenceNet(0, operator="gcn"), ValueError, "classes: CorrespondenceNet needs .* at least 1, got 0"),
+    (lambda: CorrespondenceNet(5, operator="gcn", lift=0), ValueError, "lift: CorrespondenceNet needs .* got 0"),
+    (lambda: CorrespondenceNet(5, operator="gcn", head=-1), ValueError, "head: CorrespondenceNet needs .* got -1"),
+    (lambda: GraphClassifier(operator="gcn", classes=0), ValueError, "classes: GraphClassifier needs .* got 0"),
+    (lambda: GraphClassifier(operator="gcn", head=0), ValueError, "head: GraphClassifier needs .* got 0"),
+    (lambda: MeshAutoencoder(hierarchy(), operator="gcn", channels=(4, 8), latent=0), ValueError, "latent: .* got 0"),
+    (lambda: NET(X.double()), TypeError, "x: is torch.float64, CorrespondenceNet has torch.float32 .*; convert"),
+    (lambda: NET(X.to("meta")), ValueError, "x: is on meta, CorrespondenceNet on cpu; move"),
+    (lambda: AUTOENCODER.decode(CODE.double()), TypeError, "code: is torch.float64, MeshAutoencoder has torch.float32"),
+    (lambda: AUTOENCODER.decode(CODE.to("meta")), ValueError, "code: is on meta, MeshAutoencoder on cpu; move"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "error", "message"), MISTAKES, ids=[message[:40] for *_, message in MISTAKES])
+def test_mistakes_are_named(mistake: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        mistake()
