@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -69,7 +69,11 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Graph.from_faces(FACES.double(), 4), TypeError, r"faces: .* got torch.float64; convert with .long"),
     (lambda: Graph.from_faces(FACES[:0], -2), ValueError, r"num_vertices: .* 0 vertices or more, got -2"),
     (lambda: Graph.from_edge_index(EDGES[:, :0], -1), ValueError, r"num_vertices: .* 0 vertices or more, got -1"),
-    (lambda: Graph.from_edge_index(EDGES, 3.5), TypeError, r"num_vertices: expected a whole number, got 3.5"),
+    (
+        lambda: Graph.from_edge_index(EDGES, cast(Any, 3.5)),
+        TypeError,
+        r"num_vertices: expected a whole number, got 3.5",
+    ),
     (lambda: Graph.from_edge_index(EDGES, True), TypeError, r"num_vertices: expected a whole number, got True"),
     # Pseudo-coordinates
     (lambda: GRAPH.with_pseudo(beside(torch.nan)), ValueError, r"pseudo: .* edge 1 are \[0.5, nan\], not finite; mend"),

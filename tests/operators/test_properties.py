@@ -172,13 +172,15 @@ def test_float32_is_near_float64(case: Case) -> None:
     assert_close(y.detach().double(), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize("path", ["fast", "reference"])
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
-def test_a_module_of_low_precision_is_near(case: Case, dtype: torch.dtype, digits: float) -> None:
+def test_a_module_of_low_precision_is_near(case: Case, dtype: torch.dtype, digits: float, path: str) -> None:
     """Features and parameters are rounded, basis weights are not."""
     conv, graph, x = case.make(dtype), specimen(dim=case.dim).graph(torch.float32), features(7, IN).to(dtype)
     wanted = copy.deepcopy(conv).double()(x.double(), graph.to(torch.float64)).detach()
     leaf = x.clone().requires_grad_()
-    y = conv(leaf, graph)
+    with use_path(path):
+        y = conv(leaf, graph)
     y.sum().backward()
     assert y.dtype == dtype
     assert leaf.grad is not None

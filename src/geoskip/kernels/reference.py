@@ -38,7 +38,8 @@ def basis_convolution(
     bias: Float[Tensor, " out"] | None = None,
 ) -> Float[Tensor, "*batch receivers out"]:
     r""":math:`y_i = \sum_m z_{i,m} \Theta_m + x_i A + b`, with z from :func:`basis_aggregation`."""
-    y = basis_aggregation(x, weights, pattern).flatten(-2) @ theta.flatten(0, 1)
+    # Basis weights of at least float32 make z so; the product is in the precision of its matrix.
+    y = basis_aggregation(x, weights, pattern).flatten(-2).to(theta.dtype) @ theta.flatten(0, 1)
     if skip is not None:
         y = y + x @ skip
     return y if bias is None else y + bias
@@ -50,7 +51,7 @@ def sparse_product(
     pattern: Pattern,
 ) -> Float[Tensor, "*batch receivers channels"]:
     r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, a sparse matrix times every item of the batch."""
-    return basis_aggregation(x, weights.unsqueeze(-1), pattern).squeeze(-2)
+    return basis_aggregation(x, weights.unsqueeze(-1), pattern).squeeze(-2).to(x.dtype)
 
 
 def chebyshev_convolution(
