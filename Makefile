@@ -20,7 +20,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Shapes in signatures are checked as the tests run, except where torch traces the code: a checker breaks tracing.
+# Shapes in signatures are checked as the tests run, except where torch or Triton reads the code itself.
 test: lint
 	$(BIN)/python -m pytest -m "not compiled and not gpu" --jaxtyping-packages=geoskip,beartype.beartype
 	$(BIN)/python -m pytest -m "compiled and not gpu"

@@ -63,7 +63,10 @@ def cases(least_slots: int = 1) -> list[Any]:
 
     return [
         *[pytest.param(where, sizes, id=f"{where}-{i}") for where in CPU for i, sizes in chosen(SMALL + LARGE)],
-        *[pytest.param(Where("interpreter"), sizes, id=f"interpreter-{i}") for i, sizes in chosen(SMALL)],
+        *[
+            pytest.param(Where("interpreter"), sizes, id=f"interpreter-{i}", marks=pytest.mark.compiled)
+            for i, sizes in chosen(SMALL)
+        ],
         *[
             pytest.param(Where("fast", "cuda"), sizes, id=f"cuda-{i}", marks=pytest.mark.gpu)
             for i, sizes in chosen(SMALL + LARGE)
