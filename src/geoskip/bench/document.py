@@ -57,6 +57,9 @@ def _blocks(record: dict[str, Any]) -> Iterator[str]:
     ceilings = record["ceilings"]
     copy, product = ceilings["bytes_per_second"], ceilings["operations_per_second"]
     yield f"Ceilings: {number(copy / 1e9)} GB/s of a copy, {number(product / 1e12)} TFLOP/s of a float32 product."
+    if record["machine"]["device_type"] == "cpu" and None not in record["load"]:
+        before, after = record["load"]
+        yield f"Load average {before} before the run, {after} at its end."
     yield ""
     for workload, group in groupby(rows_of(record), key=lambda row: row.workload):
         rows = list(group)

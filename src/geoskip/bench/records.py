@@ -96,6 +96,14 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def busy() -> float | None:
+    """How many processes wanted the CPU in the last minute, where the system tells it; the run's own count too."""
+    try:
+        return round(os.getloadavg()[0], 1)
+    except (AttributeError, OSError):
+        return None
+
+
 def precision() -> dict[str, str]:
     """The flags of torch that would allow less than float32 in products."""
     return {

@@ -59,13 +59,14 @@ def blocks(
 
 
 def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | None) -> list[Any]:
-    from geoskip.bench.records import machine, rows_as_json, save
+    from geoskip.bench.records import busy, machine, rows_as_json, save
     from geoskip.bench.roofline import measure_ceilings
     from geoskip.bench.run import measure_workload
     from geoskip.bench.tables import row_tables
 
     record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
     _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
+    load = [busy()]
     ceilings = measure_ceilings(settings.device)
     record |= {"ceilings": asdict(ceilings), "workloads": {w.name: w.about for w in chosen}}
     rows: list[Any] = []
@@ -74,7 +75,7 @@ def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | No
             rows.append(row)
             _say(_line(row))
             if path is not None:
-                save(path, record | {"rows": rows_as_json(rows)})
+                save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
     console = _console()
     for table in row_tables(rows):
         console.print(table)
