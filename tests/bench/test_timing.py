@@ -29,6 +29,7 @@ def test_sets_of_inputs_take_turns() -> None:
 def test_summary_is_median_and_quartiles() -> None:
     timing = _summary([5.0, 1.0, 2.0, 4.0, 3.0])
     assert (timing.low, timing.milliseconds, timing.high, timing.samples) == (2.0, 3.0, 4.0, 5)
+    assert _summary([7.0]).low == _summary([7.0]).high == 7.0
 
 
 def test_no_peak_on_the_cpu() -> None:

@@ -78,6 +78,11 @@ def test_quick_is_smaller() -> None:
     assert "batch 4, 5,023 vertices, 32 → 32 channels" in quick[0].about
 
 
+def test_smallest_kernel_alone() -> None:
+    (faces,) = chosen_workloads(["faces"], smallest=True)
+    assert (faces.batch, faces.kernel_sizes) == (32, (9,))
+
+
 def test_names_are_checked_and_ordered() -> None:
     assert checked_operators(["gcn", "monet"]) == ["monet", "gcn"]
     with pytest.raises(ValueError, match="operator: unknown name 'gat'; choose from monet, feast"):

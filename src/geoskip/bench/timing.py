@@ -125,6 +125,6 @@ def release(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _summary(times: Sequence[float]) -> Timing:
-    low, _, high = quantiles(times, n=4, method="inclusive")
+def _summary(times: list[float]) -> Timing:
+    low, _, high = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     return Timing(median(times), low, high, len(times))

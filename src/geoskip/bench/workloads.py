@@ -80,12 +80,12 @@ SUPERPIXELS = Workload(
 WORKLOADS = {workload.name: workload for workload in (FACES, BODIES, SUPERPIXELS)}
 
 
-def chosen_workloads(names: Sequence[str] | None, quick: bool = False) -> list[Workload]:
-    """By name, all if none is named; a quick run has batches of 4 and one kernel size."""
+def chosen_workloads(names: Sequence[str] | None, quick: bool = False, smallest: bool = False) -> list[Workload]:
+    """By name, all if none is named; a quick run has batches of 4, and like ``smallest`` one kernel size."""
     found = [WORKLOADS[name] for name in _checked("workload", names, tuple(WORKLOADS))]
-    if not quick:
-        return found
-    return [replace(w, batch=min(w.batch, 4), kernel_sizes=w.kernel_sizes[:1]) for w in found]
+    if quick or smallest:
+        found = [replace(w, kernel_sizes=w.kernel_sizes[:1]) for w in found]
+    return [replace(w, batch=min(w.batch, 4)) for w in found] if quick else found
 
 
 def problems(workload: Workload, operators: Sequence[str] | None = None) -> Iterator[tuple[Problem, Problem]]:

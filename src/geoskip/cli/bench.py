@@ -37,6 +37,7 @@ def blocks(
         bool | None,
         typer.Option("--quick/--full", help="Batches of 4 and one M, or everything; quick by default on the CPU."),
     ] = None,
+    smallest: Annotated[bool, typer.Option("--smallest", help="Only the smallest M of each workload.")] = False,
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
     compiled: Annotated[bool, typer.Option("--compiled", help="Also PyTorch Geometric through torch.compile.")] = False,
     seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
@@ -49,7 +50,7 @@ def blocks(
 
     where = chosen_device(device)
     quick = where.type == "cpu" and not estimate if quick is None else quick
-    chosen, operators = chosen_workloads(workload, quick), checked_operators(operator)
+    chosen, operators = chosen_workloads(workload, quick, smallest), checked_operators(operator)
     if estimate:
         _estimate(chosen, operators)
         return
