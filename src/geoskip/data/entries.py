@@ -20,7 +20,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from geoskip.data.atomic import sync
+from geoskip.records.atomic import sync
 
 FORMAT = 1
 ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"

@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.sparse import csr_array
 
-from geoskip.data.atomic import write_whole
+from geoskip.records.atomic import write_whole
 from geoskip.data.cache import fingerprint
 from geoskip.data.template import Template, TemplateError
 from geoskip.graphs.graph import Graph

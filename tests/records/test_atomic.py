@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from geoskip.data.atomic import write_whole
+from geoskip.records.atomic import write_whole
 
 
 def test_a_file_is_written_in_folders_that_are_made(tmp_path: Path) -> None:

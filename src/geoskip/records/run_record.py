@@ -1,0 +1,134 @@
+"""One trained model, as JSON: what was run, on what, and what came out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from geoskip.records.atomic import write_whole
+
+FORMAT = 1
+
+
+class RecordError(ValueError):
+    """A file that is not a run record, or one that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run.
+
+    Attributes:
+        name: the method, as tables print it: ``"Aff-MoNet"``.
+        experiment: the experiment it belongs to, such as ``"table1"``; empty for a run of the user's own.
+        row: what tells the row from others of the experiment: ``"Aff-MoNet M=9"``.
+        config: the resolved configuration.
+        seed: of initial values and of the order of the data.
+        parameters: how many numbers were trained.
+        steps: updates of the weights.
+        epochs: passes over the training items.
+        schedule: ``"full"`` as in the paper, ``"short"``, ``"smoke"``, or ``"own"``.
+        seconds: wall time of training.
+        device: in words.
+        versions: of the packages that matter, and of Python.
+        metrics: the figures at the end of training. Reconstruction has ``mean_mm``, ``std_mm``, ``median_mm``;
+            correspondence ``accuracy_pct``, ``geodesic_mean_pct``; classification ``accuracy_pct``.
+        curves: points (x, y) by name: ``loss`` over epochs; ``geodesic``, the percentage of vertices matched within
+            an error in percent of the diameter.
+        paper: the paper's figures for the row, named as in ``metrics``.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    seed: int
+    parameters: int
+    steps: int
+    epochs: float
+    seconds: float
+    device: str
+    versions: Mapping[str, str]
+    metrics: Mapping[str, float]
+    curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    experiment: str = ""
+    row: str = ""
+    schedule: str = "own"
+    paper: Mapping[str, float] = field(default_factory=dict)
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """Write a record whole or not at all: a reader never sees half of one."""
+    text = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(path, (text + "\n").encode())
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in a file; RecordError, naming the file, if there is none or if it is not one."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RecordError(f"{path}: no run record can be read there ({error})") from error
+    return record_from(entries, str(path))
+
+
+def record_from(entries: Any, place: str = "record") -> RunRecord:
+    """The record in plain JSON; ``place`` is named where something is wrong with it."""
+    if not isinstance(entries, dict) or "format" not in entries:
+        raise RecordError(f'{place}: not a run record: it has no "format"')
+    if entries["format"] != FORMAT:
+        raise RecordError(
+            f"{place}: format {entries['format']!r}; this version reads {FORMAT}: run it again, or update"
+        )
+    known = {entry.name for entry in fields(RunRecord)}
+    given = {key: value for key, value in entries.items() if key != "format"}
+    if unknown := sorted(set(given) - known):
+        raise RecordError(f"{place}: unknown entries {', '.join(unknown)}")
+    try:
+        record = RunRecord(**given)
+    except TypeError as error:
+        raise RecordError(f"{place}: {error}".replace("RunRecord.__init__()", "a run record is")) from error
+    _check(record, place)
+    return record
+
+
+_TEXTS = ("name", "experiment", "row", "schedule", "device")
+_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds")
+
+
+def _check(record: RunRecord, place: str) -> None:
+    for name in _TEXTS:
+        if not isinstance(getattr(record, name), str):
+            raise RecordError(f"{place}: {name} must be text, got {getattr(record, name)!r}")
+    for name in _NUMBERS:
+        _number(getattr(record, name), f"{place}: {name}")
+    for group in ("metrics", "paper"):
+        for name, value in _mapping(record, group, place).items():
+            _number(value, f"{place}: {group}.{name}")
+    for name, points in _mapping(record, "curves", place).items():
+        if not isinstance(points, list | tuple) or any(not _is_point(point) for point in points):
+            raise RecordError(f"{place}: curves.{name} must be a list of points [x, y]")
+    _mapping(record, "config", place)
+    _mapping(record, "versions", place)
+
+
+def _mapping(record: RunRecord, name: str, place: str) -> Mapping[str, Any]:
+    value = getattr(record, name)
+    if not isinstance(value, Mapping):
+        raise RecordError(f"{place}: {name} must be an object with names, got {value!r}")
+    return value
+
+
+def _number(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RecordError(f"{what} must be a finite number, got {value!r}")
+
+
+def _is_point(point: Any) -> bool:
+    return (
+        isinstance(point, list | tuple)
+        and len(point) == 2
+        and all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in point)
+    )
