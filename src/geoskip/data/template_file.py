@@ -28,7 +28,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.sparse import csr_array
 
-from geoskip.records.atomic import write_whole
 from geoskip.data.cache import fingerprint
 from geoskip.data.template import Template, TemplateError
 from geoskip.graphs.graph import Graph
@@ -36,6 +35,7 @@ from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.pseudo import attach
 from geoskip.meshes.hierarchy import MeshHierarchy
 from geoskip.meshes.mesh import Mesh
+from geoskip.records.atomic import write_whole
 
 FORMAT, VERSION = "geoskip template", 1
 Arrays = dict[str, np.ndarray]
