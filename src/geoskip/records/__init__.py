@@ -1,5 +1,26 @@
 """What a run leaves behind, as plain data: the program writes it, tables and the report read it."""
 
 from geoskip.records.run_record import RecordError, RunRecord, read_record, write_record
+from geoskip.records.samples import (
+    CorrespondenceSamples,
+    GraphSamples,
+    MeshLevel,
+    MeshSamples,
+    Samples,
+    read_samples,
+    write_samples,
+)
 
-__all__ = ["RecordError", "RunRecord", "read_record", "write_record"]
+__all__ = [
+    "CorrespondenceSamples",
+    "GraphSamples",
+    "MeshLevel",
+    "MeshSamples",
+    "RecordError",
+    "RunRecord",
+    "Samples",
+    "read_record",
+    "read_samples",
+    "write_record",
+    "write_samples",
+]
