@@ -74,7 +74,7 @@ def from_files(path: Path) -> State:
 
 
 def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files, every byte of which agrees with it; Damaged, or CheckpointError for another format."""
+    """The manifest and the files, which agree with it byte for byte; Damaged, or CheckpointError for another format."""
     manifest = _manifest(path)
     if manifest["format"] != FORMAT:
         raise CheckpointError(

@@ -1,0 +1,127 @@
+"""The folder of a run: what lies in it, and how to take it up again.
+
+config.json           the resolved configuration
+metrics.jsonl         what was measured on the way, a line each time
+checkpoints/          see geoskip.training.checkpoint
+model.safetensors     the weights and buffers at the end
+record.json           what came out, see geoskip.records.RunRecord
+evaluation.json       what ``geoskip evaluate`` found
+samples.safetensors   some items of the test set as the model sees them
+pictures/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from geoskip.records import RunRecord, read_record
+from geoskip.records.atomic import write_whole
+from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
+from geoskip.training.config import Config
+from geoskip.training.tasks import Task, make_task
+
+CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
+EVALUATION, SAMPLES, CHECKPOINTS, PICTURES = "evaluation.json", "samples.safetensors", "checkpoints", "pictures"
+
+
+class RunError(ValueError):
+    """A folder that is no run, or a run that lacks what is asked of it; the message says which."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, finished or not. Make one with :meth:`open`, or, to begin it, with :meth:`create`."""
+
+    folder: Path
+    config: Config
+
+    @classmethod
+    def create(cls, folder: Path, config: Config) -> Run:
+        """Make the folder, if need be, and store the configuration."""
+        folder = Path(folder)
+        write_whole(folder / CONFIG, (json.dumps(config.to_json(), indent=1) + "\n").encode())
+        return cls(folder, config)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """The run in a folder; RunError if there is none."""
+        folder = Path(folder)
+        if not folder.exists():
+            raise RunError(f"{folder}: there is no such run; `geoskip train … -o {folder}` makes one")
+        if not (folder / CONFIG).is_file():
+            raise RunError(f"{folder}: not the folder of a run: it has no {CONFIG}")
+        try:
+            config = Config.from_json(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RunError(f"{folder / CONFIG}: not a configuration that this version reads: {error}") from error
+        return cls(folder, config)
+
+    @property
+    def record(self) -> RunRecord:
+        """What came out; RunError if the run did not end."""
+        if not (self.folder / RECORD).is_file():
+            raise RunError(f"{self.folder}: the run has no {RECORD}: it has not ended; resume it with `geoskip train`")
+        return read_record(self.folder / RECORD)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The newest whole checkpoint."""
+        return newest_checkpoint(self.checkpoints)
+
+    @property
+    def pictures(self) -> Path:
+        return self.folder / PICTURES
+
+    def make_task(self, data: Any = None) -> Task:
+        """The task, with the data of the configuration or with ``data``."""
+        return make_task(self.config, data=data)
+
+    @cached_property
+    def weights(self) -> tuple[dict[str, Tensor], int]:
+        """The latest weights and buffers, by name, and their step: those at the end, or the newest checkpoint's."""
+        final, checkpoint = self.folder / MODEL, self.checkpoint
+        step = -1 if checkpoint is None else int(checkpoint.name.split("-")[1].split(".")[0])
+        if final.is_file():
+            tensors, stored = _read_model(final)
+            if stored >= step:
+                return tensors, stored
+        if checkpoint is None:
+            raise RunError(f"{self.folder}: no weights: neither a whole checkpoint nor {MODEL}; train it first")
+        return dict(load_checkpoint(checkpoint).model), step
+
+    def model(self, device: str | torch.device = "cpu", *, task: Task | None = None) -> nn.Module:
+        """The trained model, ready for inference."""
+        model = (task or self.make_task()).make_model()
+        try:
+            model.load_state_dict(self.weights[0])
+        except RuntimeError as error:
+            raise RunError(f"{self.folder}: its weights do not fit its configuration: {error}") from error
+        return model.to(device).eval()
+
+    def write_model(self, model: nn.Module, step: int) -> None:
+        """Store the weights of the end."""
+        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+        write_whole(self.folder / MODEL, save(tensors, {"format": "pt", "step": str(step)}))
+
+
+def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            step = int((file.metadata() or {}).get("step", 0))
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}, step
+    except (SafetensorError, ValueError) as error:
+        raise RunError(f"{path}: damaged, or not a file of weights ({error})") from error
