@@ -1,0 +1,227 @@
+"""What a run is: every choice that its result depends on, with the paper's values where nothing else is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import Any
+
+TASKS = ("reconstruction", "correspondence", "classification")
+SKIPS = ("none", "residual", "affine", "polynomial")
+PSEUDO = ("position", "degree")
+PRECISIONS = ("float32", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class Optim:
+    """Adam and how long it runs: after every ``decay_every`` epochs the rate is multiplied by ``lr_decay``.
+
+    ``batch`` is the number of items of a step over all processes together.
+    """
+
+    lr: float = 1e-3
+    lr_decay: float = 0.99
+    decay_every: int = 1
+    weight_decay: float = 0.0
+    epochs: int = 300
+    batch: int = 32
+
+    def __post_init__(self) -> None:
+        _check_types(self, "optim.")
+        for name in ("decay_every", "epochs", "batch"):
+            _at_least(f"optim.{name}", getattr(self, name), 1)
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"optim.lr: expected a rate above 0, got {self.lr}")
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"optim.lr_decay: expected a factor above 0 and up to 1, got {self.lr_decay}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"optim.weight_decay: expected 0 or more, got {self.weight_decay}")
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        return self.lr * self.lr_decay ** (epoch // self.decay_every)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run. Make one with :func:`resolve`, which knows the paper's values.
+
+    Attributes:
+        task: ``"reconstruction"``, ``"correspondence"`` or ``"classification"``.
+        data: the name of a data set (``faces``, ``coma``, ``bodies``, ``faust``, ``superpixels``, …) or a path.
+        operator: as :func:`geoskip.models.make_operator` names it.
+        skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``.
+        kernel_size: the paper's M; None for operators with one weight matrix.
+        pseudo: what pseudo-coordinates are made of, positions or degrees.
+        options: further options of the operator.
+        model: further arguments of the model: channels, latent, dropout, …; for the autoencoder also ``factors``,
+            by how much each level of the hierarchy is coarser than the one before.
+        data_options: further arguments of the data's loader, such as ``unit_mm`` of a folder of meshes.
+        optim: see :class:`Optim`.
+        seed: of initial values, dropout and the order of the data.
+        device: ``"auto"`` (CUDA where there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        precision: ``"float32"``, or mixed with ``"bf16"`` or ``"fp16"``.
+        tf32: whether matrix products in float32 may use TensorFloat-32 on CUDA.
+        train_items: how many of the training items are used, spread evenly over the set; None for all.
+        test_items: likewise for the test.
+        checkpoint_every: steps between checkpoints; 0 for one at the end alone.
+        keep: how many checkpoints are kept.
+    """
+
+    task: str
+    data: str
+    operator: str = "monet"
+    skip: str = "none"
+    kernel_size: int | None = None
+    pseudo: str = "position"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    optim: Optim = field(default_factory=Optim)
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "float32"
+    tf32: bool = False
+    train_items: int | None = None
+    test_items: int | None = None
+    checkpoint_every: int = 1000
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        chosen = {"task": TASKS, "skip": SKIPS, "pseudo": PSEUDO, "precision": PRECISIONS}
+        for name, choices in chosen.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
+        for name, least in (("seed", 0), ("train_items", 1), ("test_items", 1), ("checkpoint_every", 0), ("keep", 1)):
+            _at_least(name, getattr(self, name), least)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> Config:
+        """What :meth:`to_json` gave; ValueError names what is unknown, missing or of the wrong kind."""
+        given = dict(entries)
+        for name in ("task", "data"):
+            if name not in given:
+                raise ValueError(f"{name}: a configuration needs one")
+        if isinstance(given.get("optim"), Mapping):
+            given["optim"] = Optim(**_known(given["optim"], Optim, "optim."))
+        return cls(**_known(given, cls))
+
+
+PAPER: dict[str, dict[str, Any]] = {
+    "reconstruction": {"data": "faces", "kernel_size": 9, "optim": Optim()},
+    "correspondence": {"data": "bodies", "kernel_size": 10, "optim": Optim(epochs=1000, batch=1)},
+    "classification": {
+        "data": "superpixels",
+        "kernel_size": 25,
+        "optim": Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch=64),
+    },
+}
+WITHOUT_KERNEL_SIZE = ("gcn", "gin")
+
+
+def resolve(task: str, **given: Any) -> Config:
+    """A configuration with the paper's values for everything that is not given or None.
+
+    ``optim`` may be a mapping of what differs. The paper trains FeaStNet on correspondence with rates of its own.
+    """
+    if task not in PAPER:
+        raise ValueError(f"task: {unknown_name(task, TASKS)}")
+    known = {key: value for key, value in _known(given, Config).items() if value is not None}
+    operator = known.get("operator", "monet")
+    defaults = dict(PAPER[task])
+    if operator in WITHOUT_KERNEL_SIZE:
+        del defaults["kernel_size"]
+    if task == "correspondence" and operator == "feast":
+        defaults["optim"] = replace(defaults["optim"], lr=0.01, lr_decay=0.5, decay_every=100)
+    if isinstance(known.get("optim"), Mapping):
+        known["optim"] = replace(defaults["optim"], **_known(known["optim"], Optim, "optim."))
+    return Config(**({"task": task} | defaults | known))
+
+
+def override(config: Config, settings: Sequence[str]) -> Config:
+    """The configuration with settings such as ``optim.lr=1e-4`` or ``model.latent=8``; values are JSON, or text."""
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"{setting}: settings read KEY=VALUE, such as optim.lr=1e-4")
+        config = _with(config, path.strip(), _value(text.strip()))
+    return config
+
+
+def _with(config: Config, path: str, value: Any) -> Config:
+    key, dot, inner = path.partition(".")
+    if key not in _names(Config):
+        raise ValueError(f"{path}: {unknown_name(path, _settable())}")
+    if not dot:
+        return replace(config, **{key: value})
+    current = getattr(config, key)
+    if isinstance(current, Optim):
+        if inner not in _names(Optim):
+            raise ValueError(f"{path}: {unknown_name(path, _settable())}")
+        return replace(config, optim=replace(current, **{inner: value}))
+    if not isinstance(current, Mapping) or not inner:
+        raise ValueError(f"{path}: {key} has no parts; set {key} itself")
+    return replace(config, **{key: {**current, inner: value}})
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "true", "false"):
+        return {"none": None, "true": True, "false": False}[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _names(cls: Any) -> list[str]:
+    return [entry.name for entry in fields(cls)]
+
+
+def _settable() -> list[str]:
+    return [*_names(Config), *(f"optim.{name}" for name in _names(Optim))]
+
+
+def _known(given: Mapping[str, Any], cls: Any, prefix: str = "") -> dict[str, Any]:
+    for key in given:
+        if key not in _names(cls):
+            raise ValueError(f"{prefix}{key}: {unknown_name(key, _names(cls))}")
+    return dict(given)
+
+
+def unknown_name(name: Any, choices: Sequence[str]) -> str:
+    """What to say of a name that is not one of the choices."""
+    # The last part counts too: someone who writes optim.rate or rate may mean either.
+    near = get_close_matches(str(name), choices, n=1) or get_close_matches(str(name).rpartition(".")[2], choices, n=1)
+    meant = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(choices)}"
+    return f"unknown name {str(name)!r}{meant}"
+
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "text"),
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "int | None": ((int, type(None)), "a whole number or none"),
+    "float": ((float, int), "a number"),
+    "Mapping[str, Any]": ((Mapping,), "names with values"),
+    "Optim": ((Optim,), "names with values"),
+}
+
+
+def _check_types(record: Any, prefix: str = "") -> None:
+    for entry in fields(record):
+        value = getattr(record, entry.name)
+        types, said = KINDS[str(entry.type)]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise ValueError(f"{prefix}{entry.name}: expected {said}, got {value!r}")
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{name}: expected {least} or more, got {value}")

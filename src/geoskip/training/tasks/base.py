@@ -1,0 +1,126 @@
+"""What the loop, the evaluation and the commands know of a task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geoskip.data.split import Split
+from geoskip.shapes import Float, Int
+from geoskip.training.config import Config, unknown_name
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model does on the test items.
+
+    metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
+    curves: points (x, y) by name.
+    arrays: what pictures and closer looks need, such as the error of each vertex.
+    """
+
+    metrics: Mapping[str, float]
+    curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """A data set, the model that is trained on it, and the loss; training items are numbered from 0.
+
+    The data lie on ``device``, and batches are gathered there: :meth:`batch` and :meth:`loss` run on tensors of fixed
+    shapes without waiting for the device, so that a step can be captured.
+
+    Attributes:
+        config: the run's configuration.
+        names: what the training items are called, for messages.
+        device: where the data are.
+    """
+
+    Model: ClassVar[type[nn.Module]]
+    config: Config
+    names: Sequence[str]
+    device: torch.device
+
+    @property
+    @abstractmethod
+    def num_items(self) -> int:
+        """How many training items there are."""
+
+    @property
+    @abstractmethod
+    def num_test(self) -> int:
+        """How many test items there are."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> Task:
+        """The same task with its data on another device."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model, its initial values drawn from torch's generator."""
+
+    @abstractmethod
+    def batch(self, items: Int[Tensor, " items"]) -> Any:
+        """Training items, as :meth:`loss` takes them; ``items`` are on the task's device."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+        """The mean over the items of the batch."""
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module) -> Evaluation:
+        """Figures on the test items; the model is left in evaluation mode."""
+
+    @abstractmethod
+    def samples(self, model: nn.Module, count: int) -> Any:
+        """What the model does with the first ``count`` test items, as a record of :mod:`geoskip.records.samples`."""
+
+    def make_model(self) -> nn.Module:
+        """The model with the initial values of ``config.seed``, on the CPU."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            return self.build()
+
+    def constants(self) -> dict[str, Tensor]:
+        """What a trained model needs of its data to be applied, such as mean and deviation of the positions."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """The same in plain JSON: units, names of classes, the hash of the topology."""
+        return {}
+
+    def chosen(self) -> dict[str, Any]:
+        """The arguments of the model that the configuration gives; ValueError names an unknown one."""
+        known = [name for name in signature(self.Model.__init__).parameters if name not in ("self", "options")]
+        for name in self.config.model:
+            if name not in known:
+                raise ValueError(f"model.{name}: {unknown_name(name, known)}")
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in self.config.model.items()}
+        operator = {"operator": self.config.operator, "skip": self.config.skip, "kernel_size": self.config.kernel_size}
+        return {**operator, **self.config.options, **given}
+
+
+def chosen_split(split: Split, config: Config) -> Split:
+    """The split cut down to ``train_items`` and ``test_items``, spread evenly; ValueError if nothing is left."""
+    if not len(split.train):
+        raise ValueError(f"data: {config.data} has no items for training")
+    return Split(_spread(split.train, config.train_items), _spread(split.test, config.test_items))
+
+
+def _spread(items: Tensor, count: int | None) -> Tensor:
+    if count is None or count >= len(items):
+        return items
+    return items[torch.arange(count) * len(items) // count]
+
+
+def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[Any]:
+    """``function`` of item numbers 0 to ``count``, ``size`` at a time, without gradients."""
+    with torch.inference_mode():
+        return [function(part) for part in torch.arange(count).split(size)]
