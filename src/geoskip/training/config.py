@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import Any
+
+from geoskip.training.checks import at_least, check_types, unknown_name
 
 TASKS = ("reconstruction", "correspondence", "classification")
 SKIPS = ("none", "residual", "affine", "polynomial")
@@ -29,9 +30,9 @@ class Optim:
     batch: int = 32
 
     def __post_init__(self) -> None:
-        _check_types(self, "optim.")
+        check_types(self, "optim.")
         for name in ("decay_every", "epochs", "batch"):
-            _at_least(f"optim.{name}", getattr(self, name), 1)
+            at_least(f"optim.{name}", getattr(self, name), 1)
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr: expected a rate above 0, got {self.lr}")
         if not 0 < self.lr_decay <= 1:
@@ -90,13 +91,15 @@ class Config:
     keep: int = 2
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
+        if not isinstance(self.optim, Optim):
+            raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r}")
         chosen = {"task": TASKS, "skip": SKIPS, "pseudo": PSEUDO, "precision": PRECISIONS}
         for name, choices in chosen.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
         for name, least in (("seed", 0), ("train_items", 1), ("test_items", 1), ("checkpoint_every", 0), ("keep", 1)):
-            _at_least(name, getattr(self, name), least)
+            at_least(name, getattr(self, name), least)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -193,35 +196,3 @@ def _known(given: Mapping[str, Any], cls: Any, prefix: str = "") -> dict[str, An
         if key not in _names(cls):
             raise ValueError(f"{prefix}{key}: {unknown_name(key, _names(cls))}")
     return dict(given)
-
-
-def unknown_name(name: Any, choices: Sequence[str]) -> str:
-    """What to say of a name that is not one of the choices."""
-    # The last part counts too: someone who writes optim.rate or rate may mean either.
-    near = get_close_matches(str(name), choices, n=1) or get_close_matches(str(name).rpartition(".")[2], choices, n=1)
-    meant = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(choices)}"
-    return f"unknown name {str(name)!r}{meant}"
-
-
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "str": ((str,), "text"),
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
-    "int | None": ((int, type(None)), "a whole number or none"),
-    "float": ((float, int), "a number"),
-    "Mapping[str, Any]": ((Mapping,), "names with values"),
-    "Optim": ((Optim,), "names with values"),
-}
-
-
-def _check_types(record: Any, prefix: str = "") -> None:
-    for entry in fields(record):
-        value = getattr(record, entry.name)
-        types, said = KINDS[str(entry.type)]
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise ValueError(f"{prefix}{entry.name}: expected {said}, got {value!r}")
-
-
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ValueError(f"{name}: expected {least} or more, got {value}")

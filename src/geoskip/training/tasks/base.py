@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from geoskip.data.split import Split
 from geoskip.shapes import Float, Int
-from geoskip.training.config import Config, unknown_name
+from geoskip.training.checks import unknown_name
+from geoskip.training.config import Config
 
 
 @dataclass(frozen=True)
