@@ -114,7 +114,7 @@ class Run:
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the weights of the end."""
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-        write_whole(self.folder / MODEL, save(tensors, {"format": "pt", "step": str(step)}))
+        write_whole(self.folder / MODEL, save(tensors, {"step": str(step)}))
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:

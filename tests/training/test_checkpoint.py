@@ -1,0 +1,405 @@
+"""Checkpoints under every fault that can be arranged."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import geoskip
+from geoskip.training import checkpoint, checkpoint_files
+from geoskip.training.checkpoint import (
+    CheckpointError,
+    CheckpointNotSaved,
+    State,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+
+FILES = ["manifest.json", "model.safetensors", "optimiser.safetensors", "state.json"]
+
+
+def state(step: int) -> State:
+    """Different at each step, with everything that a training loop would keep."""
+    torch.manual_seed(step)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.1 / 3, weight_decay=1e-4)
+    model(torch.randn(5, 3)).square().sum().backward()
+    optimiser.step()
+    random = {"cpu": torch.get_rng_state()}
+    progress = {"random": random, "sampler": {"epoch": 2, "order": torch.randperm(7)}, "losses": [(0, 0.1), (1, 1 / 3)]}
+    return State(step, model.state_dict(), optimiser.state_dict(), progress)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """The same types, keys and bits, all the way down."""
+    assert type(found) is type(expected) or isinstance(found, dict)
+    if isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+    elif isinstance(expected, dict):
+        assert set(found) == set(expected)
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert found == expected
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    saved = state(12)
+    path = save_checkpoint(tmp_path / "run" / "checkpoints", saved)
+    assert path == tmp_path / "run" / "checkpoints" / "step-00000012"
+    assert names(path) == FILES
+    loaded = load_checkpoint(path)
+    assert loaded.step == 12
+    for part in ("model", "optimiser", "progress"):
+        assert_same(dict(getattr(loaded, part)), dict(getattr(saved, part)))
+
+
+def test_the_optimiser_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    def step(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        optimiser.zero_grad()
+        model(torch.ones(2, 3)).square().sum().backward()
+        optimiser.step()
+
+    torch.manual_seed(0)
+    model = nn.Linear(3, 4)
+    optimiser = torch.optim.Adam(model.parameters(), 0.1)
+    step(model, optimiser)
+    path = save_checkpoint(tmp_path, State(1, model.state_dict(), optimiser.state_dict()))
+    step(model, optimiser)
+    other = nn.Linear(3, 4)
+    resumed = torch.optim.Adam(other.parameters(), 0.5)
+    loaded = load_checkpoint(path)
+    other.load_state_dict(loaded.model)
+    resumed.load_state_dict(dict(loaded.optimiser))
+    step(other, resumed)
+    assert torch.equal(model.weight, other.weight)
+
+
+def test_tensors_that_share_memory_or_are_transposed_are_stored_as_they_look(tmp_path: Path) -> None:
+    whole = torch.arange(12.0).reshape(3, 4)
+    saved = State(
+        1, {"whole": whole, "row": whole[1], "turned": whole.t(), "none": whole[:0], "one": torch.tensor(3.0)}
+    )
+    assert_same(load_checkpoint(save_checkpoint(tmp_path, saved)).model, dict(saved.model))
+
+
+def test_no_pickle(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, state(1))
+    for file in path.iterdir():
+        data = file.read_bytes()
+        if file.suffix == ".json":
+            json.loads(data)
+        else:
+            header = int.from_bytes(data[:8], "little")
+            json.loads(data[8 : 8 + header])
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 10):
+        save_checkpoint(tmp_path, state(step), keep=2)
+    assert names(tmp_path) == ["step-00000003", "step-00000010"]
+    save_checkpoint(tmp_path, state(11), keep=1)
+    assert names(tmp_path) == ["step-00000011"]
+    with pytest.raises(ValueError, match="keep: at least 1"):
+        save_checkpoint(tmp_path, state(12), keep=0)
+
+
+def test_steps_are_numbers_even_beyond_eight_digits(tmp_path: Path) -> None:
+    for step in (99_999_999, 100_000_000):
+        save_checkpoint(tmp_path, state(step))
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-100000000"
+
+
+def test_a_history_that_was_given_up_does_not_come_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, state(step), keep=5)
+    save_checkpoint(tmp_path, state(2), keep=5)
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+    assert "step-00000003" in caplog.text
+
+
+def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, State(1, {"x": torch.zeros(2)}))
+    path = save_checkpoint(tmp_path, State(1, {"x": torch.ones(2)}))
+    assert names(tmp_path) == ["step-00000001"]
+    assert torch.equal(load_checkpoint(path).model["x"], torch.ones(2))
+
+
+def test_where_there_is_nothing(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path / "absent") is None
+    assert newest_checkpoint(tmp_path) is None
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        load_checkpoint(tmp_path / "step-00000001")
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "flipped at the start": lambda data: bytes([data[0] ^ 1]) + data[1:],
+    "flipped in the middle": lambda data: (
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    ),
+    "flipped at the end": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "longer": lambda data: data + b"\0",
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", [*DAMAGE, "absent"])
+def test_a_damaged_one_is_skipped_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, damage: str
+) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, state(step))
+    hurt = tmp_path / "step-00000002" / file
+    if damage == "absent":
+        hurt.unlink()
+    else:
+        hurt.write_bytes(DAMAGE[damage](hurt.read_bytes()))
+    with caplog.at_level(logging.WARNING):
+        assert newest_checkpoint(tmp_path) == tmp_path / "step-00000001"
+    assert "step-00000002" in caplog.text
+    assert file in caplog.text
+    with pytest.raises(CheckpointError, match=f"step-00000002: {file}"):
+        load_checkpoint(tmp_path / "step-00000002")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"sha256": 3}', '"sha256"', "null"])
+def test_a_manifest_that_is_other_json_is_damage(tmp_path: Path, text: str) -> None:
+    path = save_checkpoint(tmp_path, state(1))
+    (path / "manifest.json").write_text(text)
+    assert newest_checkpoint(tmp_path) is None
+
+
+def test_every_flipped_byte_of_a_manifest_is_seen(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, State(1, {"x": torch.zeros(1)})) / "manifest.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        found = newest_checkpoint(tmp_path)
+        # White space between the entries is nobody's content.
+        assert found is None or json.loads(path.read_bytes()) == json.loads(whole), place
+
+
+def test_after_damage_the_next_one_saved_is_the_newest(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, state(step))
+    (tmp_path / "step-00000002" / "model.safetensors").write_bytes(b"")
+    (tmp_path / "step-00000009").mkdir()
+    save_checkpoint(tmp_path, state(2), keep=1)
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-00000002"
+    assert names(tmp_path) == ["step-00000002"]
+
+
+def test_another_format_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, state(1))
+    monkeypatch.setattr(checkpoint_files, "FORMAT", 7)
+    path = save_checkpoint(tmp_path, state(2))
+    monkeypatch.undo()
+    for attempt in (lambda: newest_checkpoint(tmp_path), lambda: load_checkpoint(path)):
+        with pytest.raises(
+            CheckpointError, match=rf"format 7.*reads format 1.*resume with geoskip {geoskip.__version__}"
+        ):
+            attempt()
+
+
+def test_what_may_not_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, state(1))
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(PermissionError, match=r"manifest\.json"):
+        newest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ({"loss": float("nan")}, "progress.loss"),
+        ({"a": [1, {"b": object()}]}, "progress.a.1.b"),
+        ({"a": {1: 2, "b": 3}}, "progress.a: keys"),
+        ({"$tensor": 3}, "progress: keys"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_and_nothing_is_touched(tmp_path: Path, value: Any, named: str) -> None:
+    save_checkpoint(tmp_path, state(1), keep=1)
+    with pytest.raises(ValueError, match=named):
+        save_checkpoint(tmp_path, State(2, {}, {}, value), keep=1)
+    assert names(tmp_path) == ["step-00000001"]
+
+
+class Refusing:
+    """The system calls that saving makes, of which the nth fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int, code: int) -> None:
+        self.calls, self.fail_at, self.code = 0, fail_at, code
+        self.log: list[str] = []
+        for owner, name in ((Path, "mkdir"), (Path, "write_bytes"), (checkpoint, "sync"), (os, "rename")):
+            monkeypatch.setattr(owner, name, self.wrapped(getattr(owner, name), name))
+
+    def wrapped(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            self.log.append(name)
+            if self.calls == self.fail_at:
+                if name == "write_bytes":  # a disk fills up in the middle of a file
+                    real(arguments[0], arguments[1][: len(arguments[1]) // 2])
+                raise OSError(self.code, os.strerror(self.code))
+            return real(*arguments, **options)
+
+        return call
+
+
+REASONS = {
+    errno.ENOSPC: "disk is full",
+    errno.EROFS: "read-only",
+    errno.EACCES: "may not be written",
+    errno.EDQUOT: "quota",
+    errno.EIO: "the system refused",
+}
+# The folder is made, and the one aside; four files are written and synced; that folder is synced and renamed, its
+# parent synced.
+CALLS = ["mkdir", "mkdir", *["write_bytes", "sync"] * 4, "sync", "rename", "sync"]
+
+
+def test_the_calls_that_can_fail_are_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest comes last, everything is synced before it gets its name, and the name after that."""
+    written = Refusing(monkeypatch, fail_at=0, code=0)
+    save_checkpoint(tmp_path, state(2))
+    assert written.log == CALLS
+    assert list(checkpoint_files.to_files(state(2)))[-1] == "manifest.json"
+
+
+@pytest.mark.parametrize("code", REASONS)
+@pytest.mark.parametrize("fail_at", range(1, len(CALLS) + 1))
+def test_a_refusal_anywhere_keeps_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int, code: int
+) -> None:
+    save_checkpoint(tmp_path, state(1), keep=1)
+    with monkeypatch.context() as patched:
+        Refusing(patched, fail_at, code)
+        with pytest.raises(CheckpointNotSaved, match=REASONS[code]) as told:
+            save_checkpoint(tmp_path, state(2), keep=1)
+    assert told.value.errno == code
+    assert os.strerror(code) in str(told.value)
+    assert "step-00000001" in str(told.value) or fail_at == len(CALLS)
+    assert_same(load_checkpoint(tmp_path / "step-00000001").model, dict(state(1).model))
+    # Only the last sync fails after the rename: the new one is whole then, and stays.
+    expected = ["step-00000001"] + ["step-00000002"] * (fail_at == len(CALLS))
+    assert names(tmp_path) == expected
+    save_checkpoint(tmp_path, state(2), keep=1)
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-00000002"
+
+
+@pytest.mark.parametrize("fail_at", range(1, len(CALLS) + 2))
+def test_a_refusal_while_a_step_is_replaced_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    """There is one rename more: the old one is put aside under a name where it would be found."""
+    save_checkpoint(tmp_path, State(1, {"x": torch.zeros(2)}), keep=1)
+    with monkeypatch.context() as patched:
+        Refusing(patched, fail_at, errno.ENOSPC)
+        with pytest.raises(CheckpointNotSaved):
+            save_checkpoint(tmp_path, State(1, {"x": torch.ones(2)}), keep=1)
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None
+    assert (load_checkpoint(newest).model["x"] == float(fail_at > len(CALLS))).all()
+
+
+def test_killed_between_the_two_renames_the_old_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, State(1, {"x": torch.zeros(2)}), keep=1)
+    (tmp_path / "step-00000001").rename(tmp_path / "step-00000001.old")
+    newest = newest_checkpoint(tmp_path)
+    assert newest == tmp_path / "step-00000001.old"
+    assert (load_checkpoint(newest).model["x"] == 0).all()
+    save_checkpoint(tmp_path, State(1, {"x": torch.ones(2)}), keep=1)
+    assert names(tmp_path) == ["step-00000001"]
+
+
+def test_there_may_be_no_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Refusing(monkeypatch, 3, errno.ENOSPC)
+    with pytest.raises(CheckpointNotSaved, match="there is no older one"):
+        save_checkpoint(tmp_path, state(2))
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointNotSaved, match="not saved: the system refused"):
+        save_checkpoint(tmp_path / "file" / "checkpoints", state(1))
+
+
+def test_an_old_one_that_cannot_be_removed_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_checkpoint(tmp_path, state(1), keep=1)
+    Refusing(monkeypatch, len(CALLS) + 1, errno.EACCES)
+    path = save_checkpoint(tmp_path, state(2), keep=1)
+    assert newest_checkpoint(tmp_path) == path
+    assert "step-00000001: an old checkpoint that could not be removed" in caplog.text
+
+
+def test_leftovers_are_cleaned_at_the_next_save(tmp_path: Path) -> None:
+    (tmp_path / ".step-00000001.0badcafe").mkdir()
+    (tmp_path / ".step-00000001.0badcafe" / "model.safetensors").write_bytes(b"half")
+    (tmp_path / "notes.txt").write_text("not ours")
+    assert newest_checkpoint(tmp_path) is None
+    save_checkpoint(tmp_path, state(2))
+    assert names(tmp_path) == ["notes.txt", "step-00000002"]
+
+
+SAVING = """
+import sys, torch
+from pathlib import Path
+from geoskip.training.checkpoint import State, save_checkpoint
+step = int(sys.argv[2])
+while True:
+    step += 1
+    save_checkpoint(Path(sys.argv[1]), State(step, {"x": torch.full((50_000,), float(step))}), keep=1)
+    print(step, flush=True)
+"""
+
+
+def test_killed_while_it_saves_in_a_loop(tmp_path: Path) -> None:
+    """At random moments; what was called saved is never lost, and what loads is whole."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(geoskip.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    step = 0
+    for pause in (0.0, 0.003, 0.011, 0.029):
+        command = [sys.executable, "-c", SAVING, str(tmp_path), str(step)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            assert process.stdout is not None
+            told = [int(process.stdout.readline())]
+            time.sleep(pause)
+            process.send_signal(signal.SIGKILL)
+            told += [int(line) for line in process.stdout if line.endswith("\n")]
+        newest = newest_checkpoint(tmp_path)
+        assert newest is not None
+        loaded = load_checkpoint(newest)
+        assert loaded.step in (told[-1], told[-1] + 1)
+        assert (loaded.model["x"] == loaded.step).all()
+        step = loaded.step
