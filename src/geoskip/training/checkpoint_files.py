@@ -22,7 +22,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from geoskip import __version__
-from geoskip.training.trees import flatten, unflatten
+from geoskip.training.trees import apart, flatten, unflatten
 
 FORMAT = 1
 MODEL, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
@@ -57,8 +57,8 @@ def to_files(state: State) -> dict[str, bytes]:
     """Names and contents, in the order in which they are to be written."""
     plain, tensors = flatten({"optimiser": state.optimiser, "progress": state.progress})
     files = {
-        MODEL: save(_apart(state.model)),
-        OPTIMISER: save(_apart(tensors)),
+        MODEL: save(apart(state.model)),
+        OPTIMISER: save(apart(tensors)),
         STATE: json.dumps(plain, allow_nan=False).encode(),
     }
     sums = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
@@ -108,11 +108,6 @@ def _bytes(path: Path) -> bytes:
         raise  # not damage: the user can change it
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous copies on the CPU that share no memory: safetensors takes nothing else."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def _digest(value: Any) -> str:

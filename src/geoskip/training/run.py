@@ -27,10 +27,20 @@ from geoskip.records import RunRecord, read_record
 from geoskip.records.atomic import write_whole
 from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
+from geoskip.training.context import Context, read_context, write_context
+from geoskip.training.pretrained import Trained
+from geoskip.training.rebuild import rebuild_model
 from geoskip.training.tasks import Task, make_task
+from geoskip.training.trees import apart
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
-EVALUATION, SAMPLES, CHECKPOINTS, PICTURES = "evaluation.json", "samples.safetensors", "checkpoints", "pictures"
+CONTEXT, EVALUATION, SAMPLES, CHECKPOINTS, PICTURES = (
+    "context.safetensors",
+    "evaluation.json",
+    "samples.safetensors",
+    "checkpoints",
+    "pictures",
+)
 
 
 class RunError(ValueError):
@@ -102,19 +112,32 @@ class Run:
             raise RunError(f"{self.folder}: no weights: neither a whole checkpoint nor {MODEL}; train it first")
         return dict(load_checkpoint(checkpoint).model), step
 
-    def model(self, device: str | torch.device = "cpu", *, task: Task | None = None) -> nn.Module:
-        """The trained model, ready for inference."""
-        model = (task or self.make_task()).make_model()
+    def model(self, device: str | torch.device = "cpu") -> nn.Module:
+        """The trained model, ready for inference; the training data are not needed."""
+        return self.trained(device).model
+
+    def trained(self, device: str | torch.device = "cpu") -> Trained:
+        """The model with all that is needed to use it."""
         try:
-            model.load_state_dict(self.weights[0])
-        except RuntimeError as error:
-            raise RunError(f"{self.folder}: its weights do not fit its configuration: {error}") from error
-        return model.to(device).eval()
+            model = rebuild_model(self.config, self.weights[0], self.context.facts)
+        except ValueError as error:
+            raise RunError(f"{self.folder}: {error}") from error
+        return Trained(self.config, model, self.context).to(device)
+
+    @cached_property
+    def context(self) -> Context:
+        """Constants and facts of the training data."""
+        if not (self.folder / CONTEXT).is_file():
+            raise RunError(f"{self.folder}: the run has no {CONTEXT}: training did not begin")
+        return read_context(self.folder / CONTEXT)
+
+    def write_context(self, task: Task) -> None:
+        """Store what the model will need of the data; done before training, since it does not change."""
+        write_context(self.folder / CONTEXT, Context(task.constants(), task.facts()))
 
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the weights of the end."""
-        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-        write_whole(self.folder / MODEL, save(tensors, {"step": str(step)}))
+        write_whole(self.folder / MODEL, save(apart(model.state_dict()), {"step": str(step)}))
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:

@@ -37,6 +37,11 @@ def unflatten(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
     return {key: unflatten(value, tensors) for key, value in plain.items()}
 
 
+def apart(tensors: Mapping[str, Tensor]) -> Tensors:
+    """Contiguous copies on the CPU that share no memory: safetensors takes nothing else."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
 def _plain(value: Any, name: str, tensors: Tensors) -> Any:
     if isinstance(value, Tensor):
         tensors[name] = value

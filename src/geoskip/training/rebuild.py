@@ -1,0 +1,95 @@
+"""A model from its configuration and its weights alone: sizes and topology are read off the stored tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from itertools import count, takewhile
+from typing import Any
+
+from torch import Tensor, nn
+
+from geoskip.graphs import Graph
+from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.matrix import SparseMatrix
+from geoskip.kernels import Pattern
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.training.config import Config
+
+Weights = Mapping[str, Tensor]
+# Arguments of a configuration that are about the data, not the network.
+NOT_THE_MODELS = ("factors",)
+
+
+def rebuild_model(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
+    """The trained model, on the CPU, in evaluation mode.
+
+    ``facts`` are the task's; of them a classifier's ``in_channels`` and ``dim`` count, which its weights do not tell.
+    ValueError if the weights are not of such a model.
+    """
+    try:
+        model = _BUILDERS[config.task](config, weights, facts)
+        model.load_state_dict(dict(weights))
+    except (KeyError, RuntimeError) as error:
+        raise ValueError(f"weights: not those of the configured {config.task} model: {error}") from error
+    return model.eval()
+
+
+def _autoencoder(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
+    return MeshAutoencoder(_hierarchy(weights, "hierarchy."), **_chosen(config))
+
+
+def _correspondence(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
+    graph = _graph(weights, "graph.") if "graph.order" in weights else None
+    sizes = {"classes": len(weights["output.weight"]), "in_channels": weights["lift.weight"].shape[1]}
+    return CorrespondenceNet(graph=graph, **sizes | _dim(facts) | _chosen(config))
+
+
+def _classifier(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
+    sizes = {"classes": len(weights["output.weight"]), "in_channels": facts["in_channels"]}
+    return GraphClassifier(**sizes | _dim(facts) | _chosen(config))
+
+
+_BUILDERS = {
+    "reconstruction": _autoencoder,
+    "correspondence": _correspondence,
+    "classification": _classifier,
+}
+
+
+def _dim(facts: Mapping[str, Any]) -> dict[str, int]:
+    return {"dim": facts["dim"]} if "dim" in facts else {}
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in config.model.items()}
+    operator = {"operator": config.operator, "skip": config.skip, "kernel_size": config.kernel_size}
+    return {
+        **operator,
+        **config.options,
+        **{name: value for name, value in given.items() if name not in NOT_THE_MODELS},
+    }
+
+
+def _hierarchy(weights: Weights, prefix: str) -> Hierarchy:
+    """What :class:`geoskip.graphs.Held` stored of a hierarchy; its buffers are named by the way to them."""
+    levels = takewhile(lambda k: f"{prefix}levels__{k}__order" in weights, count())
+    steps = range(len(graphs := tuple(_graph(weights, f"{prefix}levels__{k}__") for k in levels)) - 1)
+    down, up = (tuple(_matrix(weights, f"{prefix}{name}__{k}__") for k in steps) for name in ("down", "up"))
+    return Hierarchy(graphs, down, up)
+
+
+def _graph(weights: Weights, prefix: str) -> Graph:
+    optional: dict[str, Any] = {name: weights.get(prefix + name) for name in ("pseudo", "spirals", "graph_offsets")}
+    return Graph(pattern=_pattern(weights, prefix), order=weights[f"{prefix}order"], **optional)
+
+
+def _matrix(weights: Weights, prefix: str) -> SparseMatrix:
+    return SparseMatrix(_pattern(weights, prefix), weights[f"{prefix}values"])
+
+
+def _pattern(weights: Weights, prefix: str) -> Pattern:
+    given: dict[str, Any] = {entry.name: weights.get(f"{prefix}pattern__{entry.name}") for entry in fields(Pattern)}
+    if missing := [name for name, tensor in given.items() if tensor is None and name != "groups_of"]:
+        raise KeyError(f"{prefix}pattern__{missing[0]}")
+    return Pattern(**given)
