@@ -1,0 +1,122 @@
+r"""Are learned kernels smoother with skips? The question that the paper's conclusion leaves open.
+
+Each layer's filter is measured where it lives: MoNet's and SplineCNN's over pseudo-coordinates, ChebNet's over the
+spectrum of the Laplacian. Numbers of different operators do not compare; an operator with and without skips does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.analysis.gaussian_grams import gaussian_grams
+from geoskip.analysis.grams import Grams, basis_roughness, filter_roughness, sampled_grams
+from geoskip.analysis.polynomial_grams import bspline_grams, chebyshev, chebyshev_grams
+from geoskip.blocks import Skip
+from geoskip.kernels.reference import gaussian_basis
+from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
+from geoskip.operators.bspline import bspline_products
+from geoskip.shapes import Float
+
+
+@dataclass(frozen=True)
+class LayerSmoothness:
+    """The filter of one layer.
+
+    Attributes:
+        layer: its name in the model.
+        operator: its class.
+        slope: of the filter; see :class:`~geoskip.analysis.Roughness`.
+        bend: of the filter.
+        basis_slope: of the basis functions, which only MoNet learns.
+        basis_bend: likewise.
+        size: root mean square of Θ.
+    """
+
+    layer: str
+    operator: str
+    slope: float
+    bend: float
+    basis_slope: float
+    basis_bend: float
+    size: float
+
+
+def kernel_grams(conv: Operator, points: Float[Tensor, "points dim"] | None = None) -> Grams:
+    """Inner products of the operator's basis functions: over all pseudo-coordinates, all frequencies, or only at
+    ``points``, such as the pseudo-coordinates of a graph's edges."""
+    if points is not None:
+        return _grams_at(conv, points)
+    if isinstance(conv, MoNetConv):
+        return gaussian_grams(conv.mean.detach(), conv.scale.detach())
+    if isinstance(conv, SplineConv):
+        return bspline_grams(conv.sizes, conv.degree, conv.closed)
+    if isinstance(conv, ChebConv):
+        return chebyshev_grams(len(conv.theta), conv.centre)
+    raise _no_basis(conv)
+
+
+def model_smoothness(model: nn.Module) -> list[LayerSmoothness]:
+    """Every MoNet, SplineCNN and ChebNet layer of a model, with or without skips, in the model's order."""
+    rows = []
+    for name, module in model.named_modules():
+        if isinstance(module, MoNetConv | SplineConv | ChebConv):
+            grams = kernel_grams(module)
+            whole, basis = filter_roughness(module.theta.detach(), grams), basis_roughness(grams)
+            size = float(module.theta.detach().square().mean().sqrt())
+            layer = name.removesuffix(".conv")
+            rows.append(
+                LayerSmoothness(layer, type(module).__name__, whole.slope, whole.bend, basis.slope, basis.bend, size)
+            )
+    if not rows:
+        raise ValueError(
+            f"model: {type(model).__name__} has no MoNet, SplineCNN or ChebNet layer, whose filters live on"
+        )
+    return rows
+
+
+def overall(rows: Iterable[LayerSmoothness]) -> dict[str, float]:
+    """One number for a model: geometric means over its layers, whose scales differ. Zero if one is exactly flat."""
+    kept = list(rows)
+    names = ("slope", "bend", "basis_slope", "basis_bend", "size")
+    return {name: _geometric_mean([getattr(row, name) for row in kept]) for name in names}
+
+
+def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool = True) -> Float[Tensor, " points"]:
+    r"""How much a ChebNet layer lets through at each eigenvalue λ of the normalised Laplacian, 0 to 2:
+    :math:`\|\sum_m T_m(\lambda - 1)\, \Theta_m + A\|_F / \sqrt{in \cdot out}`, A only with ``skip`` and where the block
+    has a skip. Small λ are what is smooth along the mesh."""
+    conv = block.conv if isinstance(block, Skip) else block
+    if not isinstance(conv, ChebConv):
+        raise TypeError(f"block: a spectrum needs a ChebConv, got {type(conv).__name__}")
+    with torch.no_grad():
+        basis = chebyshev(eigenvalues.double() - 1, len(conv.theta), conv.centre)
+        response = torch.einsum("pm,mio->pio", basis, conv.theta.double())
+        matrix = getattr(block, "weight", None) if skip and isinstance(block, Skip) else None
+        if matrix is not None:
+            response = response + matrix.double()
+        return response.square().mean((1, 2)).sqrt()
+
+
+def _grams_at(conv: Operator, points: Tensor) -> Grams:
+    if isinstance(conv, MoNetConv):
+        mean, scale = conv.mean.detach().double(), conv.scale.detach().double()
+        return sampled_grams(lambda u: gaussian_basis(u, mean, scale), points)
+    if isinstance(conv, SplineConv):
+        return sampled_grams(lambda u: bspline_products(u, conv.sizes, conv.degree, conv.closed), points)
+    if isinstance(conv, ChebConv):
+        return sampled_grams(lambda s: chebyshev(s[:, 0] - 1, len(conv.theta), conv.centre), points)
+    raise _no_basis(conv)
+
+
+def _no_basis(conv: Operator) -> TypeError:
+    return TypeError(f"conv: the basis of {type(conv).__name__} is no function of pseudo-coordinates or frequencies")
+
+
+def _geometric_mean(values: list[float]) -> float:
+    return math.exp(fmean(math.log(value) for value in values)) if min(values) > 0 else 0.0
