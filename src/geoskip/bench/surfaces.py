@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph, attach, cartesian, pack
 from geoskip.meshes import Mesh, spirals
-from geoskip.shapes import Float
+from geoskip.shapes import Float, Int
 
 # Side of the patch that a sheet repeats, and the neighbours of a vertex of it, counter-clockwise.
 PATCH = 32
@@ -45,15 +45,23 @@ def sphere_graph(num_verts: int, spiral_length: int) -> Graph:
 def superpixel_graphs(num_graphs: int, num_vertices: int, num_pairs: int, seed: int = 0) -> Graph:
     """Packed random geometric graphs: of points in a square, the nearest ``num_pairs`` pairs are neighbours."""
     rng = np.random.default_rng(seed)
-    i, j = np.triu_indices(num_vertices, 1)
     graphs = []
     for _ in range(num_graphs):
-        points = rng.random((num_vertices, 2))
-        nearest = np.argsort(((points[i] - points[j]) ** 2).sum(axis=1), kind="stable")[:num_pairs]
-        pairs = torch.tensor(np.stack([i[nearest], j[nearest]]))
+        points, nearest = superpixel_points(rng, num_vertices, num_pairs)
+        pairs = torch.tensor(nearest)
         graph = Graph.from_edge_index(torch.cat([pairs, pairs.flip(0)], dim=1), num_vertices)
         graphs.append(attach(graph, cartesian(graph, torch.tensor(points)).float()))
     return pack(graphs)
+
+
+def superpixel_points(
+    rng: np.random.Generator, num_vertices: int, num_pairs: int
+) -> tuple[Float[np.ndarray, "vertices 2"], Int[np.ndarray, "2 pairs"]]:
+    """Random points in the unit square, and the nearest ``num_pairs`` pairs of them."""
+    i, j = np.triu_indices(num_vertices, 1)
+    points = rng.random((num_vertices, 2))
+    nearest = np.argsort(((points[i] - points[j]) ** 2).sum(axis=1), kind="stable")[:num_pairs]
+    return points, np.stack([i[nearest], j[nearest]])
 
 
 def sheet_graph(num_vertices: int, device: torch.device | str = "cpu") -> Graph:
