@@ -10,8 +10,10 @@ from typing import Any
 
 def unknown_name(name: Any, choices: Sequence[str]) -> str:
     """What to say of a name that is not one of the choices."""
-    # The last part counts too: someone who writes optim.rate or rate may mean either.
-    near = get_close_matches(str(name), choices, n=1) or get_close_matches(str(name).rpartition(".")[2], choices, n=1)
+    # The last part counts too: who writes lr means optim.lr.
+    ends = {choice.rpartition(".")[2]: choice for choice in reversed(choices)}
+    near = get_close_matches(str(name), choices, n=1)
+    near = near or [ends[end] for end in get_close_matches(str(name).rpartition(".")[2], list(ends), n=1)]
     meant = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(choices)}"
     return f"unknown name {str(name)!r}{meant}"
 

@@ -163,7 +163,8 @@ def _with(config: Config, path: str, value: Any) -> Config:
     if key not in _names(Config):
         raise ValueError(f"{path}: {unknown_name(path, _settable())}")
     if not dot:
-        return replace(config, **{key: value})
+        changed: dict[str, Any] = {key: value}
+        return replace(config, **changed)
     current = getattr(config, key)
     if isinstance(current, Optim):
         if inner not in _names(Optim):
@@ -171,7 +172,8 @@ def _with(config: Config, path: str, value: Any) -> Config:
         return replace(config, optim=replace(current, **{inner: value}))
     if not isinstance(current, Mapping) or not inner:
         raise ValueError(f"{path}: {key} has no parts; set {key} itself")
-    return replace(config, **{key: {**current, inner: value}})
+    changed = {key: {**current, inner: value}}
+    return replace(config, **changed)
 
 
 def _value(text: str) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.data.split import Split
+from geoskip.models import OPERATORS, make_operator
 from geoskip.shapes import Float, Int
 from geoskip.training.checks import unknown_name
 from geoskip.training.config import Config
@@ -45,6 +46,9 @@ class Task(ABC):
     """
 
     Model: ClassVar[type[nn.Module]]
+    # Arguments of the model that follow from the data, and settings under model. that are the task's own.
+    from_data: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[tuple[str, ...]] = ()
     config: Config
     names: Sequence[str]
     device: torch.device
@@ -97,15 +101,30 @@ class Task(ABC):
         """The same in plain JSON: units, names of classes, the hash of the topology."""
         return {}
 
-    def chosen(self) -> dict[str, Any]:
-        """The arguments of the model that the configuration gives; ValueError names an unknown one."""
-        known = [name for name in signature(self.Model.__init__).parameters if name not in ("self", "options")]
+    def check(self) -> None:
+        """ValueError for what can be wrong before any data are loaded: unknown names, an operator that does not fit."""
+        if self.config.operator not in OPERATORS:
+            raise ValueError(f"operator: {unknown_name(self.config.operator, sorted(OPERATORS))}")
+        hidden = ("self", "options", "operator", "skip", "kernel_size", *self.from_data)
+        known = [name for name in signature(self.Model.__init__).parameters if name not in hidden] + list(self.own)
         for name in self.config.model:
             if name not in known:
                 raise ValueError(f"model.{name}: {unknown_name(name, known)}")
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in self.config.model.items()}
+        # Made once for nothing: it checks the kernel size and the options.
+        make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
+
+    def chosen(self) -> dict[str, Any]:
+        """The arguments of the model that the configuration gives."""
         operator = {"operator": self.config.operator, "skip": self.config.skip, "kernel_size": self.config.kernel_size}
+        given = {name: value for name, value in self.config.model.items() if name not in self.own}
         return {**operator, **self.config.options, **given}
+
+    def spiral_length(self) -> int | None:
+        """How long spirals have to be; None where the operator follows none."""
+        if self.config.operator != "spiral":
+            return None
+        first = 0 if self.config.options.get("centre", True) else 1
+        return first + ((self.config.kernel_size or 1) - 1) * self.config.options.get("dilation", 1) + 1
 
 
 def chosen_split(split: Split, config: Config) -> Split:

@@ -1,0 +1,7 @@
+"""Many graphs that differ, stored so that a batch of them is a few gathers: on the device, and of fixed shapes."""
+
+from geoskip.training.packed.batch import PackedBatch
+from geoskip.training.packed.norms import counting_real
+from geoskip.training.packed.store import GraphStore, own_scale, relative, store_graphs, store_set
+
+__all__ = ["GraphStore", "PackedBatch", "counting_real", "own_scale", "relative", "store_graphs", "store_set"]

@@ -1,0 +1,112 @@
+"""The edges of many graphs in both orders, sorted once per graph: a batch adds offsets and sorts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geoskip.data.graph_set import local_dtype
+from geoskip.graphs import Graph, WeightedEdges, graph_of_vertex
+from geoskip.kernels import Pattern
+from geoskip.shapes import Int, Shaped
+from geoskip.training.packed.rows import Rows, room_for, rows_of
+
+# Self-loops of a padding vertex: few, since a vertex with many neighbours keeps its kernel waiting.
+LOOPS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class PackedEdges:
+    """Edges of graphs, graph after graph, numbered within their graph in small integer types.
+
+    offsets: graph g has the edges ``offsets[g] : offsets[g + 1]``, sorted by receiver.
+    senders, receivers: vertices of its own graph.
+    by_sender: the same edges sorted by sender, as places among those of the graph.
+    first_in, first_out: per vertex, how many edges of its graph come before its own, by receiver and by sender.
+    weights: 0 or 1, where edges are weighted.
+    """
+
+    offsets: Int[Tensor, " graphs_plus_1"]
+    senders: Shaped[Tensor, " edges"]
+    receivers: Shaped[Tensor, " edges"]
+    by_sender: Shaped[Tensor, " edges"]
+    first_in: Shaped[Tensor, " vertices"]
+    first_out: Shaped[Tensor, " vertices"]
+    weights: Shaped[Tensor, " edges"] | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, edges: WeightedEdges | None = None) -> PackedEdges:
+        """The edges of packed graphs, or others between the same vertices."""
+        pattern = graph.pattern if edges is None else edges.pattern
+        bounds = graph.graph_offsets
+        assert bounds is not None
+        owner = graph_of_vertex(graph)
+        offsets, edge_owner = pattern.offsets[0][bounds], owner[pattern.receivers]
+        vertex, place = local_dtype(_most(bounds)), local_dtype(_most(offsets) + 1)
+        return cls(
+            offsets,
+            (pattern.senders - bounds[edge_owner]).to(vertex),
+            (pattern.receivers - bounds[edge_owner]).to(vertex),
+            (pattern.by_sender - offsets[edge_owner]).to(place),
+            (pattern.offsets[0][:-1] - offsets[owner]).to(place),
+            (pattern.sender_offsets[0][:-1] - offsets[owner]).to(place),
+            None if edges is None else edges.weights.to(torch.uint8),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[PackedEdges]) -> PackedEdges:
+        """Graphs after graphs."""
+        joined: dict[str, Any] = {f.name: join([getattr(part, f.name) for part in parts]) for f in fields(cls)}
+        return cls(**joined | {"offsets": join_offsets([part.offsets for part in parts])})
+
+    def room(self, num_items: int) -> tuple[int, int]:
+        """Places for the edges of any ``num_items`` graphs, and how many padding vertices the rest of them needs."""
+        least, most = room_for(self.offsets, num_items)
+        return most, -(-(most - least) // LOOPS)
+
+    def batch(self, items: Int[Tensor, " items"], verts: Rows, room: int) -> tuple[Pattern, Rows]:
+        """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""
+        edges = rows_of(self.offsets, items, room)
+        base = verts.starts[edges.graphs]
+        places = torch.arange(room, device=base.device)
+        loops = verts.count + torch.div(places - edges.count, LOOPS, rounding_mode="floor")
+
+        def ends(stored: Tensor) -> Tensor:
+            return torch.where(edges.real, stored[edges.rows].long() + base, loops)
+
+        def starts(stored: Tensor) -> Tensor:
+            vertices = torch.arange(verts.room + 1, device=base.device)
+            padding = (edges.count + (vertices - verts.count) * LOOPS).clamp(max=room)
+            own = edges.starts[verts.graphs] + verts.take(stored).long()
+            return torch.where(vertices < verts.count, torch.cat([own, own.new_zeros(1)]), padding).unsqueeze(0)
+
+        by_sender = self.by_sender[edges.rows].long() + edges.starts[edges.graphs]
+        pattern = Pattern(
+            senders=ends(self.senders),
+            receivers=ends(self.receivers),
+            groups_of=None,
+            offsets=starts(self.first_in),
+            by_sender=torch.where(edges.real, by_sender, places),
+            sender_offsets=starts(self.first_out),
+        )
+        return pattern, edges
+
+
+def join(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """One after the other, in the widest of their types."""
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if present else None
+
+
+def join_offsets(parts: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, " _"]:
+    """Offsets of all that the parts count."""
+    counts = torch.cat([part.diff() for part in parts])
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _most(offsets: Tensor) -> int:
+    return int(offsets.diff().max()) if len(offsets) > 1 else 0

@@ -1,0 +1,156 @@
+"""Graphs of a set at every level, sorted once and kept on the device that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geoskip.data.graph_set import GraphSet
+from geoskip.graphs import Graph, PooledGraphs
+from geoskip.kernels import Pattern
+from geoskip.shapes import Float, Int
+from geoskip.training.packed.batch import PackedBatch
+from geoskip.training.packed.level import PackedLevel, Room
+from geoskip.training.packed.rows import Rows
+
+CHUNK = 1024  # graphs sorted at once: bounds the memory for edges numbered in 64 bits
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStore:
+    """Where batches of graphs come from.
+
+    x: features of the vertices of the finest level.
+    pos: positions of the vertices, level by level.
+    levels: the graphs.
+    coordinates: what pseudo-coordinates are made of, ``"position"`` or ``"degree"``; None where the operator looks at
+        none.
+    scales: level by level, the offset or degree that becomes 1 in each graph's pseudo-coordinates.
+    padded: whether batches have fixed shapes, padded to what the largest graphs need, so that a step on them can be
+        captured. Padding vertices have no part in what the others give: their edges are self-loops, clusters and means
+        leave them out, and so all gradients that they send are 0.
+    """
+
+    x: Float[Tensor, "vertices channels"]
+    pos: tuple[Float[Tensor, "_ dim"], ...]
+    levels: tuple[PackedLevel, ...]
+    coordinates: str | None
+    scales: tuple[Float[Tensor, " graphs"], ...]
+    padded: bool
+    _rooms: dict[int, tuple[Room, ...]] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.levels[0].offsets) - 1
+
+    def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
+        """Some graphs, all different, at every level."""
+        rooms = self._rooms_for(items)
+        verts = tuple(level.rows(items, room) for level, room in zip(self.levels, rooms, strict=True))
+        graphs = [self._graph(depth, items, verts[depth], room) for depth, room in enumerate(rooms)]
+        steps = zip(pairwise(self.levels), pairwise(verts), strict=True)
+        clusters = [finer.clusters(f, coarser, c, self.padded) for (finer, coarser), (f, c) in steps]
+        pooled = PooledGraphs(tuple(graphs), tuple(clusters))
+        return PackedBatch(items, verts[0].take(self.x), pooled, verts, self.padded)
+
+    def to(self, device: torch.device | str, padded: bool) -> GraphStore:
+        """The same graphs on another device."""
+        moved = {entry.name: move_all(getattr(self, entry.name), device) for entry in fields(self)}
+        return GraphStore(**moved | {"padded": padded, "_rooms": {}})
+
+    def _rooms_for(self, items: Tensor) -> tuple[Room, ...]:
+        if not self.padded:
+            return tuple(level.exact_room(items) for level in self.levels)
+        if len(items) not in self._rooms:
+            self._rooms[len(items)] = tuple(level.room(len(items)) for level in self.levels)
+        return self._rooms[len(items)]
+
+    def _graph(self, depth: int, items: Tensor, verts: Rows, room: Room) -> Graph:
+        graph = self.levels[depth].batch(items, verts, room)
+        if self.coordinates is None:
+            return graph
+        receivers = graph.pattern.receivers
+        scale = self.scales[depth][items][verts.graphs[receivers]].unsqueeze(1)
+        pos = verts.take(self.pos[depth]) if self.coordinates == "position" else None
+        return replace(graph, pseudo=relative(graph, pos, scale), _memo=graph._memo)
+
+
+def relative(graph: Graph, pos: Tensor | None, scale: Tensor | float) -> Float[Tensor, "edges dim"]:
+    """:func:`geoskip.graphs.cartesian`, or without positions :func:`geoskip.graphs.target_degree`, with scales given
+    edge by edge."""
+    if pos is None:
+        return (graph.degrees[graph.pattern.receivers].unsqueeze(1) / scale).clamp(0, 1)
+    return ((pos[graph.pattern.senders] - pos[graph.pattern.receivers]) / (2 * scale) + 0.5).clamp(0, 1)
+
+
+def store_set(
+    data: GraphSet,
+    items: Int[Tensor, " items"],
+    coordinates: str | None,
+    largest: Sequence[float],
+    *,
+    looped: bool,
+    padded: bool,
+) -> GraphStore:
+    """The chosen graphs of a set, on its device.
+
+    ``largest`` is the offset or degree of each level that becomes 1; ``looped`` is for operators that add self-loops.
+    """
+    parts = []
+    xs, pos = [], []
+    for chunk in items.split(CHUNK):
+        some = data.select(chunk)
+        pooled = some.pooled()
+        parts.append(_levels(pooled.levels, pooled.clusters, looped))
+        xs.append(some.x)
+        pos.append([level.pos for level in some.levels])
+    levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
+    positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
+    scales = tuple(torch.full((len(items),), value, device=data.x.device) for value in largest)
+    return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded)
+
+
+def store_graphs(
+    graphs: Sequence[Graph],
+    pos: Sequence[Float[Tensor, "_ dim"]],
+    coordinates: str | None,
+    *,
+    looped: bool,
+    padded: bool,
+) -> GraphStore:
+    """Graphs of one level whose features are their positions; each has a scale of its own."""
+    single = [replace(g, graph_offsets=torch.tensor([0, g.num_vertices], device=g.device)) for g in graphs]
+    levels = [_levels([graph], [], looped)[0] for graph in single]
+    joined = torch.cat(list(pos))
+    pairs = zip(graphs, pos, strict=True)
+    scales = torch.stack([own_scale(graph, place if coordinates == "position" else None) for graph, place in pairs])
+    return GraphStore(joined, (joined,), (PackedLevel.join(levels),), coordinates, (scales,), padded)
+
+
+def own_scale(graph: Graph, pos: Tensor | None) -> Float[Tensor, ""]:
+    """The largest offset, or degree, of one graph; 1 where that is 0."""
+    ends = graph.pattern.senders, graph.pattern.receivers
+    values = graph.degrees.float() if pos is None else (pos[ends[0]] - pos[ends[1]]).abs()
+    most = values.max() if values.numel() else values.new_zeros(())
+    return torch.where(most > 0, most, 1)
+
+
+def _levels(graphs: Sequence[Graph], clusters: Sequence[Pattern], looped: bool) -> list[PackedLevel]:
+    into = [*clusters, None]
+    finer = [None, *zip(graphs, clusters, strict=False)]
+    return [PackedLevel.of(g, looped, i, f) for g, i, f in zip(graphs, into, finer, strict=True)]
+
+
+def move_all(value: Any, device: torch.device | str) -> Any:
+    """Tensors, alone, in tuples and in records, on another device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(move_all(one, device) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{entry.name: move_all(getattr(value, entry.name), device) for entry in fields(value)})
+    return value

@@ -1,0 +1,155 @@
+"""Dense correspondence: each vertex of a mesh is classified as one of the target's, the paper's experiment on FAUST."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.graphs import Graph, attach
+from geoskip.meshes.mesh import Mesh
+from geoskip.models import CorrespondenceNet
+from geoskip.shapes import Float, Int
+from geoskip.training.config import Config
+from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
+from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split
+from geoskip.training.tasks.loading import load_data
+
+LOOPED = ("feast", "gcn")
+COORDINATES = ("monet", "spline")
+
+
+class Correspondence(Task):
+    """Cross-entropy, averaged over the labelled vertices of each mesh and then over meshes.
+
+    Features are positions, and pseudo-coordinates are relative to the longest offset of each mesh, as in the paper.
+    """
+
+    Model = CorrespondenceNet
+    from_data = ("classes", "graph", "dim", "in_channels")
+
+    def __init__(self, config: Config, data: CorrespondenceSet | None = None) -> None:
+        self.config = config
+        self.check()
+        data = load_data(config) if data is None else data
+        self.data = replace(data, split=chosen_split(data.split, config))
+        self.device = torch.device("cpu")
+        train = self.data.split.train.tolist()
+        self.names = [self.data.names[item] for item in train]
+        self.labels = torch.cat([self.data.labels[item] for item in train])
+        counts = torch.stack([(self.data.labels[item] >= 0).sum() for item in train])
+        self.shares = 1 / counts.clamp(min=1)
+        self.store = self._store(train)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.data.split.train)
+
+    @property
+    def num_test(self) -> int:
+        return len(self.data.split.test)
+
+    def _store(self, items: list[int]) -> GraphStore:
+        meshes = [self.data.meshes[item] for item in items]
+        shared: dict[str, Graph] = {}
+        graphs = [shared.setdefault(mesh.topology_hash(), self._connect(mesh)) for mesh in meshes]
+        verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
+        coordinates = self.config.pseudo if self.config.operator in COORDINATES else None
+        return store_graphs(graphs, verts, coordinates, looped=self.config.operator in LOOPED, padded=False)
+
+    def _connect(self, mesh: Mesh) -> Graph:
+        graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+        if (length := self.spiral_length()) is None:
+            return graph
+        from geoskip.meshes.spirals import spirals
+
+        return graph.with_spirals(torch.tensor(spirals(mesh, length)))
+
+    def graph(self, mesh: Mesh) -> Graph:
+        """A mesh as the model takes it, on the CPU."""
+        graph = self._connect(mesh)
+        if self.config.operator not in COORDINATES:
+            return graph
+        verts = torch.tensor(mesh.verts, dtype=torch.float32)
+        pos = verts if self.config.pseudo == "position" else None
+        return attach(graph, relative(graph, pos, own_scale(graph, pos)))
+
+    def build(self) -> nn.Module:
+        dim = 3 if self.config.pseudo == "position" else 1
+        return CorrespondenceNet(self.data.num_classes, dim=dim, **self.chosen())
+
+    def to(self, device: torch.device | str) -> Correspondence:
+        moved = copy(self)
+        moved.device = torch.device(device)
+        moved.labels, moved.shares = self.labels.to(device), self.shares.to(device)
+        moved.store = self.store.to(device, padded=moved.device.type == "cuda")
+        return moved
+
+    def batch(self, items: Int[Tensor, " items"]) -> tuple[Any, Tensor, Tensor]:
+        packed = self.store.batch(items)
+        verts = packed.verts[0]
+        shares = verts.spread(self.shares[items]) / len(items)
+        return packed, verts.take(self.labels, padding=-1), shares
+
+    def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+        packed, labels, shares = batch
+        scores = model(packed.x, packed.graphs.levels[0])
+        losses = cross_entropy(scores.float(), labels, ignore_index=-1, reduction="none")
+        return (losses * shares).sum()
+
+    def predict(self, model: nn.Module, mesh: Mesh) -> Int[Tensor, " vertices"]:
+        """The target vertex that each vertex of a mesh is matched with."""
+        verts = torch.tensor(mesh.verts, dtype=torch.float32, device=self.device)
+        with torch.inference_mode():
+            return model(verts, self.graph(mesh).to(self.device)).argmax(-1).cpu()
+
+    def distances(self) -> Float[Tensor, "targets targets"]:
+        """Geodesic distances between all vertices of the target, out of the cache when they were computed before."""
+        from geoskip.data.geodesics import geodesics
+
+        return torch.from_numpy(geodesics(self.data.target))
+
+    def evaluate(self, model: nn.Module) -> Evaluation:
+        model.eval()
+        test = self.data.split.test.tolist()
+        if not test:
+            raise ValueError(f"data: {self.config.data} has no items for the test")
+        predicted = [self.predict(model, self.data.meshes[item]) for item in test]
+        found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in test])
+        errors = geodesic_errors(found, labels, self.distances())
+        sizes = torch.tensor([0, *map(len, predicted)])
+        arrays = {"predicted": found.numpy(), "offsets": sizes.cumsum(0).numpy(), "error_pct": errors.numpy()}
+        return Evaluation(
+            correspondence_metrics(found, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
+        )
+
+    def samples(self, model: nn.Module, count: int) -> Any:
+        from geoskip.records.samples import CorrespondenceSamples
+
+        model.eval()
+        test, meshes = self.data.split.test.tolist(), self.data.meshes
+        # A record of samples has one connectivity.
+        same = [item for item in test if meshes[item].topology_hash() == meshes[test[0]].topology_hash()][:count]
+        labels = torch.stack([self.data.labels[item] for item in same])
+        predicted = torch.stack([self.predict(model, meshes[item]) for item in same])
+        errors = torch.zeros(labels.shape)
+        errors[labels >= 0] = geodesic_errors(predicted.flatten(), labels.flatten(), self.distances())
+        return CorrespondenceSamples(
+            names=tuple(self.data.names[item] for item in same),
+            verts=torch.stack([torch.tensor(meshes[item].verts) for item in same]).float().numpy(),
+            faces=meshes[same[0]].faces,
+            target_verts=self.data.target.verts.astype("float32"),
+            target_faces=self.data.target.faces,
+            predicted=predicted.numpy(),
+            labels=labels.numpy(),
+            error_pct=errors.numpy(),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {"unit_mm": self.data.unit_mm, "target_topology": self.data.target.topology_hash()}
