@@ -1,0 +1,119 @@
+"""``geoskip reproduce``: the rows of a table or figure of the paper, trained and set beside the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from geoskip.experiments.jobs import Job
+    from geoskip.experiments.progress import Progress
+    from geoskip.experiments.running import Outcome
+    from geoskip.experiments.sheets import Sheet
+
+TABLES = "table1, table2, table3, correspondence, centre_ablation or spline_supplement"
+FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
+Rows = Annotated[
+    list[str] | None, typer.Option(help="Only rows like this, such as 'Aff-*' or '*M=9'; may be repeated.")
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="coma, faust or published-superpixels instead of what stands in for them; tiny; may be repeated."
+    ),
+]
+On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")]
+
+
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help=f"{TABLES}; a figure: {FIGURES}.")],
+    rows: Rows = None,
+    seeds: Annotated[str, typer.Option(help="Such as 0..4, or 0,2,7.")] = "0",
+    schedule: Annotated[
+        str, typer.Option(help="full as in the paper, short, or smoke: seconds, on tiny data.")
+    ] = "full",
+    data: Data = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where records go, and runs in progress.")] = Path("results"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    jobs: Annotated[int, typer.Option(min=1, help="Rows at the same time on this machine.")] = 1,
+    on: On = "here",
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster, such as auto or ray://host:10001.")
+    ] = None,
+    gpus: Annotated[float, typer.Option(min=0.0, help="The share of a GPU that a row takes on the cluster.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is done and what is to do.")] = False,
+) -> None:
+    """Train the rows of a table or figure of the paper; what is done is skipped, what was cut off goes on."""
+    from geoskip.experiments.progress import Progress
+    from geoskip.experiments.seeds import parse_seeds
+
+    if on not in ("here", "ray"):
+        raise typer.BadParameter(f"--on: here or ray, not {on}")
+    progress = Progress.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
+    console = Console()
+    if dry_run or not progress.pending:
+        console.print(_table(progress.sheet()))
+        console.print(progress.words())
+        return
+    outcomes = _outcomes(progress.pending, out, device, jobs, on, address, gpus)
+    _follow(console, progress, outcomes)
+    if progress.experiment.figure:
+        from geoskip.experiments.drawing import draw
+
+        for path in draw(progress.experiment, progress.done, out):
+            console.print(f"drawn: {path}")
+    if progress.faults:
+        raise typer.Exit(1)
+
+
+def _outcomes(
+    pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float
+) -> Iterator[Outcome]:
+    if on == "ray":
+        from geoskip.experiments.cluster import run_on_ray
+
+        return run_on_ray(pending, out, device, address=address, gpus=gpus)
+    if jobs > 1:
+        from geoskip.experiments.side_by_side import run_side_by_side
+
+        return run_side_by_side(pending, out, device, jobs)
+    from geoskip.experiments.running import run_here
+
+    return run_here(pending, out, device)
+
+
+def _follow(console: Console, progress: Progress, outcomes: Iterator[Outcome]) -> None:
+    """The table as it fills: redrawn on a terminal, otherwise a line for each row that ends and the table at last."""
+    if console.is_terminal:
+        with Live(_view(progress), console=console, auto_refresh=False) as live:
+            for outcome in outcomes:
+                progress.add(outcome)
+                live.update(_view(progress), refresh=True)
+    else:
+        for outcome in outcomes:
+            typer.echo(progress.add(outcome))
+        console.print(_table(progress.sheet()))
+    for fault in progress.faults:
+        typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)
+
+
+def _view(progress: Progress) -> Group:
+    return Group(_table(progress.sheet()), Text(progress.words()))
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(
+        title=f"\n{sheet.title}", title_justify="left", caption="\n".join(sheet.notes), caption_justify="left"
+    )
+    for number, name in enumerate(sheet.header):
+        table.add_column(name, justify="right" if number else "left")
+    for line in sheet.lines:
+        table.add_row(*(Text(cell) for cell in line))
+    return table

@@ -1,0 +1,38 @@
+"""``geoskip tables``: the tables of the records in a folder, printed, or put between the markers of pages."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def tables(
+    pages: Annotated[
+        list[Path] | None, typer.Argument(help="Pages with markers such as <!-- table2 -->; none: print all tables.")
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", help="Where `geoskip reproduce` left its records.")] = Path(
+        "results"
+    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit code 1 if a page is out of date.")
+    ] = False,
+) -> None:
+    """Write the tables of the records into pages, or print them in Markdown."""
+    from geoskip.experiments.registry import EXPERIMENTS
+    from geoskip.experiments.tables import block, filled
+
+    if not pages:
+        blocks = [block(name, results) for name in [*EXPERIMENTS, "claims", "verdicts"]]
+        typer.echo("".join(blocks).strip() or f"no records of full or short runs in {results}")
+        return
+    stale = []
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if (made := filled(text, results)) != text:
+            stale.append(page)
+            if not check:
+                page.write_text(made, encoding="utf-8")
+    for page in stale:
+        typer.echo(f"{page}: {'out of date' if check else 'written'}")
+    if check and stale:
+        raise typer.Exit(1)

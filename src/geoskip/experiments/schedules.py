@@ -1,0 +1,53 @@
+"""How long a row is trained: as in the paper, shorter, or just long enough to see that it runs.
+
+A shorter schedule goes through the paper's learning rates faster, so that training ends as the paper's does:
+
+| task | full | short |
+|---|---|---|
+| reconstruction | 300 epochs, × 0.99 each | 20 epochs, × 0.99¹⁵ each |
+| correspondence | 1000 epochs, × 0.99 each (FeaStNet: × 0.5 every 100) | 200 epochs, × 0.99⁵ each (× 0.5 every 20) |
+| classification | 500 epochs, × 0.5 every 30 | 30 epochs, × 0.5 every 5 |
+
+The last 320 epochs of the paper's classification, at rates of 1/64 and below, have no part in the short one. In all of
+them the last epoch counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from geoskip.training.config import Config
+
+SCHEDULES = ("full", "short", "smoke")
+
+
+@dataclass(frozen=True)
+class Short:
+    """``epochs`` that go through ``speed`` times as many epochs of the paper's rates."""
+
+    epochs: int
+    speed: int
+
+
+SHORT = {
+    "reconstruction": Short(epochs=20, speed=15),
+    "correspondence": Short(epochs=200, speed=5),
+    "classification": Short(epochs=30, speed=6),
+}
+
+
+def shortened(config: Config, schedule: str) -> Config:
+    """A configuration with the paper's schedule, under another one."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule: unknown name {schedule!r}; choose from {', '.join(SCHEDULES)}")
+    if schedule == "full":
+        return config
+    if schedule == "smoke":
+        return replace(config, optim=replace(config.optim, epochs=1), train_items=4, test_items=2)
+    optim, short = config.optim, SHORT[config.task]
+    if optim.decay_every % short.speed == 0:
+        return replace(config, optim=replace(optim, epochs=short.epochs, decay_every=optim.decay_every // short.speed))
+    decay = optim.lr_decay ** (short.speed / optim.decay_every)
+    return replace(config, optim=replace(optim, epochs=short.epochs, lr_decay=decay, decay_every=1))

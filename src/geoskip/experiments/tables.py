@@ -1,0 +1,104 @@
+"""Tables in Markdown from the records in a folder, and pages that hold them between markers.
+
+In a page ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` puts there: any experiment by its
+name, ``claims`` for the verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are no
+records a block is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+
+from geoskip.experiments.claims import Verdict, verdict
+from geoskip.experiments.jobs import finished_runs
+from geoskip.experiments.paper_claims import all_claims
+from geoskip.experiments.recipe import ORIGINAL, STAND_IN, Experiment, Recipe
+from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.experiments.sheets import MISSING, Sheet, sheet
+from geoskip.records import RunRecord
+
+# Tiny data and the smoke schedule prove nothing, so they are not published.
+PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
+BLOCK = re.compile(r"<!-- ([a-z0-9_]+) -->\n(.*?)<!-- /\1 -->", re.DOTALL)
+BRACKETS = "Mean over seeds ± half of its 95 % interval (Student's t); in brackets what the paper has."
+
+
+def filled(page: str, results: Path) -> str:
+    """The page with every block made anew; ValueError names a block that nothing is known of."""
+    opened = re.findall(r"<!-- ([a-z0-9_]+) -->", page)
+    if unclosed := [name for name in opened if name not in {found[1] for found in BLOCK.finditer(page)}]:
+        raise ValueError(f"page: <!-- {unclosed[0]} --> is not closed by <!-- /{unclosed[0]} -->")
+    return BLOCK.sub(lambda found: f"<!-- {found[1]} -->\n{block(found[1], results)}<!-- /{found[1]} -->", page)
+
+
+def block(name: str, results: Path) -> str:
+    """What stands between the markers of a name; empty without records."""
+    if name in EXPERIMENTS:
+        parts = [_table(EXPERIMENTS[name], results, *published) for published in PUBLISHED]
+    elif name in ("claims", "verdicts"):
+        write = subjects if name == "claims" else verdicts
+        parts = [write(found) for published in PUBLISHED if (found := judged(results, *published))]
+    else:
+        known = ", ".join([*EXPERIMENTS, "claims", "verdicts"])
+        raise ValueError(f"page: nothing is known of <!-- {name} -->; choose from {known}")
+    return "".join(f"\n{part}\n\n" for part in parts if part)
+
+
+def _table(experiment: Experiment, results: Path, schedule: str, data: Mapping[str, str]) -> str:
+    runs = finished_runs(experiment, data, schedule, results)
+    if not any(runs.values()):
+        return ""
+    made = sheet(experiment, runs)
+    some = tuple(line for line in made.lines if any(not cell.startswith(MISSING) for cell in line[1:] if cell))
+    return markdown(Sheet(made.title, made.header, some, (BRACKETS, *made.notes)))
+
+
+def markdown(made: Sheet) -> str:
+    """A table with its title above and its notes below."""
+    rule = ("---", *("---:" for _ in made.header[1:]))
+    lines = ["| " + " | ".join(cells) + " |" for cells in (made.header, rule, *made.lines)]
+    return "\n".join([f"**{made.title}**", "", *lines, "", *("  \n".join(made.notes).splitlines())])
+
+
+def judged(results: Path, schedule: str, data: Mapping[str, str]) -> list[Verdict]:
+    """Every claim in the light of the runs of one schedule and one choice of data; empty where nothing was run."""
+    runs: dict[Recipe, Mapping[int, RunRecord]] = {}
+    for experiment in EXPERIMENTS.values():
+        runs |= finished_runs(experiment, data, schedule, results)
+    found = [verdict(claim, runs) for claim in all_claims()]
+    return found if any(each.comparison for each in found) else []
+
+
+def subjects(found: list[Verdict]) -> str:
+    """How many claims of each subject held."""
+    lines = []
+    for subject, group in groupby(found, key=lambda each: each.claim.subject):
+        verdicts = list(group)
+        run = [each for each in verdicts if each.comparison is not None]
+        if run:
+            held = sum(bool(each.holds) for each in run)
+            sure = sum(bool(each.holds) and each.significant for each in run)
+            against = sum(not each.holds and each.significant for each in run)
+            lines.append((subject, f"{held} of {len(run)}", str(sure), str(against), str(len(verdicts) - len(run))))
+    header = ("claim of the paper", "held", "significantly (p < 0.05)", "significantly not", "not run")
+    return markdown(Sheet("Claims", header, tuple(lines)))
+
+
+def verdicts(found: list[Verdict]) -> str:
+    """Each claim with its gain and the paired tests."""
+    header = ("claim", "better", "than", "paper", "gain here", "t test", "sign test", "holds")
+    lines = [_line(each) for each in found if each.comparison is not None]
+    return markdown(Sheet("Claims, one by one", header, tuple(lines)))
+
+
+def _line(each: Verdict) -> tuple[str, ...]:
+    assert each.comparison is not None
+    assert each.against is not None
+    said = {True: "yes", False: "no", None: MISSING}[each.claim.paper_holds]
+    p = MISSING if each.comparison.t_p is None else f"{each.comparison.t_p:.3g}"
+    gain = f"{each.comparison.gain:.3g}" + ("" if each.comparison.half is None else f" ± {each.comparison.half:.2g}")
+    rival = each.against.label if len(each.claim.rivals) == 1 else f"{each.against.label} (the closest of all)"
+    return each.claim.subject, each.claim.where, rival, said, gain, p, f"{each.comparison.sign_p:.3g}", each.words
