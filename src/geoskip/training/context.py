@@ -8,12 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.data.graph_set import GraphSet
+from geoskip.data.mesh_set import MeshSet
 from geoskip.records.atomic import write_whole
+from geoskip.training.tasks.base import Task
 from geoskip.training.trees import apart
+
+SAMPLE = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +33,23 @@ class Context:
 
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def context_of(task: Task) -> Context:
+    """What the task says, and of its data what use alone asks for: faces to write meshes with, radius of graphs."""
+    data = getattr(task, "data", None)
+    constants, facts = dict(task.constants()), dict(task.facts())
+    if isinstance(data, MeshSet):
+        constants["faces"] = torch.tensor(data.template.faces)
+    elif isinstance(data, CorrespondenceSet):
+        constants["target_verts"] = torch.tensor(data.target.verts)
+        constants["target_faces"] = torch.tensor(data.target.faces)
+        facts["dim"] = 3 if task.config.pseudo == "position" else 1
+    elif isinstance(data, GraphSet):
+        dim = data.levels[0].pos.shape[1] if task.config.pseudo == "position" else 1
+        facts |= {"in_channels": data.x.shape[1], "dim": max(dim, 1), "radius": _longest_edge(data)}
+        facts["vertices"] = int(data.levels[0].offsets.diff().max())
+    return Context(constants, facts)
 
 
 def write_context(path: Path, context: Context) -> None:
@@ -41,3 +65,11 @@ def read_context(path: Path) -> Context:
             return Context({name: file.get_tensor(name) for name in names}, facts)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: damaged, or not the context of a run ({error!r})") from error
+
+
+def _longest_edge(data: GraphSet) -> float:
+    """Superpixels no further apart than a radius are joined; of thousands of graphs the longest edge tells it."""
+    some = data.levels[0].to("cpu").select(torch.arange(min(len(data), SAMPLE)))
+    senders, receivers = some.pos[some.edge_index]
+    lengths = (senders - receivers).norm(dim=1)
+    return float(lengths.max()) if len(lengths) else 0.0

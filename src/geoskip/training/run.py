@@ -27,7 +27,7 @@ from geoskip.records import RunRecord, read_record
 from geoskip.records.atomic import write_whole
 from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.context import Context, read_context, write_context
+from geoskip.training.context import Context, context_of, read_context, write_context
 from geoskip.training.pretrained import Trained
 from geoskip.training.rebuild import rebuild_model
 from geoskip.training.tasks import Task, make_task
@@ -133,7 +133,7 @@ class Run:
 
     def write_context(self, task: Task) -> None:
         """Store what the model will need of the data; done before training, since it does not change."""
-        write_context(self.folder / CONTEXT, Context(task.constants(), task.facts()))
+        write_context(self.folder / CONTEXT, context_of(task))
 
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the weights of the end."""

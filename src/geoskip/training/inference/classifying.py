@@ -1,0 +1,67 @@
+"""Images classified by a model that was trained on superpixel graphs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geoskip.data.graph_set import GraphLevel, GraphSet
+from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
+from geoskip.data.radius import radius_edges
+from geoskip.data.slic import Slic, superpixels
+from geoskip.data.split import Split
+from geoskip.shapes import Float, Shaped
+from geoskip.training.inference.opening import wants
+from geoskip.training.pretrained import Trained
+from geoskip.training.tasks.base import in_parts
+from geoskip.training.tasks.classification import Classification
+
+CHUNK = 64
+
+
+class ImageClassifier(Classification):
+    """The classification task without its data: images become graphs as they did for training, with its radius."""
+
+    def __init__(self, trained: Trained) -> None:
+        wants(trained, "classification", "classifying images")
+        facts = trained.context.facts
+        self.config, self.model, self.device = trained.config, trained.model, trained.device
+        self.class_names: tuple[str, ...] = tuple(facts["class_names"])
+        self.largest = tuple(facts["largest"])
+        self.radius: float = facts["radius"]
+        self.in_channels: int = facts["in_channels"]
+        self.num_segments: int = facts["vertices"]
+
+    def classify(self, images: Shaped[np.ndarray, "images height width *channels"]) -> Float[Tensor, "images classes"]:
+        """The probability of each class, for 8-bit images of the size that the model was trained on."""
+        channels = images.shape[3] if images.ndim == 4 else 1
+        if channels != self.in_channels:
+            raise ValueError(f"images: {channels} channels, and the model was trained on {self.in_channels}")
+        self.data = self._graphs(images).to(self.device)
+        self.__dict__.pop("test_store", None)
+
+        def probabilities(part: Tensor) -> Tensor:
+            return self.scores(self.model, self.test_store.batch(part.to(self.device))).float().softmax(-1).cpu()
+
+        return torch.cat(in_parts(len(images), CHUNK, probabilities))
+
+    def _graphs(self, images: np.ndarray) -> GraphSet:
+        centroids, means = superpixels(images, Slic(self.num_segments), workers=1)
+        pos, x = centroids.astype(np.float32), means.astype(np.float32)
+        edges, edge_offsets = radius_edges(pos, self.radius)
+        offsets = torch.arange(len(pos) + 1) * pos.shape[1]
+        flat = torch.from_numpy(pos).flatten(0, 1)
+        finest = GraphLevel(flat, offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets))
+        weigh = partial(gaussian_weights, sigma=self.radius / 2)
+        clusters = find_clusters(finest, weigh, len(self.largest) - 1)
+        items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
+        return GraphSet(
+            torch.from_numpy(x).flatten(0, 1),
+            with_levels(finest, clusters),
+            torch.zeros(len(images), dtype=torch.int64),
+            self.class_names,
+            Split(none, items),
+        )
