@@ -245,7 +245,7 @@ def test_separable_grams_in_one_dimension_are_the_integrals() -> None:
 
 def test_bad_input_is_named() -> None:
     mean, scale = gaussians(2, 1)
-    with pytest.raises(ValueError, match="low, high: the box from 1.0 to 1.0 is empty"):
+    with pytest.raises(ValueError, match=r"low, high: the box from 1.0 to 1.0 is empty"):
         gaussian_grams(mean, scale, 1.0, 1.0)
     with pytest.raises(ValueError, match="scale: a Gaussian of scale 0"):
         gaussian_grams(mean, 0 * scale)

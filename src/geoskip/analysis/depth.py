@@ -6,6 +6,7 @@ convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from geoskip.analysis.dirichlet import effective_rank, mean_frequency
 from geoskip.blocks import make_block
 from geoskip.graphs import Graph, gcn_edges
+from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
 from geoskip.shapes import Float
 
@@ -109,6 +111,13 @@ def smoothing_matrix(graph: Graph) -> Float[Tensor, "vertices vertices"]:
     dense = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64, device=graph.device)
     places = edges.pattern.receivers, edges.pattern.senders
     return dense.index_put(places, edges.weights, accumulate=True)
+
+
+def sphere_graph(vertices: int) -> Graph:
+    """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, neighbours five or six each."""
+    # k subdivisions give 10 · 4^k + 2 vertices.
+    mesh = icosphere(max(0, math.ceil(math.log((vertices - 2) / 10, 4))))
+    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
 
 
 def _features(graph: Graph, width: int, seed: int) -> Tensor:

@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from geoskip import __version__
+from geoskip.cli.analyse import analyse
 from geoskip.cli.bench import bench
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
 from geoskip.cli.params import params
 from geoskip.cli.prepare import prepare
+from geoskip.cli.reproduce import reproduce
+from geoskip.cli.tables import tables
 
 app = typer.Typer(
     name="geoskip",
@@ -24,6 +27,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(params)
 app.command()(prepare)
+app.command()(reproduce)
+app.command()(tables)
+app.add_typer(analyse, name="analyse")
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 

@@ -1,0 +1,115 @@
+r"""What the skips decode to, and what the convolutions do: the paper's Figure 4, with numbers.
+
+The paper shows that decoding through the affine skips alone gives what is common to the samples. Here it is measured:
+how much of the difference between samples is left, and how bumpy the surface is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.blocks import Skip, only
+from geoskip.graphs import Graph
+from geoskip.kernels import sparse_product
+from geoskip.models import MeshAutoencoder
+from geoskip.shapes import Float
+
+PARTS = ("affine", "convolution")
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class DecodedPart:
+    """A decoding beside the one by whole blocks.
+
+    Attributes:
+        part: what the blocks were reduced to, ``"affine"`` or ``"convolution"``.
+        layer: the block that was, or ``"all"``.
+        distance: mean distance of a vertex from where whole blocks put it.
+        variation: how much the samples differ, :func:`variation` over that of whole blocks: 0 where all samples decode
+            to one shape, 1 where they differ as much as they should.
+        bumps: how rough the surfaces are, :func:`bumpiness` over that of whole blocks.
+    """
+
+    part: str
+    layer: str
+    distance: float
+    variation: float
+    bumps: float
+
+
+def decode_parts(
+    model: MeshAutoencoder, x: Float[Tensor, "samples vertices channels"]
+) -> dict[str, Float[Tensor, "samples vertices channels"]]:
+    """Codes of x decoded by whole blocks (``"full"``), by their affine parts alone, by their convolutions alone. The
+    encoder is left whole, and a block's bias belongs to its affine part."""
+    blocks = _decoder(model)
+    with torch.no_grad():
+        code = model.encode(x)
+        decoded = {"full": model.decode(code)}
+        for part in PARTS:
+            with only(blocks, part):
+                decoded[part] = model.decode(code)
+    return decoded
+
+
+def decode_layers(
+    model: MeshAutoencoder, x: Float[Tensor, "samples vertices channels"], part: str
+) -> dict[str, Float[Tensor, "samples vertices channels"]]:
+    """As :func:`decode_parts`, with one block of the decoder at a time reduced to ``part`` and the others whole."""
+    names = {f"decoder.{k}": block for k, block in enumerate(model.decoder)} | {"output": model.output}
+    decoded = {}
+    with torch.no_grad():
+        code = model.encode(x)
+        for name, block in names.items():
+            if isinstance(block, Skip):
+                with only(block, part):
+                    decoded[name] = model.decode(code)
+    if not decoded:
+        raise _no_skips(model)
+    return decoded
+
+
+def compare_parts(
+    full: Float[Tensor, "samples vertices 3"],
+    others: dict[tuple[str, str], Float[Tensor, "samples vertices 3"]],
+    graph: Graph,
+) -> list[DecodedPart]:
+    """Decodings by (part, layer) beside the full ones, all as positions; ``graph`` is the mesh's."""
+    if not float(variation(full)) > 0:
+        raise ValueError("full: the samples all decode to the same shape; give at least two that differ")
+    return [
+        DecodedPart(
+            part,
+            layer,
+            float((verts - full).norm(dim=-1).mean()),
+            float(variation(verts) / variation(full)),
+            float(bumpiness(verts, graph) / bumpiness(full, graph)),
+        )
+        for (part, layer), verts in others.items()
+    ]
+
+
+def variation(verts: Float[Tensor, "samples vertices 3"]) -> Float[Tensor, ""]:
+    """Root mean square distance of the vertices from their means over the samples."""
+    return (verts - verts.mean(0)).square().sum(-1).mean().sqrt()
+
+
+def bumpiness(verts: Float[Tensor, "*batch vertices 3"], graph: Graph) -> Float[Tensor, ""]:
+    """Root mean square distance of the vertices from the mean of their neighbours."""
+    shares = (1 / graph.degrees.to(verts.dtype))[graph.pattern.receivers]
+    return (verts - sparse_product(verts, shares, graph.pattern)).square().sum(-1).mean().sqrt()
+
+
+def _decoder(model: MeshAutoencoder) -> nn.ModuleList:
+    blocks = nn.ModuleList([*model.decoder, model.output])
+    if not any(isinstance(block, Skip) for block in blocks):
+        raise _no_skips(model)
+    return blocks
+
+
+def _no_skips(model: nn.Module) -> ValueError:
+    return ValueError(f"model: the decoder of this {type(model).__name__} has no skips, so it has no parts")

@@ -1,0 +1,137 @@
+"""The analyses on trained runs: what ``geoskip analyse …`` prints and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from geoskip.analysis.decoding import ALL, PARTS, compare_parts, decode_layers, decode_parts
+from geoskip.analysis.share import block_shares
+from geoskip.analysis.smoothness import model_smoothness, overall, spectrum
+from geoskip.blocks import Skip
+from geoskip.models import MeshAutoencoder
+from geoskip.operators import ChebConv
+from geoskip.records.samples import MeshSamples
+from geoskip.training.checkpoint import load_checkpoint
+from geoskip.training.run import Run
+from geoskip.training.tasks import Task
+from geoskip.training.tasks.reconstruction import Reconstruction
+
+SPECTRUM_POINTS = 41
+
+
+def method_of(run: Run) -> str:
+    """What tables call the run's method, from its record or its configuration."""
+    prefixes = {"none": "", "residual": "Res-", "affine": "Aff-", "polynomial": "Poly-"}
+    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet", "feast": "FeaStNet", "gcn": "GCN"}
+    operator = names.get(run.config.operator, run.config.operator)
+    size = "" if run.config.kernel_size is None else f" M={run.config.kernel_size}"
+    return f"{prefixes[run.config.skip]}{operator}{size}"
+
+
+def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
+    """Test items decoded by parts, all blocks at once and block by block: rows, and the shapes for pictures."""
+    model = run.model()
+    if not isinstance(model, MeshAutoencoder):
+        raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to look into")
+    task = task or run.make_task()
+    assert isinstance(task, Reconstruction)
+    if not 2 <= count <= task.num_test:
+        raise ValueError(f"count: from 2 to the {task.num_test} test items, got {count}")
+    # Spread over the test set, whose neighbours are frames of one sequence.
+    items = task.data.split.test[torch.arange(count) * task.num_test // count]
+    verts = task.data.verts(items)
+    x = task.standardise(verts)
+    decoded = {part: task.restore(found) for part, found in decode_parts(model, x).items()}
+    others = {(part, ALL): decoded[part] for part in PARTS}
+    for part in PARTS:
+        others |= {(part, layer): task.restore(found) for layer, found in decode_layers(model, x, part).items()}
+    rows = compare_parts(decoded["full"], others, model.hierarchy().levels[0])
+    names = tuple(task.data.names[item] for item in items.tolist())
+    arrays = {name: part.numpy() for name, part in {"input": verts, **decoded}.items()}
+    shapes = MeshSamples(names, task.data.template.faces, task.data.unit_mm, arrays)
+    return [_in_millimetres(asdict(row), task.data.unit_mm) for row in rows], shapes
+
+
+def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict[str, Any]]:
+    """Shares of the skips in every block: at the start, at every kept checkpoint, at the end."""
+    task = task or run.make_task()
+    batch = task.batch(torch.arange(min(count, task.num_items)))
+    return [
+        {"step": step, **asdict(row)}
+        for step, model in models_of(run, task)
+        for row in block_shares(model.eval(), lambda model: task.loss(model, batch))
+    ]
+
+
+def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
+    """Roughness of the filters at the end, and, where the data are at hand (``task``), at the start."""
+    found: dict[str, Any] = {
+        "method": method_of(run),
+        "operator": run.config.operator,
+        "skip": run.config.skip,
+        "kernel_size": run.config.kernel_size,
+        "seed": run.config.seed,
+    }
+    starts = [("start", task.make_model())] if task is not None else []
+    for when, model in [*starts, ("end", run.model())]:
+        rows = model_smoothness(model)
+        found[when] = {"overall": overall(rows), "layers": [asdict(row) for row in rows], **_spectra(model)}
+    return found
+
+
+def models_of(run: Run, task: Task) -> Iterator[tuple[int, nn.Module]]:
+    """The model with its initial values, then with the weights of every kept checkpoint, then with the last ones."""
+    model = task.make_model()
+    yield 0, model
+    seen = {0}
+    for path in checkpoints(run.checkpoints):
+        state = load_checkpoint(path)
+        model.load_state_dict(dict(state.model))
+        seen.add(state.step)
+        yield state.step, model
+    weights, step = run.weights
+    if step not in seen:
+        model.load_state_dict(weights)
+        yield step, model
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints, the first step first."""
+    return sorted(folder.glob("step-????????")) if folder.is_dir() else []
+
+
+def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "end") -> dict[str, list[float]]:
+    """One overall number of :func:`run_smoothness` by method, a value for each seed."""
+    columns: dict[str, list[float]] = {}
+    for run in found:
+        if when in run:
+            columns.setdefault(run["method"], []).append(run[when]["overall"][quantity])
+    return columns
+
+
+def _in_millimetres(row: dict[str, Any], unit_mm: float) -> dict[str, Any]:
+    return {**{key: value for key, value in row.items() if key != "distance"}, "distance_mm": row["distance"] * unit_mm}
+
+
+def _spectra(model: nn.Module) -> dict[str, Any]:
+    """Of ChebNet's layers, the filter alone and with the skip."""
+    blocks = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, ChebConv) or (isinstance(module, Skip) and isinstance(module.conv, ChebConv))
+    }
+    outer = {name: module for name, module in blocks.items() if name.removesuffix(".conv") == name}
+    if not outer:
+        return {}
+    places = torch.linspace(0, 2, SPECTRUM_POINTS, dtype=torch.float64)
+    curves = {
+        name: {"filter": spectrum(block, places, skip=False).tolist(), "block": spectrum(block, places).tolist()}
+        for name, block in outer.items()
+    }
+    return {"eigenvalues": places.tolist(), "spectra": curves}

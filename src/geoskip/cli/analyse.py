@@ -1,0 +1,187 @@
+"""``geoskip analyse``: what the skips learn, and what they change."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+analyse = typer.Typer(help="Look into blocks: their parts, their kernels, depth, what they can tell apart.")
+
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
+Seeds = Annotated[int, typer.Option(help="How many random networks.", min=1)]
+PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
+
+
+@analyse.command()
+def depth(
+    seeds: Seeds = 10,
+    vertices: Annotated[int, typer.Option(help="Least number of vertices of the sphere.", min=12)] = 642,
+    json_path: Json = None,
+) -> None:
+    """Laplacian smoothing: what 2 to 64 layers of GCN, Res-GCN and Aff-GCN leave of random features."""
+    from dataclasses import asdict
+
+    from geoskip.analysis.depth import DEPTHS, SKIPS, depth_curves, expected_frequency, sphere_graph
+
+    started = time.perf_counter()
+    graph = sphere_graph(vertices)
+    rows = [asdict(point) for point in depth_curves(graph, range(seeds))]
+    for skip in SKIPS:
+        expected = expected_frequency(graph, skip).tolist()
+        rows += [
+            {"skip": skip, "activation": "theory", "depth": layers, "frequency": value}
+            for layers, value in zip(DEPTHS, expected, strict=True)
+        ]
+    for quantity, title in (
+        ("frequency", f"Mean frequency of features on a sphere of {graph.num_vertices} vertices (0: smooth)"),
+        ("rank", "Effective rank of 32 channels"),
+    ):
+        _print_depths(rows, quantity, title)
+    _keep(json_path, "depth", {"seeds": seeds, "vertices": graph.num_vertices, "width": 32}, rows, started)
+
+
+@analyse.command()
+def power(seeds: Seeds = 20, json_path: Json = None) -> None:
+    """Discriminative power: which pairs of graphs random networks tell apart, beside the Weisfeiler-Lehman test."""
+    from dataclasses import asdict
+
+    from geoskip.analysis.pairs import graph_pairs
+    from geoskip.analysis.power import power_table
+
+    started = time.perf_counter()
+    rows = [asdict(row) for row in power_table(range(seeds))]
+    pairs = {pair.name: pair for pair in graph_pairs()}
+    table = Table(title=f"Networks, of {seeds}, that tell the pair apart", title_justify="left")
+    table.add_column("method")
+    for number, pair in enumerate(pairs.values(), 1):
+        table.add_column(f"{number}" if pair.wl else f"({number})", justify="right")
+    for method in dict.fromkeys(row["method"] for row in rows):
+        table.add_row(method, *(str(row["told_apart"]) for row in rows if row["method"] == method))
+    console = Console()
+    console.print(table)
+    for number, pair in enumerate(pairs.values(), 1):
+        wl = "" if pair.wl else " 1-WL does not tell them apart."
+        console.print(f"{number}. {pair.name}: {pair.about}{wl}")
+    _keep(json_path, "power", {"seeds": seeds, "layers": 3, "width": 16, "same_below": 1e-10}, rows, started)
+
+
+@analyse.command()
+def parts(
+    run: RunFolder,
+    samples: Annotated[int, typer.Option(help="How many test items.", min=2)] = 8,
+    picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
+    json_path: Json = None,
+) -> None:
+    """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
+    from geoskip.analysis.runs import method_of, run_parts
+    from geoskip.training.run import Run
+
+    started, opened = time.perf_counter(), Run.open(run)
+    rows, shapes = run_parts(opened, samples)
+    table = Table(title=f"{method_of(opened)}: decoding by parts, {samples} test items", title_justify="left")
+    for column in ("reduced to", "block", "distance, mm", "variation left", "bumps"):
+        table.add_column(column, justify="left" if column in ("reduced to", "block") else "right")
+    for row in rows:
+        numbers = (f"{row[name]:.2f}" for name in ("distance_mm", "variation", "bumps"))
+        table.add_row(row["part"], row["layer"], *numbers)
+    console = Console()
+    console.print(table)
+    console.print("Distance from, and variation and bumps relative to, decoding by whole blocks.")
+    if picture is not None:
+        from geoskip.report.parts import parts_sheet
+        from geoskip.report.png import write_png
+
+        write_png(picture, parts_sheet(shapes))
+        console.print(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}", highlight=False)
+    _keep(
+        json_path, "parts", {"method": method_of(opened), "seed": opened.config.seed, "samples": samples}, rows, started
+    )
+
+
+@analyse.command()
+def share(
+    run: RunFolder,
+    items: Annotated[int, typer.Option(help="How many training items.", min=1)] = 32,
+    json_path: Json = None,
+) -> None:
+    """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
+    from geoskip.analysis.runs import method_of, run_shares
+    from geoskip.training.run import Run
+
+    started, opened = time.perf_counter(), Run.open(run)
+    rows = run_shares(opened, items)
+    steps = list(dict.fromkeys(row["step"] for row in rows))
+    table = Table(title=f"{method_of(opened)}: share of the skip in each block's output", title_justify="left")
+    table.add_column("block")
+    for step in steps:
+        table.add_column(f"step {step}", justify="right")
+    for layer in dict.fromkeys(row["layer"] for row in rows):
+        table.add_row(layer, *(f"{row['share']:.2f}" for row in rows if row["layer"] == layer))
+    Console().print(table)
+    settings = {"method": method_of(opened), "seed": opened.config.seed, "items": items}
+    _keep(json_path, "share", settings, rows, started)
+
+
+@analyse.command()
+def smoothness(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs: methods to compare, seeds of each.")],
+    start: Annotated[bool, typer.Option("--start", help="Also the initial values; loads the data.")] = False,
+    json_path: Json = None,
+) -> None:
+    """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
+    from geoskip.analysis.runs import run_smoothness
+    from geoskip.training.run import Run
+
+    started = time.perf_counter()
+    opened = [Run.open(folder) for folder in sorted(runs)]
+    rows = [run_smoothness(run, run.make_task() if start else None) for run in opened]
+    console = Console()
+    for when in ("start", "end") if start else ("end",):
+        console.print(_smoothness_table(rows, when))
+    _keep(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
+
+
+def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
+    from geoskip.analysis.runs import side_by_side
+
+    quantities = {"slope": "slope", "bend": "bend", "basis_slope": "slope of the basis", "size": "rms of Θ"}
+    columns = {name: side_by_side(rows, name, when) for name in quantities}
+    table = Table(title=f"Filters at the {when} of training, geometric mean of the layers", title_justify="left")
+    table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
+    table.add_column("method")
+    table.add_column("seeds", justify="right")
+    for title in quantities.values():
+        table.add_column(title, justify="right")
+    for method, values in columns["slope"].items():
+        table.add_row(method, str(len(values)), *(_spread(columns[name][method]) for name in quantities))
+    return table
+
+
+def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None:
+    table = Table(title=title, title_justify="left")
+    depths = sorted({row["depth"] for row in rows})
+    for column in ("method", "activation", *(f"{layers} layers" for layers in depths)):
+        table.add_column(column, justify="left" if column in ("method", "activation") else "right")
+    kinds = dict.fromkeys((row["skip"], row["activation"]) for row in rows if quantity in row)
+    for skip, activation in kinds:
+        same = [row for row in rows if (row["skip"], row["activation"]) == (skip, activation)]
+        cells = ([row[quantity] for row in same if row["depth"] == layers] for layers in depths)
+        table.add_row(f"{PREFIXES[skip]}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
+    Console().print(table)
+
+
+def _spread(values: list[float]) -> str:
+    from statistics import fmean, stdev
+
+    return f"{fmean(values):.3g}" + (f" ± {stdev(values):.1g}" if len(values) > 1 else "")
+
+
+def _keep(path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float) -> None:
+    if path is not None:
+        from geoskip.analysis.record import make_record, write_analysis
+
+        write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started))
