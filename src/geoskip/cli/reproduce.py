@@ -100,6 +100,7 @@ def _follow(console: Console, progress: Progress, outcomes: Iterator[Outcome]) -
         for outcome in outcomes:
             typer.echo(progress.add(outcome))
         console.print(_table(progress.sheet()))
+        typer.echo(progress.words())
     for fault in progress.faults:
         typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)
 

@@ -31,12 +31,14 @@ def run_on_ray(
     *,
     address: str | None = None,
     gpus: float = 0.0,
+    retries: int = RETRIES,
     run: Remote | None = None,
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end.
 
     address: of a running cluster (``auto``, ``ray://host:10001``); without it a Ray of this machine alone.
     gpus: the share of a GPU that a job takes; 0 keeps to the CPU.
+    retries: how often a job is tried again after its worker was lost.
     run: what a worker does with a job, where it is not the usual.
     """
     ray = _ray()
@@ -45,11 +47,11 @@ def run_on_ray(
     if mine:
         ray.init(address, runtime_env={"env_vars": settings}, log_to_driver=False, include_dashboard=False)
     try:
-        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(run or run_remotely)
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)
         pending = {task.remote(job.to_json(), str(out.absolute()), device): job for job in jobs}
         while pending:
             (done, *_), _ = ray.wait(list(pending))
-            yield _collected(ray, done, pending.pop(done), out)
+            yield _collected(ray, done, pending.pop(done), out, retries)
     finally:
         if mine:
             ray.shutdown()
@@ -62,11 +64,11 @@ def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, 
     return {"record": record, "fault": outcome.fault}
 
 
-def _collected(ray: Any, done: Any, job: Job, out: Path) -> Outcome:
+def _collected(ray: Any, done: Any, job: Job, out: Path, retries: int) -> Outcome:
     try:
         reply = ray.get(done)
     except ray.exceptions.RayError as error:
-        return Outcome(job, None, f"lost on the cluster, {1 + RETRIES} times: {str(error).splitlines()[0]}")
+        return Outcome(job, None, f"lost on the cluster, {1 + retries} times: {str(error).splitlines()[0]}")
     if reply["record"] is None:
         return Outcome(job, None, reply["fault"])
     record = record_from(reply["record"], job.label)

@@ -34,10 +34,8 @@ def _cost(job: Job, done: Sequence[tuple[Job, RunRecord]]) -> float:
     return 0.0
 
 
-def in_words(seconds: float | None) -> str:
+def in_words(seconds: float) -> str:
     """``2 h 5 min``, ``40 s``."""
-    if seconds is None:
-        return "unknown"
     minutes, hours = round(seconds / 60), round(seconds) // 3600
     if seconds < 60:
         return f"{round(seconds)} s"

@@ -65,7 +65,7 @@ class Progress:
         return sheet(self.experiment, self.runs, ranks=2)
 
     def words(self) -> str:
-        """``12 of 42 done, about 40 min left``."""
+        """``12 of 42 done, about 40 min left``; before anything was timed, how many there are."""
         failed = {outcome.job for outcome in self.faults}
         waiting = [job for job in self.pending if job not in self.done and job not in failed]
         told = f"{len(self.done)} of {len(self.done) + len(waiting) + len(failed)} done"
@@ -73,4 +73,4 @@ class Progress:
         if not waiting:
             return told
         left = remaining_seconds(waiting, list(self.done.items()), self.processes)
-        return f"{told}, about {in_words(left)} left"
+        return f"{told}, {len(waiting)} to go" if left is None else f"{told}, about {in_words(left)} left"

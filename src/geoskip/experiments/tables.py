@@ -1,8 +1,8 @@
 """Tables in Markdown from the records in a folder, and pages that hold them between markers.
 
-In a page ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` puts there: any experiment by its
-name, ``claims`` for the verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are no
-records a block is empty.
+In a page the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` puts there: any experiment
+by its name, ``claims`` for the verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are
+no records a block is empty.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from geoskip.records import RunRecord
 
 # Tiny data and the smoke schedule prove nothing, so they are not published.
 PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
-BLOCK = re.compile(r"<!-- ([a-z0-9_]+) -->\n(.*?)<!-- /\1 -->", re.DOTALL)
+OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
+BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 BRACKETS = "Mean over seeds ± half of its 95 % interval (Student's t); in brackets what the paper has."
 
 
 def filled(page: str, results: Path) -> str:
     """The page with every block made anew; ValueError names a block that nothing is known of."""
-    opened = re.findall(r"<!-- ([a-z0-9_]+) -->", page)
-    if unclosed := [name for name in opened if name not in {found[1] for found in BLOCK.finditer(page)}]:
+    closed = {found[1] for found in BLOCK.finditer(page)}
+    if unclosed := [name for name in OPENING.findall(page) if name not in closed]:
         raise ValueError(f"page: <!-- {unclosed[0]} --> is not closed by <!-- /{unclosed[0]} -->")
     return BLOCK.sub(lambda found: f"<!-- {found[1]} -->\n{block(found[1], results)}<!-- /{found[1]} -->", page)
 
