@@ -20,6 +20,7 @@ from geoskip.training.tasks.base import in_parts
 from geoskip.training.tasks.classification import Classification
 
 CHUNK = 64
+MNIST_NAMES = ("superpixels", "mnist", "fashion-mnist")
 
 
 class ImageClassifier(Classification):
@@ -34,6 +35,14 @@ class ImageClassifier(Classification):
         self.radius: float = facts["radius"]
         self.in_channels: int = facts["in_channels"]
         self.num_segments: int = facts["vertices"]
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width of the training images, where the configuration tells; positions are in their pixels."""
+        given = self.config.data_options.get("size")
+        if given is None and self.config.data in MNIST_NAMES:
+            return 28, 28
+        return None if given is None else (int(given[0]), int(given[1]))
 
     def classify(self, images: Shaped[np.ndarray, "images height width *channels"]) -> Float[Tensor, "images classes"]:
         """The probability of each class, for 8-bit images of the size that the model was trained on."""

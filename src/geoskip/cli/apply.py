@@ -1,0 +1,76 @@
+"""``geoskip apply``: a trained model on one's own files."""
+
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULTS = {"reconstruction": "reconstruct", "correspondence": "transfer", "classification": "classify"}
+
+
+class Action(Enum):
+    """What to do with the files."""
+
+    reconstruct = "reconstruct"
+    encode = "encode"
+    decode = "decode"
+    interpolate = "interpolate"
+    transfer = "transfer"
+    classify = "classify"
+
+
+class Latents(StrEnum):
+    """How latent codes are written."""
+
+    npy = "npy"
+    json = "json"
+
+
+def apply(
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or an exported model.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Meshes; latent codes to decode; images to classify.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.", show_default=False)],
+    do: Annotated[
+        Action | None, typer.Option(help="What to do; else what the model was trained for.", show_default=False)
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Meshes of an interpolation, ends included.")] = 8,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels of the target's vertices to transfer: .npy, .json or text.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="HEIGHT,WIDTH that images are scaled to.")] = None,
+    latents: Annotated[Latents, typer.Option(help="How latent codes are written.")] = Latents.npy,
+    mesh_format: Annotated[
+        str | None, typer.Option("--format", help="Of meshes: ply, obj, off, gltf, glb; else as the input.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Use a trained model: reconstruct, encode, decode or interpolate meshes, transfer labels, classify images."""
+    pixels = None if size is None else _size(size)
+    from geoskip.training.inference import applying, open_trained
+    from geoskip.training.inference.files import Outputs
+
+    trained, outputs = open_trained(run, device), Outputs(output, force)
+    action = Action(DEFAULTS[trained.config.task]) if do is None else do
+    suffix = None if mesh_format is None else "." + mesh_format.lower().lstrip(".")
+    options: dict[Action, dict[str, Any]] = {
+        Action.reconstruct: {"suffix": suffix},
+        Action.encode: {"suffix": f".{latents.value}"},
+        Action.decode: {"suffix": suffix},
+        Action.interpolate: {"steps": steps, "suffix": suffix},
+        Action.transfer: {"labels": labels},
+        Action.classify: {"size": pixels},
+    }
+    applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
+    for name, told in applied.told:
+        typer.echo(f"{name}: {told}")
+    typer.echo(f"wrote {len(applied.written)} files in {output}")
+
+
+def _size(text: str) -> tuple[int, int]:
+    try:
+        height, width = (int(word) for word in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"HEIGHT,WIDTH in pixels, not {text!r}", param_hint="--size") from None
+    return height, width

@@ -1,0 +1,42 @@
+"""``geoskip export``: a trained model for others to use."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.", show_default=False)],
+    program: Annotated[bool, typer.Option("--program", help="Also a torch.export program, model.pt2.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also model.onnx (needs the extra export).")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a trained model as model.safetensors and config.json, all that from_pretrained needs."""
+    from geoskip.training.inference import open_trained
+    from geoskip.training.pretrained import CONFIG, WEIGHTS
+
+    names = [CONFIG, WEIGHTS, *["model.pt2"] * program, *["model.onnx"] * onnx]
+    if not force and (there := [name for name in names if (output / name).exists()]):
+        raise typer.BadParameter(f"{output} has {', '.join(there)} already; --force replaces them", param_hint="-o")
+    trained = open_trained(run)
+    if program or onnx:
+        from geoskip.training.exporting import program_of
+
+        program_of(trained)  # what cannot be a program is said before anything is written
+    from geoskip.training.pretrained import save_pretrained
+
+    for path in save_pretrained(output, trained):
+        typer.echo(f"wrote {path}")
+    if program:
+        from geoskip.training.exporting import export_program
+
+        export_program(output / "model.pt2", trained)
+        typer.echo(f"wrote {output / 'model.pt2'}")
+    if onnx:
+        from geoskip.training.exporting import export_onnx
+
+        difference = export_onnx(output / "model.onnx", trained)
+        checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
+        typer.echo(f"wrote {output / 'model.onnx'}{checked}")

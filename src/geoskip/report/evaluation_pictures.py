@@ -1,0 +1,129 @@
+"""Pictures of an evaluation: where a reconstruction errs, the correspondence curve, the confusion of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from geoskip.meshes import Mesh
+from geoskip.records.samples import CorrespondenceSamples, MeshSamples
+from geoskip.report.camera import view_of
+from geoskip.report.palette import coloured, place_colours
+from geoskip.report.pictures import picture, sheet
+from geoskip.report.png import write_png
+from geoskip.shapes import Float, Int, Shaped
+
+AZIMUTH, ELEVATION = 25.0, 8.0
+Up = Literal["y", "z"]
+
+
+def write_pictures(
+    folder: Path,
+    samples: Any,
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    arrays: Mapping[str, np.ndarray],
+    class_names: Sequence[str] = (),
+    up: Up = "y",
+) -> list[Path]:
+    """Write what the evaluation gives rise to; the paths. ``samples`` are a record of :mod:`geoskip.records.samples`.
+
+    Curve and confusion matrix need matplotlib (the extra ``plots``); ImportError says so.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    if isinstance(samples, MeshSamples):
+        paths.append(folder / "reconstructions.png")
+        write_png(paths[-1], reconstruction_sheet(samples, up=up))
+        if "per_vertex_mm" in arrays:
+            paths.append(folder / "mean-error.png")
+            write_png(paths[-1], mean_error(samples, arrays["per_vertex_mm"], up=up))
+    if isinstance(samples, CorrespondenceSamples):
+        paths.append(folder / "matches.png")
+        write_png(paths[-1], match_sheet(samples, up=up))
+    if "geodesic" in curves:
+        paths.append(folder / "geodesic.png")
+        draw_curve(paths[-1], curves["geodesic"])
+    if "confusion" in arrays:
+        paths.append(folder / "confusion.png")
+        draw_confusion(paths[-1], arrays["confusion"], class_names)
+    return paths
+
+
+def reconstruction_sheet(samples: MeshSamples, size: int = 240, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+    """A column for each sample: the input, its reconstruction, and that coloured by the error, white-hot at the 99th
+    percentile over all samples."""
+    inputs, found = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
+    errors = np.linalg.norm(found - inputs, axis=2) * samples.unit_mm
+    high = float(np.percentile(errors, 99)) or 1.0
+    view = view_of(inputs.reshape(-1, 3), AZIMUTH, ELEVATION, up)
+    rows = [picture(Mesh(verts, samples.faces), view, size=size) for verts in (*inputs, *found)]
+    rows += [
+        picture(Mesh(verts, samples.faces), view, coloured(error, high), size)
+        for verts, error in zip(found, errors, strict=True)
+    ]
+    return sheet(rows, columns=len(inputs))
+
+
+def mean_error(
+    samples: MeshSamples, errors: Float[np.ndarray, " vertices"], size: int = 420, up: Up = "y"
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """The mean error of each vertex over the test items, on the first sample, from both sides."""
+    mesh = Mesh(samples.parts["input"][0].astype(np.float64), samples.faces)
+    colours = coloured(errors.astype(np.float64), float(errors.max()) or 1.0)
+    views = (view_of(mesh.verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
+    return sheet([picture(mesh, view, colours, size) for view in views], columns=2)
+
+
+def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+    """Above, the target in colours of its own and each sample in those that were carried over; below, the geodesic
+    error, which ends at 10 % of the diameter as in the paper."""
+    target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
+    colours = place_colours(target.verts)
+    meshes = [Mesh(verts.astype(np.float64), samples.faces) for verts in samples.verts]
+    above = [(target, colours), *((mesh, colours[p]) for mesh, p in zip(meshes, samples.predicted, strict=True))]
+    below = [(target, coloured(np.zeros(target.num_verts), 10.0))]
+    below += [(mesh, coloured(e.astype(np.float64), 10.0)) for mesh, e in zip(meshes, samples.error_pct, strict=True)]
+    drawn = [picture(m, view_of(m.verts, AZIMUTH, ELEVATION, up), c, size) for m, c in above + below]
+    return sheet(drawn, columns=len(above))
+
+
+def draw_curve(path: Path, points: Sequence[tuple[float, float]]) -> None:
+    """The cumulative curve of the Princeton protocol."""
+    figure, axes = _figure(4.8, 3.6)
+    axes.plot(*zip(*points, strict=True), color="#b3202a", linewidth=2)
+    axes.set(xlabel="geodesic error, % of the diameter", ylabel="% of vertices within", ylim=(0, 100))
+    axes.set_xlim(points[0][0], points[-1][0])
+    axes.grid(alpha=0.25)
+    figure.savefig(path, dpi=150)
+
+
+def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class_names: Sequence[str] = ()) -> None:
+    """Rows are true classes, columns predicted ones; shades are shares of the row, numbers are counts."""
+    classes = len(counts)
+    names = list(class_names) or [str(number) for number in range(classes)]
+    side = min(2.4 + 0.45 * classes, 16)
+    figure, axes = _figure(side, side)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Reds", vmin=0, vmax=1)
+    axes.set(xlabel="predicted", ylabel="true")
+    axes.set_xticks(range(classes), names, rotation=45 if max(map(len, names)) > 3 else 0)
+    axes.set_yticks(range(classes), names)
+    if classes <= 20:
+        for (row, column), count in np.ndenumerate(counts):
+            shade = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(count), ha="center", va="center", color=shade, fontsize=7)
+    figure.savefig(path, dpi=150)
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("curves and confusion matrices need matplotlib: pip install geoskip[plots]") from error
+    figure = Figure((width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots()

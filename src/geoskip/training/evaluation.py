@@ -1,0 +1,100 @@
+"""A finished run on its test items, as ``evaluation.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geoskip.records.atomic import write_whole
+from geoskip.training.context import context_of
+from geoskip.training.run import EVALUATION, Run
+from geoskip.training.tasks import Evaluation, Task, make_task
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A run's evaluation, with what its pictures are made of.
+
+    evaluation: figures, curves and arrays.
+    samples: some test items as the model sees them, a record of :mod:`geoskip.records.samples`.
+    task: the task, with its data.
+    """
+
+    evaluation: Evaluation
+    samples: Any
+    task: Task
+
+
+def evaluate_run(
+    run: Run, *, data: Any = None, place: str | None = None, device: str | torch.device = "cpu", samples: int = 4
+) -> Evaluated:
+    """Evaluate the latest weights of a run on its test items and write ``evaluation.json``.
+
+    ``data`` is the set, if it is at hand, ``place`` where it lies now, if it moved; otherwise the configuration says.
+    ValueError if the data are not those that the run was trained on: standardised by other moments, the model would
+    be given what it never saw, and the figures would be wrong without a sign.
+    """
+    config = run.config if place is None else replace(run.config, data=place)
+    task = make_task(config, data)
+    _check_same_data(run, task)
+    model = run.model(device)
+    task = task.to(device)
+    evaluation = task.evaluate(model)
+    _write(run, evaluation)
+    count = min(samples, task.num_test)
+    return Evaluated(evaluation, task.samples(model, count) if count else None, task)
+
+
+def _check_same_data(run: Run, task: Task) -> None:
+    trained, now = run.context, context_of(task)
+    facts = json.loads(json.dumps(now.facts))
+    differ = {name for name in trained.facts.keys() | facts.keys() if trained.facts.get(name) != facts.get(name)}
+    differ |= {
+        name
+        for name in trained.constants.keys() | now.constants.keys()
+        if not _alike(trained.constants.get(name), now.constants.get(name))
+    }
+    if differ:
+        raise ValueError(
+            f"{run.folder}: the data of {task.config.data} are not those that the run was trained on: "
+            f"{', '.join(sorted(differ))} differ; say where they are"
+        )
+
+
+def _alike(one: Tensor | None, other: Tensor | None) -> bool:
+    """Equal, but for sums that another machine adds in another order."""
+    if one is None or other is None or one.shape != other.shape:
+        return False
+    return torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-6)
+
+
+def _write(run: Run, evaluation: Evaluation) -> None:
+    entries: dict[str, Any] = {
+        "format": FORMAT,
+        "task": run.config.task,
+        "data": run.config.data,
+        "step": run.weights[1],
+        "metrics": dict(evaluation.metrics),
+        "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
+        "arrays": _listed(evaluation.arrays),
+    }
+    write_whole(run.folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
+
+
+def _listed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays as nested lists; seven digits are all that float32 has."""
+    return {name: _rounded(array).tolist() for name, array in arrays.items()}
+
+
+def _rounded(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array
+    return np.array([float(f"{value:.7g}") for value in array.ravel()]).reshape(array.shape)

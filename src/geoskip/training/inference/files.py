@@ -1,0 +1,146 @@
+"""A user's files in and out: everything is read and checked before anything is written, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geoskip.meshes import Mesh, read_mesh
+from geoskip.meshes.files import PARSERS, WRITERS
+from geoskip.records.atomic import write_whole
+from geoskip.shapes import Float, Shaped
+
+LATENT_SUFFIXES = (".npy", ".json")
+
+
+class Outputs:
+    """Names of files to be written in one folder, refused early and written late.
+
+    ``claim`` a name while inputs are checked; ``write`` the contents of all of them at the end, each whole.
+    """
+
+    def __init__(self, folder: Path, force: bool = False) -> None:
+        self.folder, self.force = folder, force
+        self._claims: dict[str, str] = {}
+
+    def claim(self, name: str, source: str) -> Path:
+        """The path for ``name``; ValueError if another input has it already, or a file is there."""
+        path = self.folder / name
+        if name in self._claims:
+            raise ValueError(
+                f"{source}: its output {name} would be that of {self._claims[name]} too; rename one of them"
+            )
+        if path.exists() and not self.force:
+            raise ValueError(f"{path}: is there already; choose another folder with -o, or replace it with --force")
+        self._claims[name] = source
+        return path
+
+    def write(self, contents: Iterable[tuple[Path, bytes]]) -> list[Path]:
+        paths = []
+        for path, data in contents:
+            write_whole(path, data)
+            paths.append(path)
+        return paths
+
+
+def read_meshes(paths: Sequence[Path]) -> list[Mesh]:
+    return [read_mesh(path) for path in paths]
+
+
+def mesh_bytes(mesh: Mesh, suffix: str) -> bytes:
+    return WRITERS[suffix](mesh)
+
+
+def mesh_suffix(path: Path, chosen: str | None = None) -> str:
+    """The suffix of the mesh made from ``path``: the chosen one, or its own; STL has no vertex order to keep."""
+    suffix = chosen or path.suffix.lower()
+    if chosen is not None and suffix not in WRITERS:
+        raise ValueError(f"format: unknown mesh format {suffix!r}; known are {', '.join(sorted(WRITERS))}")
+    return ".ply" if chosen is None and (suffix == ".stl" or suffix not in WRITERS) else suffix
+
+
+def read_codes(path: Path, latent: int) -> Float[Tensor, "codes latent"]:
+    """Latent codes in a file, one ``[latent]`` or several ``[codes, latent]``: .npy, or .json with a list of numbers, a
+    list of lists, or such under ``"latent"``."""
+    if path.suffix.lower() not in LATENT_SUFFIXES:
+        raise ValueError(f"{path}: latent codes are in {' or '.join(LATENT_SUFFIXES)} files")
+    values = _numbers(path)
+    codes = values[None] if values.ndim == 1 else values
+    if codes.ndim != 2 or codes.shape[1] != latent or not len(codes):
+        raise ValueError(f"{path}: codes of {latent} numbers are needed, not an array of shape {values.shape}")
+    if not np.isfinite(codes).all():
+        raise ValueError(f"{path}: its codes are not finite")
+    return torch.from_numpy(codes.astype(np.float32))
+
+
+def read_values(path: Path) -> np.ndarray:
+    """Values at vertices: .npy, .json (a list), or a text file with a number in each line."""
+    if path.suffix.lower() in LATENT_SUFFIXES:
+        return _numbers(path)
+    try:
+        return np.loadtxt(path, ndmin=1)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a list of numbers: {error}") from error
+
+
+def read_images(
+    paths: Sequence[Path], size: tuple[int, int] | None, colour: bool
+) -> Shaped[np.ndarray, "images height width *channels"]:
+    """8-bit images of one size, scaled to ``size`` (height, width) if it is given."""
+    images = [_image(path, size, colour) for path in paths]
+    for path, image in zip(paths, images, strict=True):
+        if image.shape != images[0].shape:
+            raise ValueError(f"{path}: {image.shape[:2]} pixels, and {paths[0]} has {images[0].shape[:2]}; give --size")
+    return np.stack(images)
+
+
+def code_bytes(code: Float[Tensor, " latent"], suffix: str, about: Mapping[str, Any]) -> bytes:
+    if suffix == ".json":
+        return (json.dumps({**about, "latent": [float(value) for value in code]}, indent=1) + "\n").encode()
+    return array_bytes(code.numpy())
+
+
+def array_bytes(array: np.ndarray) -> bytes:
+    buffer = BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def is_mesh(path: Path) -> bool:
+    return path.suffix.lower() in PARSERS
+
+
+def _image(path: Path, size: tuple[int, int] | None, colour: bool) -> np.ndarray:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
+    try:
+        with Image.open(path) as image:
+            pixels = image.convert("RGB" if colour else "L")
+            return np.asarray(pixels if size is None else pixels.resize(size[::-1], Image.Resampling.BILINEAR))
+    except FileNotFoundError:
+        raise
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: not an image that can be read: {error}") from error
+
+
+def _numbers(path: Path) -> np.ndarray:
+    try:
+        if path.suffix.lower() == ".npy":
+            array = np.load(path, allow_pickle=False)
+        else:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            array = np.array(stored["latent"] if isinstance(stored, dict) else stored)
+    except (ValueError, KeyError, EOFError) as error:
+        raise ValueError(f"{path}: no numbers can be read there: {error}") from error
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: numbers are needed, not {array.dtype}")
+    return array
