@@ -7,10 +7,13 @@ import typer
 
 from geoskip import __version__
 from geoskip.cli.analyse import analyse
+from geoskip.cli.apply import apply
 from geoskip.cli.bench import bench
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
+from geoskip.cli.evaluate import evaluate
+from geoskip.cli.export import export
 from geoskip.cli.params import params
 from geoskip.cli.prepare import prepare
 from geoskip.cli.reproduce import reproduce
@@ -24,7 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(apply)
 app.command()(demo)
+app.command()(evaluate)
+app.command()(export)
 app.command()(params)
 app.command()(prepare)
 app.command()(reproduce)
