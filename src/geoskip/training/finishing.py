@@ -1,0 +1,59 @@
+"""What a run leaves behind when it ends."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from geoskip.records import RunRecord, write_record
+from geoskip.training.devices import device_words
+from geoskip.training.naming import method_name, row_name
+from geoskip.training.run import RECORD, Run
+from geoskip.training.session import Session
+from geoskip.training.tasks import Evaluation
+
+PACKAGES = ("geoskip", "torch", "triton", "numpy")
+
+
+def finish(session: Session, run: Run) -> RunRecord:
+    """Evaluate on the test items, and store the weights and the record, in this order: a record says that all is there.
+
+    The seconds are those of training alone.
+    """
+    seconds, model = session.elapsed, session.learner.model
+    # Batch normalisation and dropout are set to evaluation, and back, in case someone trains on.
+    found = session.task.evaluate(model) if session.task.num_test else Evaluation({})
+    model.train()
+    run.write_model(model, session.step)
+    record = RunRecord(
+        name=method_name(session.config),
+        row=row_name(session.config),
+        config=session.config.to_json(),
+        seed=session.config.seed,
+        parameters=sum(parameter.numel() for parameter in session.learner.parameters),
+        steps=session.step,
+        epochs=session.step / session.sampler.num_batches,
+        seconds=seconds,
+        device=_words(session),
+        versions=versions(),
+        metrics=dict(found.metrics),
+        curves={"loss": [(float(epoch), loss) for epoch, loss in session.curve], **found.curves},
+    )
+    write_record(run.folder / RECORD, record)
+    return record
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that figures depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _words(session: Session) -> str:
+    words = device_words(session.learner.device)
+    return words if session.group.size == 1 else f"{session.group.size} × {words}"

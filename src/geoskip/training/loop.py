@@ -1,0 +1,163 @@
+"""The one loop: trains any task on any device, keeps checkpoints, and goes on where a run was cut off."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from geoskip.training.checkpoint import State, save_checkpoint
+from geoskip.training.config import Config
+from geoskip.training.devices import arithmetic, choose_device, own_device
+from geoskip.training.distributed import Group, joined
+from geoskip.training.finishing import finish
+from geoskip.training.journal import Journal
+from geoskip.training.progress import Progress, Silent
+from geoskip.training.resuming import check_same, find_state, is_done
+from geoskip.training.run import METRICS, RECORD, Run
+from geoskip.training.session import Session
+from geoskip.training.signals import Interrupted, Interrupts
+from geoskip.training.tasks import Task, make_task
+
+# How often several GPUs ask each other whether to stop: to ask is to wait.
+AGREE_EVERY = 16
+
+
+def train(
+    config: Config,
+    folder: str | Path,
+    *,
+    task: Task | None = None,
+    resume: str | Path = "auto",
+    progress: Progress | None = None,
+    stop_after: int | None = None,
+    capture: bool = True,
+    tensorboard: bool = False,
+) -> Run:
+    """Train, evaluate on the test items, and leave everything in ``folder`` (see :mod:`geoskip.training.run`).
+
+    Args:
+        config: what to train, from :func:`~geoskip.training.config.resolve`.
+        folder: of the run; made if need be.
+        task: with data that are at hand, made for this configuration; otherwise the data are loaded.
+        resume: ``"auto"`` goes on from the newest checkpoint in the folder, if there is one; ``"never"`` refuses a
+            folder that holds a run; a path is the checkpoint to go on from.
+        progress: who is told.
+        stop_after: steps after which to stop, with a checkpoint, as if interrupted; the run then has no record.
+        capture: whether steps on CUDA are captured.
+        tensorboard: whether to write what TensorBoard reads, too.
+
+    Raises:
+        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
+        Diverged: where a loss or gradient is not finite.
+    """
+    run, device = Run(Path(folder), config), choose_device(config.device)
+    with joined(device) as group, Interrupts() as interrupts, arithmetic(config), _memory_told(config):
+        state = find_state(run.folder, resume)
+        if state is not None:
+            check_same(config, state, run.folder)
+            if is_done(config, state) and (run.folder / RECORD).is_file():
+                return run
+        task = make_task(config) if task is None else task
+        session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
+        loop = _Loop(run, session, progress if progress is not None and group.leads else Silent())
+        loop.begin(state, tensorboard)
+        try:
+            loop.go(interrupts, stop_after)
+            loop.end()
+        finally:
+            loop.close()
+    return run
+
+
+class _Loop:
+    """A session, and everyone who is told of it: checkpoints, the journal, the user."""
+
+    def __init__(self, run: Run, session: Session, progress: Progress) -> None:
+        self.run, self.session, self.progress = run, session, progress
+        self.group: Group = session.group
+        self.journal: Journal | None = None
+        self.loss: float | None = None
+        self.saved = -1
+
+    def begin(self, state: State | None, tensorboard: bool) -> None:
+        if state is not None:
+            self.session.load(state)
+            self.saved = state.step
+            self.loss = self.session.curve[-1][1] if self.session.curve else None
+        if self.group.leads:
+            Run.create(self.run.folder, self.session.config)
+            self.run.write_context(self.session.task)
+            self.journal = Journal(self.run.folder / METRICS, self.session.step, tensorboard)
+        self.progress.start(self.session.total, self.session.step)
+        if state is not None:
+            self.progress.say(f"going on after step {self.session.step:,} of {self.session.total:,}")
+
+    def go(self, interrupts: Interrupts, stop_after: int | None) -> None:
+        session, every = self.session, self.session.config.checkpoint_every
+        last = session.total if stop_after is None else min(session.total, session.step + stop_after)
+        while session.step < last:
+            session.advance()
+            self._tell()
+            if self._stops(interrupts):
+                self._save()
+                raise Interrupted(interrupts.number or signal.SIGTERM, self._how_to_go_on())
+            if every and session.step % every == 0:
+                self._save()
+        self._save()
+
+    def end(self) -> None:
+        if self.session.step < self.session.total or not self.group.leads:
+            return
+        record = finish(self.session, self.run)
+        if self.journal is not None and record.metrics:
+            self.journal.write(self.session.step, record.metrics)
+
+    def close(self) -> None:
+        self.progress.close()
+        if self.journal is not None:
+            self.journal.close()
+
+    def _tell(self, wait: bool = False) -> None:
+        for step, figures in self.session.measured(wait):
+            self.loss = figures["loss"]
+            if self.journal is not None:
+                self.journal.write(step, figures)
+        self.progress.update(self.session.step, self.session.sampler.epoch, self.loss)
+
+    def _save(self) -> None:
+        """A checkpoint of where the session stands, unless there is one."""
+        self._tell(wait=True)
+        if self.saved == self.session.step:
+            return
+        state = self.session.state()
+        if self.group.leads:
+            save_checkpoint(self.run.checkpoints, state, self.session.config.keep)
+        self.saved = self.session.step
+
+    def _stops(self, interrupts: Interrupts) -> bool:
+        """Whether someone wants to stop; processes agree on the step, since none can go on without the others."""
+        wanted, device = interrupts.number is not None, self.session.learner.device
+        if self.group.size > 1 and device.type == "cuda" and self.session.step % AGREE_EVERY:
+            return False
+        return self.group.any(wanted, device)
+
+    def _how_to_go_on(self) -> str:
+        return (
+            f"interrupted after step {self.session.step:,} of {self.session.total:,}, and saved in {self.run.folder}; "
+            "the same command goes on from there"
+        )
+
+
+@contextmanager
+def _memory_told(config: Config) -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ValueError(
+            f"out of memory with batches of {config.optim.batch}: {str(error).splitlines()[0]} Lower optim.batch, take "
+            "precision bf16, or a smaller model"
+        ) from error

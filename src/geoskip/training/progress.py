@@ -1,0 +1,116 @@
+"""How far training is: a bar on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Protocol, TextIO
+
+FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
+
+
+class Progress(Protocol):
+    """What the loop tells."""
+
+    def start(self, total: int, done: int) -> None:
+        """Training begins, or goes on after ``done`` of ``total`` steps."""
+        ...
+
+    def update(self, step: int, epoch: int, loss: float | None) -> None:
+        """A step is done; ``loss`` is that of the last whole epoch."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A message."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Silent:
+    """No progress."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def update(self, step: int, epoch: int, loss: float | None) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """A line after some seconds and then every half minute."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+
+    def start(self, total: int, done: int) -> None:
+        self.total, self.first, self.began = total, done, time.monotonic()
+        self.next_line = self.began + FIRST_LINE_SECONDS
+
+    def update(self, step: int, epoch: int, loss: float | None) -> None:
+        now = time.monotonic()
+        if now >= self.next_line:
+            rate = (step - self.first) / (now - self.began)
+            self.say(f"{described(step, self.total, epoch, loss)}, {remaining(self.total - step, rate)}")
+            self.next_line = now + LINE_SECONDS
+
+    def say(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+    def close(self) -> None: ...
+
+
+class Bar:
+    """A bar with loss, rate and remaining time."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}")
+        self.bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        self.task: Any = None
+
+    def start(self, total: int, done: int) -> None:
+        self.total, self.first, self.began, self.shown = total, done, time.monotonic(), 0.0
+        self.bar.start()
+        self.task = self.bar.add_task("training", total=total, completed=done, left="")
+
+    def update(self, step: int, epoch: int, loss: float | None) -> None:
+        now = time.monotonic()
+        # Rich draws ten times a second; to tell it more often only costs time.
+        if now < self.shown + 0.1:
+            return
+        self.shown, rate = now, (step - self.first) / (now - self.began)
+        left = remaining(self.total - step, rate)
+        self.bar.update(self.task, completed=step, description=described(step, self.total, epoch, loss), left=left)
+
+    def say(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+def described(step: int, total: int, epoch: int, loss: float | None) -> str:
+    """Where a run is, in words."""
+    known = "" if loss is None else f", loss {loss:.4g}"
+    return f"step {step:,} of {total:,}, epoch {epoch + 1:,}{known}"
+
+
+def remaining(steps: int, rate: float) -> str:
+    """Steps in a second, and the time that the rest will take."""
+    if rate <= 0:
+        return "starting"
+    seconds = round(steps / rate)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    left = f"{hours}:{minutes:02d} h" if hours else f"{minutes}:{seconds % 60:02d} min"
+    return f"{rate:,.1f} steps/s, {left} left"
+
+
+def choose_progress() -> Progress:
+    """A bar where standard error is a terminal, lines elsewhere."""
+    return Bar() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,55 @@
+"""Which checkpoint a run goes on from, and whether it is one of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoint
+from geoskip.training.config import Config
+from geoskip.training.run import CHECKPOINTS, CONFIG, RunError
+
+# What may differ: how long a run goes on, where, what is kept of it, and where its data lie.
+FREE = ("optim.epochs", "device", "checkpoint_every", "keep", "test_items", "data")
+
+
+def find_state(folder: Path, resume: str | Path) -> State | None:
+    """The state to go on from, None to begin; see :func:`geoskip.training.loop.train`."""
+    if resume == "never":
+        if (folder / CONFIG).exists():
+            raise RunError(f"{folder}: holds a run already; choose another folder, or let it go on with resume auto")
+        return None
+    if resume != "auto":
+        return load_checkpoint(Path(resume))
+    newest = newest_checkpoint(folder / CHECKPOINTS)
+    return None if newest is None else load_checkpoint(newest)
+
+
+def check_same(config: Config, state: State, folder: Path) -> None:
+    """RunError, naming what differs, unless the state is one of a run of this configuration."""
+    begun, given = _leaves(state.progress["config"]), _leaves(config.to_json())
+    for name in sorted(begun.keys() | given.keys()):
+        if begun.get(name) != given.get(name) and name not in FREE:
+            raise RunError(
+                f"{name}: the run in {folder} was begun with {begun.get(name)}, and now it is {given.get(name)}; "
+                "say the same, or choose another folder"
+            )
+
+
+def is_done(config: Config, state: State) -> bool:
+    """Whether the state is that at the end of training."""
+    items = state.progress["sampler"]["num_items"]
+    return state.step >= -(-items // min(config.optim.batch, items)) * config.optim.epochs
+
+
+def _leaves(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(_walk("", entries))
+
+
+def _walk(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield prefix, value
+        return
+    for key, inner in value.items():
+        yield from _walk(f"{prefix}.{key}" if prefix else key, inner)

@@ -1,0 +1,45 @@
+"""SIGINT and SIGTERM as a wish to end after the current step, with a checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupted(Exception):
+    """Training ended early, and can go on. ``code`` is the exit code that shells expect: 130 or 143."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.code = 128 + number
+
+
+class Interrupts:
+    """Within the context the signals are only noted; a second SIGINT interrupts at once, as ever.
+
+    Elsewhere than in the main thread, where signals cannot be handled, nothing changes.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.number == signal.SIGINT == number:
+            raise KeyboardInterrupt
+        self.number = number
