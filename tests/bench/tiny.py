@@ -28,8 +28,8 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fast kernel whose gradient of Θ is off by one part in ten thousand."""
     right = cpu.convolve_gradients
 
-    def wrong(*args: Any) -> tuple[Tensor, Tensor]:
-        grad_theta, grad_weights = right(*args)
-        return grad_theta * (1 + 1e-4), grad_weights
+    def wrong(*args: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        grad_x, grad_weights, grad_theta = right(*args)
+        return grad_x, grad_weights, None if grad_theta is None else grad_theta * (1 + 1e-4)
 
     monkeypatch.setattr(cpu, "convolve_gradients", wrong)

@@ -8,13 +8,17 @@ them. float64 is supported, so gradients can be checked; lower precisions are co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 BLOCK_BYTES = 2 << 20
+
+# senders, receivers, offsets, by_sender, sender_offsets: see Pattern
+Edges = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def convolve(
@@ -52,23 +56,35 @@ def convolve_gradients(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    senders: Tensor,
-    offsets: Tensor,
-    needs_theta: bool,
-    needs_weights: bool,
-) -> tuple[Tensor, Tensor]:
+    edges: Edges,
+    skip: Tensor | None,
+    needs: Sequence[bool],
+) -> Gradients:
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them."""
+    senders, receivers, offsets, by_sender, sender_offsets = edges
+    grad_x = grad_weights = grad_theta = None
+    if needs[0]:
+        # The same operator on the reversed graph with each Θ_m transposed.
+        skip = None if skip is None else skip.t()
+        grad_x = convolve(grad_y, weights, theta.transpose(1, 2), receivers, by_sender, sender_offsets, skip, None)
     work = _work_dtype(x)
     x, grad_y, matrices = x.to(work), grad_y.to(work), theta.to(work)
-    grad_theta = torch.zeros_like(matrices)
-    grad_weights = torch.zeros_like(weights if needs_weights else weights[:, :0], dtype=work)
+    if needs[1]:
+        grad_weights = torch.zeros_like(weights, dtype=work)
+    if needs[2]:
+        grad_theta = torch.zeros_like(matrices)
     for item, table, slots in _items(x, weights):
         grads = grad_y[item].transpose(0, 1).flatten(1)
-        if needs_theta:
+        if grad_theta is not None:
             _add_theta_gradient(grad_theta, grads, table, slots, senders, offsets)
-        if needs_weights:
+        if grad_weights is not None:
             place = grad_weights[..., 0 if weights.shape[2] == 1 else item.start]
             _fill_weight_gradient(place, grads, table, matrices, senders, offsets)
-    return grad_theta.to(theta.dtype), grad_weights.to(weights.dtype)
+    return (
+        grad_x,
+        None if grad_weights is None else grad_weights.to(weights.dtype),
+        None if grad_theta is None else grad_theta.to(theta.dtype),
+    )
 
 
 def product(

@@ -28,28 +28,10 @@ def convolve(
     return backend(x).convolve(x, weights, theta, senders, None, offsets, skip, bias)
 
 
-def _convolve_transposed_shape(grad_y, weights, theta, receivers, by_sender, sender_offsets, skip):
-    return grad_y.new_empty(grad_y.shape[0], sender_offsets.shape[1] - 1, theta.shape[1])
-
-
-@kernel(_convolve_transposed_shape)
-def convolve_transposed(
-    grad_y: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    receivers: Tensor,
-    by_sender: Tensor,
-    sender_offsets: Tensor,
-    skip: Tensor | None,
-) -> Tensor:
-    """The gradient of x: the same operator on the reversed graph with each Θ_m transposed."""
-    skip = None if skip is None else skip.t()
-    weight = theta.transpose(1, 2)
-    return backend(grad_y).convolve(grad_y, weights, weight, receivers, by_sender, sender_offsets, skip, None)
-
-
-def _convolve_gradients_shape(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights):
-    return torch.empty_like(theta), torch.empty_like(weights if needs_weights else weights[:, :0])
+def _convolve_gradients_shape(
+    grad_y, x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, needs
+):
+    return [torch.empty_like(tensor) for need, tensor in zip(needs, (x, weights, theta), strict=True) if need]
 
 
 @kernel(_convolve_gradients_shape)
@@ -59,34 +41,38 @@ def convolve_gradients(
     weights: Tensor,
     theta: Tensor,
     senders: Tensor,
+    receivers: Tensor,
     offsets: Tensor,
-    needs_theta: bool,
-    needs_weights: bool,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of Θ and of the weights; what is not needed comes back empty."""
-    return backend(x).convolve_gradients(grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights)
+    by_sender: Tensor,
+    sender_offsets: Tensor,
+    skip: Tensor | None,
+    needs: list[bool],
+) -> list[Tensor]:
+    """Gradients of x, of the weights and of Θ: of these, the ones that are needed."""
+    edges = senders, receivers, offsets, by_sender, sender_offsets
+    found = backend(x).convolve_gradients(grad_y, x, weights, theta, edges, skip, needs)
+    return [tensor for tensor in found if tensor is not None]
 
 
 def _convolve_context(ctx, inputs, output):
-    x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, _ = inputs
-    ctx.save_for_backward(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip)
+    ctx.save_for_backward(*inputs[:9])
 
 
 def _convolve_backward(ctx, grad_y):
-    x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip = ctx.saved_tensors
+    x = ctx.saved_tensors[0]
     needs = ctx.needs_input_grad
     grad_y = grad_y.contiguous()
-    grad_x = grad_weights = grad_theta = grad_skip = grad_bias = None
-    if needs[0]:
-        grad_x = convolve_transposed(grad_y, weights, theta, receivers, by_sender, sender_offsets, skip)
-    if needs[1] or needs[2]:
-        grad_theta, grad_weights = convolve_gradients(grad_y, x, weights, theta, senders, offsets, needs[2], needs[1])
+    grads = [None] * 10
+    wanted = [place for place in range(3) if needs[place]]
+    if wanted:
+        found = convolve_gradients(grad_y, *ctx.saved_tensors, list(needs[:3]))
+        for place, grad in zip(wanted, found, strict=True):
+            grads[place] = grad
     if needs[8]:
-        grad_skip = x.flatten(0, 1).t() @ grad_y.flatten(0, 1)
+        grads[8] = x.flatten(0, 1).t() @ grad_y.flatten(0, 1)
     if needs[9]:
-        grad_bias = grad_y.sum((0, 1))
-    wanted = grad_weights if needs[1] else None, grad_theta if needs[2] else None
-    return grad_x, *wanted, None, None, None, None, None, grad_skip, grad_bias
+        grads[9] = grad_y.sum((0, 1))
+    return tuple(grads)
 
 
 convolve.differentiate(_convolve_context, _convolve_backward)

@@ -8,12 +8,25 @@ program ids, ``o_`` offsets, ``m_`` masks, ``p_`` pointers, ``b_`` blocks of val
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from geoskip.kernels.triton.items import convolve_items, item_gradients
-from geoskip.kernels.triton.tiles import ItemTiles, forward_tiles, gradient_tiles
-from geoskip.kernels.triton.vertices import convolve_vertices, vertex_gradients
+from geoskip.kernels.cpu import Edges, Gradients
+from geoskip.kernels.triton import item_gradients, vertex_gradients
+from geoskip.kernels.triton.item_gradients import sender_gradients
+from geoskip.kernels.triton.items import convolve_items
+from geoskip.kernels.triton.tiles import (
+    ItemTiles,
+    VertexTiles,
+    forward_tiles,
+    sender_tiles,
+    theta_tiles,
+    weight_tiles,
+)
+from geoskip.kernels.triton.vertex_gradients import weight_gradients
+from geoskip.kernels.triton.vertices import convolve_vertices
 
 
 def convolve(
@@ -43,21 +56,51 @@ def convolve_gradients(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
+    edges: Edges,
+    skip: Tensor | None,
+    needs: Sequence[bool],
+) -> Gradients:
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them."""
+    senders, receivers, offsets, by_sender, sender_offsets = edges
+    needs_x, needs_weights, needs_theta = needs
+    if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
+        return (
+            torch.zeros_like(x) if needs_x else None,
+            torch.zeros_like(weights) if needs_weights else None,
+            torch.zeros_like(theta) if needs_theta else None,
+        )
+    slots, channels, out = theta.shape
+    sizes = len(x), slots, channels, out, len(offsets) > 1
+    grad_x = grad_weights = grad_theta = None
+    backwards = receivers, by_sender, sender_offsets
+    tiles = sender_tiles(*sizes, weights.shape[2] > 1) if needs_weights else None
+    if tiles is not None:
+        grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
+    else:
+        if needs_x:
+            # The same operator on the reversed graph with each Θ_m transposed.
+            skip = None if skip is None else skip.t()
+            grad_x = convolve(grad_y, weights, theta.transpose(1, 2), *backwards, skip, None)
+        if needs_weights:
+            grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, weight_tiles(*sizes))
+    if needs_theta:
+        grad_theta = _theta_gradients(grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes))
+    return (
+        grad_x,
+        None if grad_weights is None else grad_weights.to(weights.dtype),
+        None if grad_theta is None else grad_theta.to(theta.dtype),
+    )
+
+
+def _theta_gradients(
+    grad_y: Tensor,
+    x: Tensor,
+    weights: Tensor,
+    slots: int,
     senders: Tensor,
     offsets: Tensor,
-    needs_theta: bool,
-    needs_weights: bool,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of Θ and of the weights; that of the weights is empty if it is not needed."""
-    if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
-        return torch.zeros_like(theta), torch.zeros_like(weights if needs_weights else weights[:, :0])
-    slots, channels, out = theta.shape
-    tiles = gradient_tiles(len(x), slots, channels, out, len(offsets) > 1)
-    inputs = grad_y, x, weights, theta, senders, offsets, needs_theta, needs_weights
+    tiles: ItemTiles | VertexTiles,
+) -> Tensor:
     if isinstance(tiles, ItemTiles):
-        grad_theta, grad_weights = item_gradients(*inputs, tiles)
-    else:
-        grad_theta, grad_weights = vertex_gradients(*inputs, tiles)
-    if not needs_weights:
-        grad_weights = torch.empty_like(weights[:, :0])
-    return grad_theta.to(theta.dtype), grad_weights.to(weights.dtype)
+        return item_gradients.theta_gradients(grad_y, x, weights, slots, senders, offsets, tiles)
+    return vertex_gradients.theta_gradients(grad_y, x, weights, slots, senders, offsets, tiles)

@@ -53,12 +53,31 @@ def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool
     return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o)
 
 
-def gradient_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
+def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool) -> ItemTiles | None:
+    """For the gradients of x and of the weights in one pass; None where two passes are faster."""
+    c, o = power_of_two(channels, 16), power_of_two(out, 16)
+    if batch < ENOUGH_ITEMS or max(c, o) > 64:
+        return None
+    small = max(c, o) <= 32
+    at_once = _at_once(slots, 3 if small and not per_item else 1, grouped)
+    return ItemTiles(at_once, b=power_of_two(batch, 16, 32), c=c, o=o, warps=1 if small else 4)
+
+
+def theta_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch >= ENOUGH_ITEMS and max(c, o) <= 64:
-        warps = 1 if max(c, o) <= 32 else 4
-        return ItemTiles(1, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=4224 // warps)
-    return VertexTiles(1, v=64 if c <= 32 else 32, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
+        at_once, warps = (3, 2) if max(c, o) <= 32 else (1, 4)
+        b = power_of_two(batch, 16, 32)
+        return ItemTiles(_at_once(slots, at_once, grouped), b=b, c=c, o=o, warps=warps, programs=528)
+    at_once = 5 if c <= 32 else 2 if c <= 64 else 1
+    return VertexTiles(
+        _at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=8 if c > 64 else 4, programs=528
+    )
+
+
+def weight_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
+    c, o = power_of_two(channels, 16), power_of_two(out, 16)
+    return VertexTiles(_at_once(slots, max(1, 320 // c), grouped), v=16, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:
