@@ -7,21 +7,22 @@ from itertools import groupby
 from typing import Any
 
 from geoskip.bench.records import Row, rows_of
-from geoskip.bench.tables import block_name, megabytes, number, percent, ratio, scientific, yes_no
+from geoskip.bench.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
+from geoskip.bench.training.tables import training_section
 from geoskip.bench.workloads import TITLES
 
 INTRODUCTION = """\
 # Benchmarks
 
 Made by `geoskip bench table` from the records in `results/bench/`; do not edit. Each record is one run of
-`geoskip bench` or `geoskip bench scaling`, ours and the peers side by side.
+`geoskip bench`, `geoskip bench training` or `geoskip bench scaling`, ours and the peers side by side.
 
-A step is forward and backward of one block in float32, with the gradients of x and of every parameter. Times are
-medians, steps following each other over several sets of inputs that together outgrow the cache. Peak is the memory
-of a step above inputs, parameters and graph. Every path's output and gradients were compared with the reference in
-float64 before it was timed: **error** is the largest relative error of them (ours is refused above 1e-5), **repeats**
-whether two runs agreed bitwise. **Roofline** is the least time that the bytes and operations of the step could take
-on that machine, over the time it took.
+Of blocks, a step is forward and backward of one block in float32, with the gradients of x and of every parameter.
+Times are medians, steps following each other over several sets of inputs that together outgrow the cache. Peak is the
+memory of a step above inputs, parameters and graph. Every path's output and gradients were compared with the reference
+in float64 before it was timed: **error** is the largest relative error of them (ours is refused above 1e-5),
+**repeats** whether two runs agreed bitwise. **Roofline** is the least time that the bytes and operations of the step
+could take on that machine, over the time it took.
 
 The peer is PyTorch Geometric (PyG), eager, with the same parameters, on packed disjoint copies, by the fastest of its
 documented calls, which is named below each table. Its MoNet cannot leave out the root weight, which is the affine
@@ -42,7 +43,7 @@ def _section(name: str, record: dict[str, Any]) -> Iterator[str]:
     yield f"## {name}: {record['machine']['device']}"
     yield ""
     yield from _machine(record["machine"])
-    yield from _blocks(record) if record["kind"] == "blocks" else _scaling(record)
+    yield from SECTIONS[record["kind"]](record)
 
 
 def _machine(machine: dict[str, Any]) -> Iterator[str]:
@@ -76,11 +77,11 @@ def _block_table(rows: list[Row]) -> Iterator[str]:
     head += ["captured, × faster"] if "captured" in paths else []
     head += [*(f"{path}, MB" for path in peaks), "× less memory"] if peaks else []
     head += ["roofline", "error", "repeats"]
-    yield _line(head)
-    yield _line(["---"] + ["---:"] * (len(head) - 1))
+    yield line(head)
+    yield line(["---"] + ["---:"] * (len(head) - 1))
     for _, group in groupby(rows, key=lambda row: (row.operator, row.slots, row.skip)):
         by_path = {row.path: row for row in group}
-        yield _line(_block_cells(by_path, paths, peaks))
+        yield line(_block_cells(by_path, paths, peaks))
     yield ""
 
 
@@ -135,15 +136,15 @@ def _over(row: Row, bare: Row) -> str:
 def _scaling(record: dict[str, Any]) -> Iterator[str]:
     yield "Blocks with affine skip, batch 1, 32 → 32, M = 9, on sheets of triangles. Exponents are fitted from 64k up."
     yield ""
-    yield _line(["operator", "vertices", "ms", "MB", "error", "repeats"])
-    yield _line(["---", *["---:"] * 5])
+    yield line(["operator", "vertices", "ms", "MB", "error", "repeats"])
+    yield line(["---", *["---:"] * 5])
     for point in record["points"]:
         time = number(point["milliseconds"]) if point["problem"] is None else point["problem"].partition(":")[0]
         cells = [TITLES[point["operator"]], f"{point['vertices']:,}", time, megabytes(point["peak_bytes"])]
-        yield _line([*cells, scientific(point["error"]), yes_no(point["repeats"])])
+        yield line([*cells, scientific(point["error"]), yes_no(point["repeats"])])
     for growth in record["growth"]:
         name = f"**{TITLES[growth['operator']]}**"
-        yield _line([name, "**exponent**", number(growth["time"]), number(growth["memory"]), "", ""])
+        yield line([name, "**exponent**", number(growth["time"]), number(growth["memory"]), "", ""])
     yield ""
 
 
@@ -151,5 +152,4 @@ def _has(rows: list[Row], path: str) -> bool:
     return any(row.path == path for row in rows)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+SECTIONS = {"blocks": _blocks, "scaling": _scaling, "training": training_section}

@@ -16,6 +16,7 @@ import torch
 from geoskip import __version__
 
 OURS = ("geoskip", "captured")
+KINDS = ("blocks", "scaling", "training")
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,12 @@ def save(path: Path, record: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A record of ``geoskip bench`` or ``geoskip bench scaling``."""
+    """A record of ``geoskip bench`` or of one of its commands."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: is no JSON ({error})") from error
-    if not isinstance(record, dict) or record.get("kind") not in ("blocks", "scaling"):
+    if not isinstance(record, dict) or record.get("kind") not in KINDS:
         raise ValueError(f"{path}: is no record of geoskip bench; make one with geoskip bench --json {path}")
     return record
 

@@ -86,7 +86,7 @@ def _peer_rows(
     try:
         calls = pyg_calls(case)
     except Exception as error:
-        yield Row(*_named(case.problem), "PyG", "", problem=_failed(error))
+        yield Row(*_named(case.problem), "PyG", "", problem=failed(error))
         return
     trials = tried(case, calls)
     best = min(calls, key=lambda call: trials[call.text])
@@ -121,7 +121,7 @@ def _measured(row: Row, make: Callable[[], Contender], reference: dict[str, torc
             peak = contender.peak_bytes or peak_bytes(contender.steps[0], settings.device)
             timing = time_steps(contender.steps, settings.device, settings.seconds)
     except Exception as error:
-        return replace(row, problem=_failed(error))
+        return replace(row, problem=failed(error))
     return replace(
         row,
         milliseconds=timing.milliseconds,
@@ -162,5 +162,5 @@ def _named(problem: Problem) -> tuple[str, str, int, bool]:
     return problem.workload.name, problem.operator, problem.slots, problem.skip
 
 
-def _failed(error: Exception) -> str:
+def failed(error: Exception) -> str:
     return f"failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -98,3 +98,8 @@ def scientific(value: float | None) -> str:
 
 def yes_no(value: bool | None) -> str:
     return "–" if value is None else ("yes" if value else "no")
+
+
+def line(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"

@@ -82,7 +82,7 @@ WORKLOADS = {workload.name: workload for workload in (FACES, BODIES, SUPERPIXELS
 
 def chosen_workloads(names: Sequence[str] | None, quick: bool = False, smallest: bool = False) -> list[Workload]:
     """By name, all if none is named; a quick run has batches of 4, and like ``smallest`` one kernel size."""
-    found = [WORKLOADS[name] for name in _checked("workload", names, tuple(WORKLOADS))]
+    found = [WORKLOADS[name] for name in chosen_names("workload", names, tuple(WORKLOADS))]
     if quick or smallest:
         found = [replace(w, kernel_sizes=w.kernel_sizes[:1]) for w in found]
     return [replace(w, batch=min(w.batch, 4)) for w in found] if quick else found
@@ -99,10 +99,10 @@ def problems(workload: Workload, operators: Sequence[str] | None = None) -> Iter
 
 def checked_operators(names: Sequence[str] | None) -> list[str]:
     """By name, all if none is named."""
-    return _checked("operator", names, ORDER)
+    return chosen_names("operator", names, ORDER)
 
 
-def _checked(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> list[str]:
+def chosen_names(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> list[str]:
     for name in names or ():
         if name not in known:
             raise ValueError(f"{what}: unknown name {name!r}; choose from {', '.join(known)}")

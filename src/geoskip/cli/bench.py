@@ -113,6 +113,44 @@ def _estimate(chosen: list[Any], operators: list[str]) -> None:
 
 
 @bench.command()
+def training(
+    device: Device = "auto",
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Networks with this skip, none (the default) or affine; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Batches of 4 at most.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
+    seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
+    json_path: Json = None,
+) -> None:
+    """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
+    from geoskip.bench.records import busy, machine, rows_as_json, save
+    from geoskip.bench.run import chosen_device
+    from geoskip.bench.training.run import Settings, measure_training
+    from geoskip.bench.training.tables import training_table
+    from geoskip.bench.training.workloads import chosen_operators, chosen_skips, chosen_trainings
+
+    settings = Settings(chosen_device(device), seconds, steps)
+    chosen, ways = chosen_trainings(task, quick), (chosen_operators(operator), chosen_skips(skip))
+    record: dict[str, Any] = {"kind": "training", "machine": machine(settings.device), "steps": steps}
+    record |= {"tasks": {one.name: one.about for one in chosen}}
+    rows, load = [], [busy()]
+    for one in chosen:
+        for row in measure_training(one, *ways, settings):
+            rows.append(row)
+            _say(_line(row))
+            if json_path is not None:
+                save(json_path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    _console().print(training_table(rows))
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
+
+
+@bench.command()
 def scaling(
     device: Device = "auto",
     operator: Operators = None,

@@ -29,6 +29,9 @@ class Loading:
         return "DataLoader over data on the device"
 
 
+ON_DEVICE = Loading()
+
+
 def mesh_data(x: Float[Tensor, "vertices channels"]) -> Any:
     """A mesh of the autoencoder's template: its positions are all that there is to load."""
     from torch_geometric.data import Data
@@ -72,12 +75,11 @@ def graph_data(
 
 
 def batches(
-    dataset: Sequence[Any], order: Sequence[Sequence[int]], device: torch.device, loading: Loading | None = None
+    dataset: Sequence[Any], order: Sequence[Sequence[int]], device: torch.device, loading: Loading = ON_DEVICE
 ) -> Iterator[Any]:
     """Batches of the items in ``order``, again and again, on the device."""
     from torch_geometric.loader import DataLoader
 
-    loading = loading or Loading()
     coarsest = sorted(key for key in dataset[0].to_dict() if key.startswith("rows"))[-1:]
     if not loading.workers:
         dataset = [data.to(device) for data in dataset]
