@@ -97,6 +97,7 @@ def test_a_run_without_samples_of_its_own(tmp_path: Path) -> None:
         (MESHES, {"levels": (MeshLevel(np.array([42]), SPHERE.faces[:0]),)}, "levels.kept must lie from 0"),
         (MATCHED, {"predicted": MATCHED.predicted + 1}, "predicted must lie from 0 to 41"),
         (MATCHED, {"labels": MATCHED.error_pct}, "labels must be integers"),
+        (MATCHED, {"labels": MATCHED.labels - 2}, "labels must lie from -1 to 41"),
         (MATCHED, {"error_pct": MATCHED.error_pct[:, :3]}, "error_pct must be of shape"),
         (GRAPHS, {"offsets": np.array([0, 3, 2, 5])}, "offsets must ascend"),
         (GRAPHS, {"offsets": np.array([0, 4])}, "offsets must ascend"),

@@ -76,8 +76,9 @@ class CorrespondenceSamples:
     verts, faces: the samples, all of one connectivity.
     target_verts, target_faces: the mesh that was matched with.
     predicted: the target vertex that each vertex was matched with.
-    labels: the target vertex that it truly is.
-    error_pct: geodesic distance on the target between the two, in percent of its geodesic diameter.
+    labels: the target vertex that it truly is; -1 where that is not known.
+    error_pct: geodesic distance on the target between the two, in percent of its geodesic diameter; 0 where the label
+        is not known.
     """
 
     names: tuple[str, ...]
@@ -100,7 +101,7 @@ class CorrespondenceSamples:
             faces=_indices("faces", self.faces, (None, 3), matched[1]),
             target_faces=_indices("target_faces", self.target_faces, (None, 3), len(target)),
             predicted=_indices("predicted", self.predicted, matched, len(target)),
-            labels=_indices("labels", self.labels, matched, len(target)),
+            labels=_indices("labels", self.labels, matched, len(target), least=-1),
             error_pct=_positions("error_pct", self.error_pct, matched),
         )
 
@@ -217,12 +218,14 @@ def _positions(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> n
     return array
 
 
-def _indices(name: str, array: np.ndarray, shape: tuple[int | None, ...], limit: int) -> np.ndarray:
+def _indices(
+    name: str, array: np.ndarray, shape: tuple[int | None, ...], limit: int, least: int = 0
+) -> np.ndarray:
     _check_shape(name, array, shape)
     if array.dtype.kind not in "iu":
         raise RecordError(f"samples: {name} must be integers, got {array.dtype}")
-    if array.size and (array.min() < 0 or array.max() >= limit):
-        raise RecordError(f"samples: {name} must lie from 0 to {limit - 1}")
+    if array.size and (array.min() < least or array.max() >= limit):
+        raise RecordError(f"samples: {name} must lie from {least} to {limit - 1}")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 

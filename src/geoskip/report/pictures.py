@@ -39,6 +39,28 @@ def picture(
     colours: sRGB in [0, 1]; a clay tone where not given. Faces seen from behind are darker.
     edges: draw the triangles' edges, one pixel wide.
     """
+    light, covered = _light(mesh, view, colours, size, edges, samples)
+    ground = np.array(BACKGROUND) ** GAMMA
+    return _bytes(light + (1 - covered) * ground)
+
+
+def cutout(
+    mesh: Mesh,
+    view: View | None = None,
+    colours: Float[np.ndarray, "vertices 3"] | None = None,
+    size: int = 512,
+    samples: int = 2,
+) -> Shaped[np.ndarray, "size size 4"]:
+    """As :func:`picture`, without a background: red, green, blue and how far the mesh covers the pixel."""
+    light, covered = _light(mesh, view, colours, size, False, samples)
+    own = np.divide(light, covered, out=np.zeros_like(light), where=covered > 0)
+    return np.concatenate([_bytes(own), np.round(255 * covered).astype(np.uint8)], axis=2)
+
+
+def _light(
+    mesh: Mesh, view: View | None, colours: np.ndarray | None, size: int, edges: bool, samples: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linear light of the mesh at each pixel, and the part of the pixel that it covers."""
     _check(mesh, colours, size, samples)
     view = view or view_of(mesh.verts)
     corners = view.on_screen(mesh.verts, size * samples)[mesh.faces]
@@ -47,10 +69,14 @@ def picture(
     light = base**GAMMA * _shade(mesh, view, seen)
     if edges:
         light *= _between_edges(corners, seen, samples)[:, None]
-    canvas = np.tile(np.array(BACKGROUND) ** GAMMA, ((size * samples) ** 2, 1))
-    canvas[seen.pixel] = light
-    pixels = canvas.reshape(size, samples, size, samples, 3).mean(axis=(1, 3))
-    return np.round(255 * np.clip(pixels, 0, 1) ** (1 / GAMMA)).astype(np.uint8)
+    canvas = np.zeros(((size * samples) ** 2, 4))
+    canvas[seen.pixel, :3], canvas[seen.pixel, 3] = np.clip(light, 0, 1), 1
+    pixels = canvas.reshape(size, samples, size, samples, 4).mean(axis=(1, 3))
+    return pixels[:, :, :3], pixels[:, :, 3:]
+
+
+def _bytes(light: np.ndarray) -> np.ndarray:
+    return np.round(255 * np.clip(light, 0, 1) ** (1 / GAMMA)).astype(np.uint8)
 
 
 def colour_scale(

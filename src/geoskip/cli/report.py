@@ -1,0 +1,31 @@
+"""``geoskip report``: one page that shows what runs came to."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, searched to any depth, or run records.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    figures: Annotated[bool, typer.Option(help="Also write charts and pictures as PNG and SVG files.")] = True,
+    renders: Annotated[bool, typer.Option(help="Also write large renders of the meshes (needs pyvista).")] = False,
+) -> None:
+    """Write one page with tables, curves and meshes that works offline, from any place."""
+    from geoskip.report.document import TITLE, Page
+    from geoskip.report.runs import find_runs
+    from geoskip.report.verdicts import claim_rows
+    from geoskip.report.write import write_report
+
+    found = find_runs(runs)
+    for problem in found.problems:
+        typer.echo(f"left out: {problem}", err=True)
+    page = Page(title or TITLE, claim_rows(found.runs), found.problems)
+    written = write_report(found.runs, output, page, figures=figures, renders=renders)
+    for why in written.missing:
+        typer.echo(f"not written: {why}", err=True)
+    size = written.page.stat().st_size / 1e6
+    count = len(found.runs)
+    typer.echo(f"{count} run{'s' if count > 1 else ''}: {written.page} ({size:.1f} MB), {len(written.files)} figures")

@@ -1,0 +1,165 @@
+"""The charts of the page as data: the page draws them to be moved, :mod:`geoskip.report.figures` to be printed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from geoskip.report.metrics import Metric
+from geoskip.report.summary import Experiment, Row
+
+Point = tuple[float, float]
+# More than a chart has pixels to show.
+MAX_POINTS = 240
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line. ``low`` and ``high`` bound its spread over seeds; ``colour`` names a skip, ``mark`` an operator,
+    ``variant`` what its name ends in (``"+"``, ``"†"``); lines of one ``group`` are looked at together."""
+
+    name: str
+    points: tuple[Point, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    colour: str = "other"
+    mark: str = ""
+    variant: str = ""
+    group: str = ""
+    paper: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Axes and lines. ``kind`` is ``"curve"`` (many points) or ``"points"`` (few, each with a marker)."""
+
+    key: str
+    title: str
+    text: str
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    kind: str = "curve"
+    log_y: bool = False
+
+    @property
+    def first(self) -> str:
+        """The group to be looked at first: the one with the most different skips; of several the last one."""
+        looks: dict[str, set[str]] = {}
+        for series in self.series:
+            looks.setdefault(series.group, set()).add(series.colour)
+        return max(reversed(looks), key=lambda group: len(looks[group]), default="")
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self) | {"first": self.first}
+
+
+def charts(experiments: Sequence[Experiment]) -> list[Chart]:
+    """Of each experiment: training, the cumulative geodesic error, the error by kernel size and by parameters."""
+    made = [chart for experiment in experiments for chart in _charts_of(experiment)]
+    return [chart for chart in made if chart.series]
+
+
+def _charts_of(experiment: Experiment) -> list[Chart]:
+    where = f"{experiment.data or 'own data'}"
+    found = [
+        Chart(
+            f"{experiment.key}-loss",
+            f"Training loss, {where}",
+            f"{experiment.subject.title}: mean loss of each epoch, over seeds; the band spans all seeds.",
+            "Epoch",
+            "Loss",
+            _curves(experiment.rows, "loss"),
+            log_y=True,
+        ),
+        Chart(
+            f"{experiment.key}-geodesic",
+            f"Matches within a distance, {where}",
+            "How many vertices are matched within a given way along the surface; higher is better.",
+            "Geodesic error, % of the diameter",
+            "Vertices, %",
+            _curves(experiment.rows, "geodesic"),
+        ),
+    ]
+    metric = next((m for m in experiment.subject.metrics if m.better), None)
+    return found + (_against(experiment, metric, where) if metric else [])
+
+
+def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
+    """The metric against the kernel size, if there are several, and against the number of parameters."""
+    y = f"{metric.heading}, {metric.unit}"
+    sized = [row for row in experiment.rows if row.kernel_size is not None]
+    better = f"{metric.better} is better. Hollow marks are the paper's figures."
+    found = []
+    if len({row.kernel_size for row in sized}) > 1:
+        found.append(
+            Chart(
+                f"{experiment.key}-size",
+                f"{metric.heading} against kernel size, {where}",
+                f"One line a method, over the number of weight matrices; {better}",
+                "Kernel size M",
+                y,
+                _lines(sized, metric, lambda row: float(row.kernel_size or 0)),
+                "points",
+            )
+        )
+    if len({row.parameters for row in experiment.rows}) > 1:
+        found.append(
+            Chart(
+                f"{experiment.key}-parameters",
+                f"{metric.heading} against parameters, {where}",
+                f"What a method reaches with how many trained numbers; {better}",
+                "Parameters",
+                y,
+                _lines(experiment.rows, metric, lambda row: float(row.parameters)),
+                "points",
+            )
+        )
+    return found
+
+
+def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
+    """A line for each method, and one for its figures in the paper."""
+    methods: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        methods.setdefault((row.method, *row.group[2:]), []).append(row)
+    ours, paper = [], []
+    for (method, *further), members in methods.items():
+        name = " ".join([method, *(f"({text})" for text in further if text and not method.endswith("†"))])
+        measured = sorted((row for row in members if metric.key in row.metrics), key=x)
+        own = [(x(row), row.metrics[metric.key]) for row in measured]
+        look = _look(members[0], members[0].family)
+        points = tuple((place, value.mean) for place, value in own)
+        low = tuple(value.mean - (value.std or 0.0) for _, value in own)
+        high = tuple(value.mean + (value.std or 0.0) for _, value in own)
+        ours.append(Series(name, points, low, high, **look))
+        theirs = tuple(sorted((x(row), row.paper[metric.key]) for row in members if metric.key in row.paper))
+        paper.append(Series(f"{name}, paper", theirs, paper=True, **look))
+    return tuple(series for series in ours + paper if series.points)
+
+
+def _curves(rows: Sequence[Row], name: str) -> tuple[Series, ...]:
+    made = [_curve(row, name) for row in rows if any(run.record.curves.get(name) for run in row.runs)]
+    return tuple(series for series in made if series.points)
+
+
+def _curve(row: Row, name: str) -> Series:
+    """The mean over seeds at every x that all of them have, with the least and the largest."""
+    curves = [dict(run.record.curves[name]) for run in row.runs if run.record.curves.get(name)]
+    shared = sorted(set.intersection(*map(set, curves)))
+    stride = max(1, -(-len(shared) // MAX_POINTS))
+    kept = shared[::stride] + (shared[-1:] if (len(shared) - 1) % stride else [])
+    values = [[curve[x] for curve in curves] for x in kept]
+    points = tuple((float(x), statistics.fmean(at)) for x, at in zip(kept, values, strict=True))
+    low, high = tuple(map(min, values)), tuple(map(max, values))
+    several = len(curves) > 1
+    size = f", M = {row.group[1]}" if row.group[1] else ""
+    look = _look(row, f"{row.family}{size}")
+    return Series(row.label, points, low if several else (), high if several else (), **look)
+
+
+def _look(row: Row, group: str) -> dict[str, Any]:
+    variant = next((end for end in ("†", "+") if row.method.endswith(end) and not row.method.endswith("++")), "")
+    return {"colour": row.look, "mark": row.operator, "variant": variant, "group": group}

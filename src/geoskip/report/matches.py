@@ -1,0 +1,87 @@
+"""Correspondences to be looked at: the target's colours carried over to each body, and where they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geoskip.records import CorrespondenceSamples
+from geoskip.report.embed import Blobs
+from geoskip.report.palette import place_colours
+from geoskip.report.summary import Experiment, Row
+from geoskip.shapes import Float
+
+# Where the paper saturates its pictures of the geodesic error, in percent of the diameter.
+PAPER_PCT = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Methods that matched the same bodies with the same target; the first seed of each is shown."""
+
+    key: str
+    title: str
+    methods: tuple[Row, ...]
+    samples: tuple[CorrespondenceSamples, ...]
+
+
+def matchings(experiments: Sequence[Experiment]) -> list[Matching]:
+    """Rows of one operator that have samples of the same bodies."""
+    found = []
+    for experiment in experiments:
+        groups: dict[tuple[str, ...], list[tuple[Row, CorrespondenceSamples]]] = {}
+        for row in experiment.rows:
+            samples = next((run.samples for run in row.runs if isinstance(run.samples, CorrespondenceSamples)), None)
+            if samples is not None and len(samples.names):
+                key = (*row.group, str(samples.names), str(samples.verts.shape), str(samples.target_verts.shape))
+                groups.setdefault(key, []).append((row, samples))
+        found += [_matching(f"{experiment.key}-{n}", experiment, group) for n, group in enumerate(groups.values())]
+    return sorted(found, key=lambda matching: -len({row.skip for row in matching.methods}))
+
+
+def embedded(matching: Matching, blobs: Blobs, count: int) -> dict[str, Any]:
+    """The first ``count`` bodies of a matching as the page reads them."""
+    first = matching.samples[0]
+    verts = first.verts[:count]
+    colours = np.round(255 * place_colours(first.target_verts.astype(np.float64))).astype(np.uint8)
+    return {
+        "key": matching.key,
+        "title": matching.title,
+        "saturation": PAPER_PCT,
+        "samples": list(first.names[:count]),
+        "faces": blobs.indices(first.faces),
+        "verts": [blobs.steps(centred(body)) for body in verts],
+        "target": {
+            "faces": blobs.indices(first.target_faces),
+            "verts": blobs.steps(centred(first.target_verts)),
+            "colours": blobs.add(colours),
+        },
+        "methods": [_method(row, s, blobs, count) for row, s in zip(matching.methods, matching.samples, strict=True)],
+    }
+
+
+def centred(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
+    return verts - (verts.min(axis=0) + verts.max(axis=0)) / 2
+
+
+def _method(row: Row, samples: CorrespondenceSamples, blobs: Blobs, count: int) -> dict[str, Any]:
+    return {
+        "name": row.method,
+        "skip": row.look,
+        "seed": row.runs[0].record.seed,
+        "predicted": [blobs.indices(predicted) for predicted in samples.predicted[:count]],
+        "errors": [blobs.steps(errors, 0.01) for errors in samples.error_pct[:count]],
+        "right": [
+            float((p == t)[t >= 0].mean() * 100) if (t >= 0).any() else 0.0
+            for p, t in zip(samples.predicted[:count], samples.labels[:count], strict=True)
+        ],
+    }
+
+
+def _matching(key: str, experiment: Experiment, members: list[tuple[Row, CorrespondenceSamples]]) -> Matching:
+    row = members[0][0]
+    further = "".join(f", {text}" for text in (*row.group[3:], experiment.data) if text)
+    return Matching(key, f"{row.family}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))

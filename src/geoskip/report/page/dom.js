@@ -1,0 +1,43 @@
+// Elements from names and text. Text is set as text, never as markup, whatever it holds.
+const SVG = 'http://www.w3.org/2000/svg';
+const byId = (id) => document.getElementById(id);
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+function options(select, names, chosen = 0) {
+  select.replaceChildren(...names.map((name, number) => make('option', { value: number }, name)));
+  select.selectedIndex = chosen;
+  // One choice is none.
+  select.closest('label').hidden = names.length < 2;
+}
+
+const short = (value) => Number(value.toPrecision(3)).toLocaleString('en', { maximumSignificantDigits: 3 });
+
+function once(action) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; action(); });
+  };
+}
+
+// Calls back when an element is near the screen, or once the browser has nothing better to do (print wants all of it).
+function whenNear(element, action) {
+  let done = false;
+  const act = () => { if (!done) { done = true; observer.disconnect(); action(); } };
+  const observer = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) act(); }, { rootMargin: '300px' });
+  observer.observe(element);
+  setTimeout(() => (window.requestIdleCallback ?? ((f) => f()))(act), 1500);
+  window.addEventListener('beforeprint', act);
+}

@@ -1,0 +1,58 @@
+// Superpixel graphs as cards: the graph, the digit that it is, and what each method read.
+class Graphs {
+  constructor(galleries) {
+    this.galleries = galleries;
+    options(byId('graph-set'), galleries.map((gallery) => gallery.title));
+    byId('graph-controls').addEventListener('change', () => this.show());
+    byId('graph-controls').addEventListener('submit', (event) => event.preventDefault());
+    document.addEventListener('theme', () => this.paint());
+  }
+
+  show() {
+    const gallery = this.galleries[byId('graph-set').selectedIndex];
+    const which = byId('graph-controls').querySelector('input:checked').value;
+    const misread = (n) => gallery.methods.some((method) => method.predicted[n] !== gallery.graphs[n].true);
+    const chosen = gallery.graphs.map((_, n) => n).filter((n) => which === 'all' || misread(n) === (which === 'wrong'));
+    this.cards = chosen.map((n) => this.card(gallery, n));
+    byId('graph-list').replaceChildren(...this.cards.map(({ card }) => card));
+    const scores = gallery.methods.map(({ name, predicted }) =>
+      `${name} ${chosen.filter((n) => predicted[n] === gallery.graphs[n].true).length}`);
+    byId('graph-status').textContent = `${chosen.length} of ${gallery.graphs.length} graphs. Read right: ${scores.join(', ')}.`;
+    this.paint();
+  }
+
+  card(gallery, n) {
+    const graph = gallery.graphs[n], name = gallery.classes[graph.true];
+    const canvas = make('canvas', { width: 320, height: 320, role: 'img', 'aria-label': `Graph of superpixels, true class ${name}` });
+    const rows = gallery.methods.map((method) => {
+      const right = method.predicted[n] === graph.true;
+      return make('tr', {}, make('th', { scope: 'row', title: method.name }, method.name),
+        make('td', { class: right ? 'yes' : 'no' }, `${gallery.classes[method.predicted[n]]} ${right ? '✓' : '✗'}`));
+    });
+    const table = make('table', {}, make('caption', { class: 'only' }, `What each method read; it is ${name}`), make('tbody', {}, ...rows));
+    return { graph, canvas, card: make('li', {}, canvas, make('h3', {}, `It is ${name}`), table) };
+  }
+
+  paint() { return Promise.all((this.cards ?? []).map(({ graph, canvas }) => paintGraph(graph, canvas))); }
+}
+
+async function paintGraph(graph, canvas) {
+  const [pos, bright, edges] = await Promise.all([whole(graph.pos), whole(graph.bright), whole(graph.edges)]);
+  const context = canvas.getContext('2d'), side = canvas.width, style = getComputedStyle(document.documentElement);
+  const x = (i) => (0.05 + 0.9 * pos[2 * i] / 65535) * side, y = (i) => (0.05 + 0.9 * pos[2 * i + 1] / 65535) * side;
+  context.clearRect(0, 0, side, side);
+  context.strokeStyle = style.getPropertyValue('--soft');
+  context.globalAlpha = 0.16;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let e = 0; e < edges.length; e += 2) { context.moveTo(x(edges[e]), y(edges[e])); context.lineTo(x(edges[e + 1]), y(edges[e + 1])); }
+  context.stroke();
+  context.globalAlpha = 1;
+  for (let i = 0; i < bright.length; i++) {
+    const part = bright[i] / 255;
+    context.beginPath();
+    context.arc(x(i), y(i), 4 + 8 * part, 0, 2 * Math.PI);
+    context.fillStyle = `color-mix(in oklab, ${style.getPropertyValue('--ink')} ${Math.round(100 * part)}%, ${style.getPropertyValue('--rule')})`;
+    context.fill();
+  }
+}

@@ -1,0 +1,61 @@
+// Correspondences: the target in its colours, and each body in those that a method carried over to it.
+class Matches {
+  constructor(matchings, surface, maps) {
+    this.matchings = matchings;
+    this.stage = new Stage(byId('body-views'), surface);
+    this.stage.camera.turn(0, -4);
+    this.scale = new ErrorScale('body', '%', 10, maps, (look) => { this.stage.look = look; this.stage.redraw(); });
+    options(byId('body-scene'), matchings.map((matching) => matching.title));
+    byId('body-scene').addEventListener('change', () => this.enter());
+    for (const id of ['body-sample', 'body-show']) byId(id).addEventListener('change', () => this.show());
+    for (const [id, step] of [['body-before', -1], ['body-next', 1]]) byId(id).addEventListener('click', () => this.step(step));
+    byId('body-controls').addEventListener('submit', (event) => event.preventDefault());
+  }
+
+  get matching() { return this.matchings[byId('body-scene').selectedIndex]; }
+
+  enter() {
+    const { matching } = this;
+    options(byId('body-sample'), matching.samples);
+    byId('body-before').hidden = byId('body-next').hidden = matching.samples.length < 2;
+    this.stage.cast([{ title: 'Target', skip: 'input' }, ...matching.methods.map(({ name, skip }) => ({ title: name, skip }))]);
+    this.scale.set(matching.saturation);
+    return this.show();
+  }
+
+  step(by) {
+    const select = byId('body-sample'), count = select.length;
+    select.selectedIndex = (select.selectedIndex + by + count) % count;
+    return this.show();
+  }
+
+  async show() {
+    const { matching, stage } = this, sample = byId('body-sample').selectedIndex, turn = this.turn = {};
+    const by = byId('body-show').querySelector('input:checked').value;
+    const [faces, verts, targetFaces, target, colours] = await Promise.all([whole(matching.faces), measured(matching.verts[sample]),
+      whole(matching.target.faces), measured(matching.target.verts), whole(matching.target.colours)]);
+    const found = await Promise.all(matching.methods.map(async (method) => ({
+      method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) })));
+    if (turn !== this.turn) return;
+    byId('body-scale').hidden = by !== 'error';
+    stage.extent = Math.max(extentOf(target), extentOf(verts));
+    stage.set(0, { verts: target, faces: targetFaces, colours: by === 'match' ? colours : null },
+      `${(target.length / 3).toLocaleString('en')} vertices`, 'The target, coloured by place');
+    const told = found.map(({ method, predicted, errors }, number) => {
+      const mean = errors.reduce((sum, value) => sum + value, 0) / errors.length;
+      const words = `${short(method.right[sample])} % exact, mean error ${short(mean)} %`;
+      const shape = { verts, faces, read: (i) => `${short(errors[i])} % off` };
+      if (by === 'match') shape.colours = carried(colours, predicted);
+      else shape.values = errors;
+      stage.set(number + 1, shape, words, `${method.name} on “${matching.samples[sample]}”: ${words}`);
+      return `${method.name} ${short(method.right[sample])} %`;
+    });
+    byId('body-status').textContent = `Body “${matching.samples[sample]}”. Exact matches: ${told.join(', ')}.`;
+  }
+}
+
+function carried(colours, predicted) {
+  const found = new Uint8Array(3 * predicted.length);
+  predicted.forEach((from, to) => found.set(colours.subarray(3 * from, 3 * from + 3), 3 * to));
+  return found;
+}

@@ -1,0 +1,75 @@
+// One drawing of a chart as SVG: axes, bands, lines, markers.
+const MARKS = ['M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z', 'M-3.6-3.6h7.2v7.2h-7.2Z', 'M0-4.6L4.4 3.4H-4.4Z', 'M0-5L4.4 0L0 5L-4.4 0Z',
+  'M0 4.6L4.4-3.4H-4.4Z', 'M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3Z'];
+const DASHES = { '': null, '+': '7 3', '†': '2 3' };
+
+const dashOf = (series) => (series.paper ? '1 3' : DASHES[series.variant] ?? null);
+const colourOf = (series) => `var(--${series.colour})`;
+
+function markOf(series, marks) {
+  const path = draw('path', { d: MARKS[marks.indexOf(series.mark) % MARKS.length] ?? MARKS[0], class: 'mark' });
+  path.style.stroke = colourOf(series);
+  path.style.fill = series.paper ? 'var(--card)' : colourOf(series);
+  return path;
+}
+
+// The ranges that hold some series, where x is given, between its ends.
+function rangesOf(series, log, zoom) {
+  let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
+  for (const { points, low: lows, high: highs } of series) {
+    points.forEach(([x, y], i) => {
+      if (zoom && (x < zoom[0] || x > zoom[1])) return;
+      [left, right] = [Math.min(left, x), Math.max(right, x)];
+      for (const value of [y, lows[i] ?? y, highs[i] ?? y]) {
+        if (!log || value > 0) [low, high] = [Math.min(low, value), Math.max(high, value)];
+      }
+    });
+  }
+  if (low > high) [left, right, low, high] = [0, 1, log ? 0.1 : 0, 1];
+  if (left === right) [left, right] = [left - 1, right + 1];
+  if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - Math.abs(low || 1) / 4, high + Math.abs(high || 1) / 4];
+  const room = log ? 0 : 0.06 * (high - low), factor = log ? (high / low) ** 0.05 : 1;
+  return { x: zoom ?? [left, right], y: [low / factor - room, high * factor + room] };
+}
+
+function axes(svg, chart, box, x, y) {
+  const bottom = box.height - box.bottom, right = box.width - box.right;
+  for (const tick of y.ticks(5)) {
+    svg.append(draw('line', { class: 'grid', x1: box.left, x2: right, y1: y(tick), y2: y(tick) }),
+      draw('text', { x: box.left - 8, y: y(tick) + 4, 'text-anchor': 'end' }, tickText(tick)));
+  }
+  for (const tick of x.ticks(box.width / 90)) {
+    svg.append(draw('line', { class: 'axis', x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 5 }),
+      draw('text', { x: x(tick), y: bottom + 19, 'text-anchor': 'middle' }, tickText(tick)));
+  }
+  svg.append(draw('line', { class: 'axis', x1: box.left, x2: right, y1: bottom, y2: bottom }),
+    draw('text', { x: (box.left + right) / 2, y: box.height - 4, 'text-anchor': 'middle' }, chart.x),
+    draw('text', { x: -(bottom + box.top) / 2, y: 12, 'text-anchor': 'middle', transform: 'rotate(-90)' }, chart.y));
+}
+
+function plotSeries(group, chart, series, marks, x, y) {
+  const shown = chart.log_y ? series.points.map((p, i) => [p, i]).filter(([[, v]]) => v > 0) : series.points.map((p, i) => [p, i]);
+  const path = (pairs) => pairs.map(([px, py], i) => `${i ? 'L' : 'M'}${px.toFixed(1)} ${py.toFixed(1)}`).join('');
+  const safe = (value, fallback) => y(chart.log_y && value <= 0 ? fallback : value);
+  if (chart.kind === 'curve' && series.low.length) {
+    const upper = shown.map(([[px], i]) => [x(px), y(series.high[i])]);
+    const lower = shown.map(([[px, v], i]) => [x(px), safe(series.low[i], v)]).reverse();
+    const band = draw('path', { class: 'band', d: `${path([...upper, ...lower])}Z` });
+    band.style.fill = colourOf(series);
+    group.append(band);
+  }
+  const line = draw('path', { class: series.paper ? 'line paper' : 'line', d: path(shown.map(([[px, v]]) => [x(px), y(v)])), 'stroke-dasharray': dashOf(series) });
+  line.style.stroke = colourOf(series);
+  group.append(line);
+  if (chart.kind !== 'points') return;
+  for (const [[px, v], i] of shown) {
+    if (series.high[i] > series.low[i]) {
+      const bar = draw('path', { class: 'bar', d: `M${x(px)} ${y(series.low[i])}V${y(series.high[i])}` });
+      bar.style.stroke = colourOf(series);
+      group.append(bar);
+    }
+    const mark = markOf(series, marks);
+    mark.setAttribute('transform', `translate(${x(px).toFixed(1)} ${y(v).toFixed(1)})`);
+    group.append(mark);
+  }
+}

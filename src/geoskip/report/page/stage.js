@@ -1,0 +1,107 @@
+// Viewers side by side that turn together. Each is a plain canvas; the surface draws all of them in one go.
+const KEYS = {
+  ArrowLeft: (c) => c.turn(8, 0), ArrowRight: (c) => c.turn(-8, 0), ArrowUp: (c) => c.turn(0, -8), ArrowDown: (c) => c.turn(0, 8),
+  '+': (c) => c.scale(1.15), '=': (c) => c.scale(1.15), '-': (c) => c.scale(1 / 1.15), 0: (c) => c.reset(),
+};
+
+class Stage {
+  constructor(holder, surface) {
+    Object.assign(this, { holder, surface, camera: new Camera(), views: [], extent: 1, look: { high: 1, map: 'ember' } });
+    this.redraw = once(() => this.paint());
+    new ResizeObserver(this.redraw).observe(holder);
+  }
+
+  // Makes the viewers anew: [{ title, skip }].
+  cast(titles) {
+    this.views = titles.map(({ title, skip }) => {
+      const canvas = make('canvas', { tabindex: 0, role: 'img', 'aria-roledescription': 'mesh that can be turned' });
+      const note = make('span'), point = make('output', { class: 'point' }), absent = make('div', { class: 'absent' });
+      const figure = make('figure', { class: `view ${skip}` }, canvas, absent, point, make('figcaption', {}, make('b', {}, title), note));
+      const view = { title, canvas, note, point, absent, figure, shape: null };
+      this.listen(view);
+      return view;
+    });
+    this.holder.replaceChildren(...this.views.map((view) => view.figure));
+  }
+
+  // Gives a viewer its mesh: { verts, faces, values | colours, edges }, words below it, and words for who cannot see it.
+  set(number, shape, note, label, missing = '') {
+    const view = this.views[number];
+    if (shape && !shape.normals) shape.normals = normalsOf(shape.verts, shape.faces);
+    Object.assign(view, { shape, read: shape?.read });
+    view.note.textContent = note;
+    view.absent.textContent = missing;
+    view.point.textContent = '';
+    view.canvas.setAttribute('aria-label', label);
+    this.redraw();
+  }
+
+  paint() {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    for (const { canvas } of this.views) {
+      const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
+      if (width && (canvas.width !== width || canvas.height !== height)) Object.assign(canvas, { width, height });
+    }
+    const items = this.views.map(({ canvas, shape }) => ({ shape, width: canvas.width, height: canvas.height }));
+    if (!items.length || this.surface.lost) return;
+    this.surface.draw(items, this.camera, this.extent, this.look);
+    let left = 0;
+    for (const { canvas } of this.views) {
+      const context = canvas.getContext('2d'), top = this.surface.canvas.height - canvas.height;
+      context.clearRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(this.surface.canvas, left, top, canvas.width, canvas.height, 0, 0, canvas.width, canvas.height);
+      left += canvas.width;
+    }
+    this.holder.dataset.drawn = String(Number(this.holder.dataset.drawn ?? 0) + 1);
+  }
+
+  listen(view) {
+    const { canvas } = view, down = new Map();
+    const apart = () => { const [a, b] = [...down.values()]; return Math.hypot(a.x - b.x, a.y - b.y); };
+    canvas.addEventListener('pointerdown', (event) => {
+      down.set(event.pointerId, { x: event.clientX, y: event.clientY });
+      canvas.setPointerCapture(event.pointerId);
+    });
+    for (const end of ['pointerup', 'pointercancel']) canvas.addEventListener(end, (event) => down.delete(event.pointerId));
+    canvas.addEventListener('pointermove', (event) => {
+      const last = down.get(event.pointerId), now = { x: event.clientX, y: event.clientY };
+      if (!last) return this.readAt(view, event);
+      const before = down.size > 1 ? apart() : 0;
+      down.set(event.pointerId, now);
+      if (down.size > 1) this.camera.scale(apart() / Math.max(before, 1));
+      else this.camera.turn((last.x - now.x) * 0.5, (now.y - last.y) * 0.5);
+      return this.redraw();
+    });
+    canvas.addEventListener('pointerleave', () => { view.point.textContent = ''; });
+    canvas.addEventListener('dblclick', () => { this.camera.reset(); this.redraw(); });
+    canvas.addEventListener('wheel', (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      this.camera.scale(Math.exp(-event.deltaY / 200));
+      this.redraw();
+    }, { passive: false });
+    canvas.addEventListener('keydown', (event) => {
+      if (!KEYS[event.key] || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      KEYS[event.key](this.camera);
+      this.redraw();
+    });
+  }
+
+  // Tells the value of the vertex under the pointer: the nearest to the eye within a few pixels.
+  readAt(view, event) {
+    if (!view.read) return;
+    const { canvas, shape } = view, box = canvas.getBoundingClientRect(), m = this.camera.axes();
+    const pixels = Math.min(box.width, box.height) * this.camera.zoom / this.extent;
+    const x = (event.clientX - box.left - box.width / 2) / pixels, y = -(event.clientY - box.top - box.height / 2) / pixels;
+    const near = (9 / pixels) ** 2, p = shape.verts;
+    let best = -1, depth = -Infinity;
+    for (let i = 0; i < p.length; i += 3) {
+      const dx = m[0] * p[i] + m[1] * p[i + 1] + m[2] * p[i + 2] - x, dy = m[3] * p[i] + m[4] * p[i + 1] + m[5] * p[i + 2] - y;
+      if (dx * dx + dy * dy > near) continue;
+      const z = m[6] * p[i] + m[7] * p[i + 1] + m[8] * p[i + 2];
+      if (z > depth) [best, depth] = [i / 3, z];
+    }
+    view.point.textContent = best < 0 ? '' : view.read(best);
+  }
+}

@@ -1,0 +1,99 @@
+"""Colours of the page and of the figures, chosen so that colour-blind readers can tell them apart.
+
+Errors are shown by maps whose lightness changes in one direction throughout, so that they read in grey as well:
+``ember`` from pale clay to deep violet (what is right looks like clay, what is wrong stands out), ``viridis`` and
+``cividis`` as many readers know them. Series differ by colour for the skip, and by dash and marker for the operator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from geoskip.report.pictures import CLAY, HEAT
+from geoskip.shapes import Float
+
+# Series on light and on dark ground, after Okabe and Ito (2008).
+SERIES = {
+    "none": ("#6b7280", "#a3abb8"),
+    "residual": ("#0072b2", "#56b4e9"),
+    "affine": ("#c44e00", "#ff9a4d"),
+    "polynomial": ("#007a5a", "#2fc79a"),
+    "other": ("#a8478a", "#e08fc4"),
+}
+# Nine colours of matplotlib's cividis (CC0).
+CIVIDIS = np.array(
+    [
+        (0.000, 0.135, 0.305), (0.118, 0.211, 0.432), (0.255, 0.300, 0.421), (0.364, 0.389, 0.435),
+        (0.480, 0.485, 0.470), (0.605, 0.586, 0.449), (0.734, 0.692, 0.401), (0.865, 0.805, 0.318),
+        (0.996, 0.909, 0.218),
+    ]
+)  # fmt: skip
+# Lightness, chroma and hue (degrees) in OKLCh of the ends and the middle of ember.
+_EMBER = np.array([(0.80, 0.028, 60.0), (0.72, 0.13, 58.0), (0.52, 0.19, 22.0), (0.27, 0.12, -48.0)])
+
+
+def colour_map(name: str, count: int = 256) -> Float[np.ndarray, "count 3"]:
+    """``count`` colours, sRGB in [0, 1], from the least value to the largest."""
+    place = np.linspace(0, 1, count)
+    if name == "ember":
+        nodes = np.array([0.0, 0.25, 0.6, 1.0])
+        return np.clip(srgb(np.stack([np.interp(place, nodes, axis) for axis in _EMBER.T], axis=1)), 0, 1)
+    table = {"viridis": HEAT, "cividis": CIVIDIS}.get(name)
+    if table is None:
+        raise ValueError(f"colour map: unknown name {name!r}; choose from {', '.join(MAPS)}")
+    return np.stack([np.interp(place, np.linspace(0, 1, len(table)), channel) for channel in table.T], axis=1)
+
+
+MAPS = ("ember", "viridis", "cividis")
+
+
+def coloured(
+    values: Float[np.ndarray, " vertices"], high: float, name: str = "ember"
+) -> Float[np.ndarray, "vertices 3"]:
+    """Colours of values from 0 to ``high``, beyond which they stay the last."""
+    table = colour_map(name)
+    return table[np.round(np.clip(values / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
+
+
+def place_colours(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
+    """A colour for every point of a mesh, to be carried over by a correspondence: lightness follows the height (y) and
+    hue the direction from the middle, so that neighbours are alike and left, right, front and back are not."""
+    low, high = verts.min(axis=0), verts.max(axis=0)
+    unit = (verts - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
+    lightness = 0.62 + 0.22 * unit[:, 1]
+    lab = np.stack([lightness, 0.13 * unit[:, 0], 0.10 * unit[:, 2] + 0.06 * unit[:, 1]], axis=1)
+    return np.clip(srgb_of_lab(lab), 0, 1)
+
+
+def srgb(lch: Float[np.ndarray, "colours 3"]) -> Float[np.ndarray, "colours 3"]:
+    """sRGB of OKLCh (lightness, chroma, hue in degrees)."""
+    hue = np.radians(lch[:, 2])
+    return srgb_of_lab(np.stack([lch[:, 0], lch[:, 1] * np.cos(hue), lch[:, 1] * np.sin(hue)], axis=1))
+
+
+def srgb_of_lab(lab: Float[np.ndarray, "colours 3"]) -> Float[np.ndarray, "colours 3"]:
+    """sRGB of OKLab (Björn Ottosson, "A perceptual color space for image processing", 2020)."""
+    to_lms = np.array(
+        [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
+    )
+    to_rgb = np.array(
+        [
+            [4.0767416621, -3.3077115913, 0.2309699292],
+            [-1.2684380046, 2.6097574011, -0.3413193965],
+            [-0.0041960863, -0.7034186147, 1.7076147010],
+        ]
+    )
+    linear = np.clip((lab @ to_lms.T) ** 3 @ to_rgb.T, 0, 1)
+    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def css() -> str:
+    """The series' colours as custom properties, for light and for dark."""
+    light = "".join(f"--{name}:{pair[0]};" for name, pair in SERIES.items())
+    dark = "".join(f"--{name}:{pair[1]};" for name, pair in SERIES.items())
+    clay = "#" + "".join(f"{round(255 * channel):02x}" for channel in CLAY)
+    return (
+        f":root{{{light}--clay:{clay}}}"
+        f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+        f":root[data-theme=dark]{{{dark}}}"
+    )

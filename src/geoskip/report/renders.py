@@ -1,0 +1,65 @@
+"""Still renders by pyvista (the extra ``renders``), for papers: smooth shading, ambient occlusion, large.
+
+Without OpenGL VTK does not raise an error, it crashes. Whether it can draw is therefore tried out in another process
+first, and so are the renders themselves: a machine without OpenGL loses them and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from geoskip.report.palette import coloured
+from geoskip.report.scenes import Scene, errors_mm, saturation_mm
+from geoskip.report.stills import AZIMUTH, ELEVATION
+
+PROBE = "import pyvista as p; q = p.Plotter(off_screen=True); q.add_mesh(p.Sphere()); q.screenshot(return_img=True)"
+TIME_LIMIT_S = 120.0
+
+
+def renders_missing() -> str:
+    """Why no renders can be made here; empty where they can."""
+    try:
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=TIME_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return f"pyvista did not draw within {TIME_LIMIT_S:g} s"
+    if done.returncode == 0:
+        return ""
+    if "ModuleNotFoundError" in done.stderr:
+        return "renders need pyvista: pip install geoskip[renders]"
+    return "pyvista found no OpenGL here (on Debian: apt install libegl1 libegl-mesa0 libgl1-mesa-dri libgl1)"
+
+
+def write_renders(scenes: list[Scene], folder: Path, size: int = 1200) -> list[Path]:
+    """Input and reconstructions of each scene's first sample as ``KEY-N.png``, drawn in a process of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as aside:
+        jobs = [job for scene in scenes for job in _jobs(scene, folder, Path(aside))]
+        order = {"jobs": jobs, "size": size, "azimuth": AZIMUTH, "elevation": ELEVATION}
+        done = subprocess.run(
+            [sys.executable, "-m", "geoskip.report.render_jobs"],
+            input=json.dumps(order),
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S + 20 * len(jobs),
+        )
+    if done.returncode != 0:
+        raise RuntimeError(f"renders: pyvista ended with code {done.returncode}: {done.stderr.strip()[-400:]}")
+    return [Path(job["picture"]) for job in jobs]
+
+
+def _jobs(scene: Scene, folder: Path, aside: Path) -> list[dict[str, str]]:
+    high, first = saturation_mm(scene), scene.samples[0]
+    shown = [(first.parts["input"][0], np.zeros(first.parts["input"].shape[1]))]
+    shown += [(samples.parts["full"][0], errors_mm(samples, "full", 0)) for samples in scene.samples]
+    jobs = []
+    for number, (verts, errors) in enumerate(shown):
+        mesh = aside / f"{scene.key}-{number}.npz"
+        np.savez(mesh, verts=verts, faces=first.faces, colours=coloured(errors.astype(np.float64), high))
+        jobs.append({"mesh": str(mesh), "picture": str(folder / f"{scene.key}-{number}.png")})
+    return jobs

@@ -1,0 +1,145 @@
+"""Runs of the same row, summed up over their seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.records import RunRecord
+from geoskip.report.metrics import Subject, subject_of
+from geoskip.report.palette import SERIES
+from geoskip.report.runs import ReportRun
+
+SKIPS = ("none", "residual", "affine")
+OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean over seeds, the standard deviation of one of them (n - 1; None with one seed), and their number."""
+
+    mean: float
+    std: float | None
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row of a table: all seeds of one method.
+
+    label: what the row is called; method: the same without its kernel size.
+    operator, skip, kernel_size: from the configuration, where it tells.
+    group: rows of one group are compared with each other, as between the rules of the paper's tables.
+    """
+
+    label: str
+    method: str
+    operator: str
+    skip: str
+    kernel_size: int | None
+    group: tuple[str, ...]
+    parameters: int
+    metrics: dict[str, Spread]
+    paper: dict[str, float]
+    runs: tuple[ReportRun, ...]
+
+    @property
+    def family(self) -> str:
+        """The operator as the paper writes it: the method's name without what was done to it."""
+        return self.method.removeprefix("Res-").removeprefix("Aff-").removesuffix("†").removesuffix("+" * self.larger)
+
+    @property
+    def larger(self) -> bool:
+        """Whether it has one more weight matrix than its group: MoNet+, but not SpiralNet++."""
+        return self.method.endswith("+") and not self.method.endswith("++")
+
+    @property
+    def look(self) -> str:
+        """The colour that stands for the row's skip."""
+        return self.skip if self.skip in SERIES else "other"
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Rows that were trained on the same data for the same time, and so can be compared."""
+
+    key: str
+    name: str
+    task: str
+    data: str
+    schedule: str
+    subject: Subject
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        known = EXPERIMENTS.get(self.name)
+        named = known.title if known else " · ".join(filter(None, (self.subject.title, self.name)))
+        return f"{named}, {self.data}" if self.data else named
+
+
+def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
+    """The runs by experiment, task, data and schedule, in the order in which each is first met."""
+    parted: dict[tuple[str, str, str, str], list[ReportRun]] = {}
+    for run in runs:
+        r = run.record
+        parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
+    return [_experiment(f"e{number}", members, *key) for number, (key, members) in enumerate(parted.items())]
+
+
+def _experiment(key: str, runs: list[ReportRun], name: str, task: str, data: str, schedule: str) -> Experiment:
+    by_row: dict[str, list[ReportRun]] = {}
+    for run in runs:
+        by_row.setdefault(run.record.row or run.record.name, []).append(run)
+    rows = sorted((_row(label, members) for label, members in by_row.items()), key=_order)
+    keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
+    return Experiment(key, name, task, data, schedule, subject_of(task, keys), tuple(rows))
+
+
+def _row(label: str, runs: list[ReportRun]) -> Row:
+    runs = sorted(runs, key=lambda run: run.record.seed)
+    first = runs[0].record
+    keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
+    metrics = {key: spread(run.record.metrics[key] for run in runs if key in run.record.metrics) for key in keys}
+    operator, size = _text(first, "operator"), first.config.get("kernel_size")
+    size = size if isinstance(size, int) else None
+    larger = first.name.endswith("+") and not first.name.endswith("++")
+    column = size - 1 if size is not None and larger else size
+    loops = "without self-loops" if operator == "feast" and first.name.endswith("†") else ""
+    return Row(
+        label=label,
+        method=first.name,
+        operator=operator,
+        skip=_text(first, "skip") or "none",
+        kernel_size=size,
+        group=(operator or first.name, str(column or ""), _text(first, "pseudo"), loops),
+        parameters=first.parameters,
+        metrics=metrics,
+        paper=dict(first.paper),
+        runs=tuple(runs),
+    )
+
+
+def spread(values: Iterable[float]) -> Spread:
+    found = list(values)
+    return Spread(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """By kernel size, operator and skip: plain, a larger kernel, residual, affine."""
+    skip = SKIPS.index(row.skip) if row.skip in SKIPS else len(SKIPS)
+    operator = OPERATORS.index(row.operator) if row.operator in OPERATORS else len(OPERATORS)
+    return (int(row.group[1] or 0), operator, row.group, skip, row.kernel_size or 0, row.label)
+
+
+def _text(record: RunRecord, key: str) -> str:
+    value = record.config.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _data(record: RunRecord) -> str:
+    """A data set by its name; of a path, the last part alone, since the page may travel."""
+    return _text(record, "data").replace("\\", "/").rstrip("/").rpartition("/")[2]
