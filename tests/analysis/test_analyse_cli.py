@@ -51,8 +51,8 @@ def test_power(tmp_path: Path) -> None:
     told = analyse("power", "--seeds", 1, "--json", tmp_path / "power.json")
     assert told.exit_code == 0, told.output
     lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in told.output.splitlines() if "│" in line}
-    assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1"]
-    assert len(read_analysis(tmp_path / "power.json").rows) == 12 * 9
+    assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
+    assert len(read_analysis(tmp_path / "power.json").rows) == 15 * 10
 
 
 def test_parts(tmp_path: Path, meshes: Path) -> None:

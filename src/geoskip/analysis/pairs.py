@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from geoskip.graphs import Graph
+from geoskip.graphs import Graph, attach, target_degree
 from geoskip.shapes import Float
 
 Edges = list[tuple[int, int]]
@@ -63,7 +63,7 @@ def graph_pairs() -> list[GraphPair]:
             [(i, j) for i in range(3) for j in range(3, 6)],
         ),
         _pair(
-            "mixtures a|b twice, aabb",
+            "two edges ab, complete aabb",
             "Closed neighbourhoods of the same mixture, {a, b} and {a, a, b, b}.",
             True,
             [(0, 1), (2, 3)],
@@ -71,7 +71,7 @@ def graph_pairs() -> list[GraphPair]:
             ("abab", "abab"),
         ),
         _pair(
-            "mixtures b, bb",
+            "two edges ab, square abab",
             "Neighbourhoods of the same mixture, {b} and {b, b}.",
             True,
             [(0, 1), (2, 3)],
@@ -79,7 +79,7 @@ def graph_pairs() -> list[GraphPair]:
             ("abab", "abab"),
         ),
         _pair(
-            "rings of nine colours",
+            "ring of nine, coloured in two ways",
             "Closed neighbourhoods are the same one by one; which of their vertices is the centre differs.",
             True,
             ring(9),
@@ -87,7 +87,15 @@ def graph_pairs() -> list[GraphPair]:
             ("abaabbabc", "baababbac"),
         ),
         _pair(
-            "edges of grey",
+            "ring of eight, a and a near or far",
+            "Two vertices of colour a lie side by side, or three steps apart; neighbourhoods without centres are the same.",
+            True,
+            ring(8),
+            ring(8),
+            ("aabbbbbb", "abbabbbb"),
+        ),
+        _pair(
+            "edge 0-2, edge 1-1",
             "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
             True,
             [(0, 1)],
@@ -125,7 +133,12 @@ def shifted(edges: Edges, by: int) -> Edges:
 def undirected(edges: Edges) -> Graph:
     """The graph with both directions of every edge."""
     both = torch.tensor([*edges, *((j, i) for i, j in edges)]).t()
-    return Graph.from_edge_index(both, int(both.max()) + 1)
+    return with_degrees(Graph.from_edge_index(both, int(both.max()) + 1))
+
+
+def with_degrees(graph: Graph) -> Graph:
+    """With pseudo-coordinates that know nothing but degrees, up to 10, for MoNet to look at."""
+    return attach(graph, target_degree(graph, largest=10.0, dtype=torch.float64))
 
 
 def _pair(

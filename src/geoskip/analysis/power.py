@@ -16,9 +16,10 @@ from geoskip.graphs import Graph
 from geoskip.models.choices import layer_maker
 from geoskip.shapes import Float
 
-# What the tables call them, and how they are made.
+# What the tables call them, and how they are made; MoNet looks at degrees, as the paper's does on superpixels.
 OPERATORS: dict[str, dict[str, Any]] = {
     "GCN": {"operator": "gcn"},
+    "MoNet": {"operator": "monet", "kernel_size": 4},
     "FeaStNet": {"operator": "feast", "kernel_size": 4},
     "FeaStNet†": {"operator": "feast", "kernel_size": 4, "self_loops": False},
     "GIN-0": {"operator": "gin"},
@@ -60,7 +61,7 @@ class RandomNetwork(nn.Module):
         super().__init__()
         prefix, operator = _split(method)
         chosen = dict(OPERATORS[operator])
-        make = layer_maker(chosen.pop("operator"), prefix, chosen.pop("kernel_size", None), None, chosen)
+        make = layer_maker(chosen.pop("operator"), prefix, chosen.pop("kernel_size", None), 1, chosen)
         self.blocks = nn.ModuleList(make(in_channels if k == 0 else width, width) for k in range(layers))
         self.double().requires_grad_(False)
         random = torch.Generator().manual_seed(seed)
