@@ -1,0 +1,113 @@
+"""Evaluation of a run, from the folder to the figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from geoskip.data.mesh_set import StoredShapes
+from geoskip.report.evaluation_pictures import draw_confusion, write_pictures
+from geoskip.training.config import TASKS
+from geoskip.training.evaluation import evaluate_run
+from geoskip.training.run import Run
+from tests.training import sets
+from tests.training.runs import perturbed, untrained
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> None:
+    run, made = untrained(tmp_path / "run", task)
+    found = evaluate_run(run, data=sets.data(task))
+    expected = made.evaluate(perturbed(made.make_model()))
+    stored = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert stored["metrics"] == dict(found.evaluation.metrics) == dict(expected.metrics)
+    assert stored["step"] == 7
+    assert stored["task"] == task
+    assert stored["curves"] == {name: [list(p) for p in points] for name, points in expected.curves.items()}
+    for name, array in expected.arrays.items():
+        assert np.allclose(stored["arrays"][name], array, rtol=1e-6)
+
+
+def test_errors_in_millimetres_by_hand(tmp_path: Path) -> None:
+    """A model whose output layers are 0 answers with the mean shape of the training items."""
+    run, task = untrained(tmp_path)
+    model = task.make_model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    run.write_model(model, step=8)
+    data = sets.meshes()
+    mean = data.verts(data.split.train).double().mean(0)
+    distances = (data.verts(data.split.test).double() - mean).norm(dim=-1) * data.unit_mm
+    evaluation = evaluate_run(Run.open(tmp_path), data=data).evaluation
+    assert evaluation.metrics["mean_mm"] == pytest.approx(float(distances.mean()), rel=1e-5)
+    assert evaluation.metrics["median_mm"] == pytest.approx(float(np.median(distances.numpy())), rel=1e-5)
+    assert evaluation.arrays["per_vertex_mm"] == pytest.approx(distances.mean(0).numpy(), rel=1e-4)
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    run, _ = untrained(tmp_path)
+    with pytest.raises(ValueError, match="not those that the run was trained on: deviation, mean differ"):
+        evaluate_run(run, data=sets.meshes(seed=1))
+    with pytest.raises(ValueError, match="unit_mm differ"):
+        evaluate_run(run, data=replace(sets.meshes(), unit_mm=1.0))
+    finer = sets.meshes(subdivisions=2)
+    with pytest.raises(ValueError, match="faces, mean, topology differ"):
+        evaluate_run(run, data=finer)
+    assert not (tmp_path / "evaluation.json").exists()
+
+
+def test_rounding_of_another_machine_is_not_another_set(tmp_path: Path) -> None:
+    run, _ = untrained(tmp_path)
+    data = sets.meshes()
+    verts = data.verts(torch.arange(len(data)))
+    evaluate_run(run, data=replace(data, shapes=StoredShapes(verts * (1 + 1e-7))))
+
+
+def test_a_place_that_does_not_exist(tmp_path: Path) -> None:
+    run, _ = untrained(tmp_path)
+    with pytest.raises(ValueError, match="no such path"):
+        evaluate_run(run, place=str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ("reconstruction", ["reconstructions.png", "mean-error.png"]),
+        ("correspondence", ["matches.png", "geodesic.png"]),
+        ("classification", ["confusion.png"]),
+    ],
+)
+def test_pictures(tmp_path: Path, task: str, names: list[str]) -> None:
+    from PIL import Image
+
+    run, _ = untrained(tmp_path, task)
+    found = evaluate_run(run, data=sets.data(task), samples=2)
+    evaluation = found.evaluation
+    paths = write_pictures(run.pictures, found.samples, evaluation.curves, evaluation.arrays, ("low", "high"))
+    assert [path.name for path in paths] == names
+    for path in paths:
+        with Image.open(path) as image:
+            assert np.asarray(image.convert("RGB")).std() > 5, path.name
+
+
+def test_many_classes_have_a_confusion_without_numbers(tmp_path: Path) -> None:
+    draw_confusion(tmp_path / "many.png", np.eye(25, dtype=np.int64))
+    assert (tmp_path / "many.png").stat().st_size > 1000
+
+
+def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"geoskip\[plots\]"):
+        draw_confusion(tmp_path / "few.png", np.eye(2, dtype=np.int64))

@@ -1,0 +1,336 @@
+"""Trained models on a user's own files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from geoskip.data.slic import Slic
+from geoskip.data.split import Split
+from geoskip.data.superpixels import Recipe, superpixel_set
+from geoskip.data.template import TemplateError
+from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
+from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, open_trained
+from geoskip.training.inference.applying import Applied, classify, decode, encode, interpolate, reconstruct, transfer
+from geoskip.training.inference.coding import interpolated
+from geoskip.training.inference.files import Outputs, mesh_suffix, read_codes, read_values
+from geoskip.training.pretrained import Trained, from_pretrained, save_pretrained
+from geoskip.training.tasks.classification import Classification
+from geoskip.training.tasks.correspondence import Correspondence
+from geoskip.training.tasks.reconstruction import Reconstruction
+from tests.training import sets
+from tests.training.runs import perturbed, untrained
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.fixture
+def coding(tmp_path: Path) -> tuple[Trained, Reconstruction]:
+    run, task = untrained(tmp_path / "run")
+    assert isinstance(task, Reconstruction)
+    return run.trained(), task
+
+
+@pytest.fixture
+def spheres(tmp_path: Path) -> list[Path]:
+    """Three test items as files."""
+    data = sets.meshes()
+    (tmp_path / "in").mkdir()
+    paths = [tmp_path / "in" / f"{item}{suffix}" for item, suffix in zip("abc", (".ply", ".obj", ".off"), strict=True)]
+    for item, path in zip(data.split.test.tolist(), paths, strict=False):
+        write_mesh(data.mesh(item), path)
+    return paths
+
+
+def test_the_coder_does_what_the_task_does(coding: tuple[Trained, Reconstruction]) -> None:
+    trained, task = coding
+    verts = task.data.verts(task.data.split.test)
+    expected = task.reconstruct(perturbed(task.make_model()).eval(), verts)
+    assert torch.equal(MeshCoder(trained).reconstruct(verts), expected)
+
+
+def test_many_meshes_go_in_parts(coding: tuple[Trained, Reconstruction]) -> None:
+    coder, task = MeshCoder(coding[0]), coding[1]
+    verts = task.data.verts(torch.arange(14)).repeat(5, 1, 1)
+    one_by_one = torch.cat([coder.encode(one[None]) for one in verts])
+    assert torch.allclose(coder.encode(verts), one_by_one, atol=1e-5)
+
+
+def test_meshes_in_any_format_come_back_in_it(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    done = reconstruct(coding[0], spheres, Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == ["a.ply", "b.obj", "c.off"]
+    assert [path.name for path in done.written] == ["a.ply", "b.obj", "c.off"]
+    for path, (name, told) in zip(spheres, done.told, strict=True):
+        true, found = read_mesh(path), read_mesh(tmp_path / "out" / path.name)
+        assert found.topology_hash() == true.topology_hash()
+        error = np.linalg.norm(found.verts - true.verts, axis=1).mean() * 100
+        assert name == str(path)
+        assert told == f"mean error {error:.3f} mm"
+
+
+def test_encode_then_decode_is_reconstruct(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    whole = reconstruct(coding[0], spheres, Outputs(tmp_path / "whole"), ".ply").written
+    for suffix in (".npy", ".json"):
+        codes = encode(coding[0], spheres, Outputs(tmp_path / f"codes{suffix}"), suffix).written
+        assert [path.suffix for path in codes] == [suffix] * 3
+        decoded = decode(coding[0], codes, Outputs(tmp_path / f"meshes{suffix}")).written
+        for one, other in zip(whole, decoded, strict=True):
+            assert np.allclose(read_mesh(one).verts, read_mesh(other).verts, atol=1e-6)
+
+
+def test_a_file_of_several_codes_becomes_numbered_meshes(
+    coding: tuple[Trained, Reconstruction], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "many.npy", np.zeros((2, 3)))
+    decode(coding[0], [tmp_path / "many.npy"], Outputs(tmp_path / "out"), ".off")
+    assert names(tmp_path / "out") == ["many-000.off", "many-001.off"]
+
+
+def test_an_interpolation_is_straight_and_ends_where_it_should(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    coder = MeshCoder(coding[0])
+    first, last = (coder.encode(torch.tensor(read_mesh(path).verts)[None])[0] for path in spheres[:2])
+    codes = interpolated(first, last, 5)
+    assert torch.equal(codes[0], first)
+    assert torch.allclose(codes[-1], last)
+    assert torch.allclose(codes.diff(dim=0), (last - first).expand(4, 3) / 4, atol=1e-6)
+    done = interpolate(coding[0], spheres[:2], Outputs(tmp_path / "out"), 5)
+    assert [path.name for path in done.written] == [f"a-to-b-{k:03d}.ply" for k in range(5)]
+    for path, mesh in zip(done.written, coder.meshes(coder.decode(codes)), strict=True):
+        assert np.allclose(read_mesh(path).verts, mesh.verts, atol=1e-6)
+    np.save(tmp_path / "last.npy", last.numpy())
+    mixed = interpolate(coding[0], [spheres[0], tmp_path / "last.npy"], Outputs(tmp_path / "mixed"), 2).written
+    assert np.allclose(read_mesh(mixed[-1]).verts, read_mesh(done.written[-1]).verts, atol=1e-6)
+
+
+def test_what_an_interpolation_is_not(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    outputs = Outputs(tmp_path / "out")
+    with pytest.raises(ValueError, match="between two files"):
+        interpolate(coding[0], spheres, outputs)
+    with pytest.raises(ValueError, match="at least 2"):
+        interpolate(coding[0], spheres[:2], outputs, 1)
+    np.save(tmp_path / "many.npy", np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="2 codes; interpolation"):
+        interpolate(coding[0], [spheres[0], tmp_path / "many.npy"], outputs)
+    assert names(tmp_path / "out") == []
+
+
+def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    sphere = icosphere(1)
+    order = np.random.default_rng(0).permutation(42)
+    shuffled = Mesh(sphere.verts[order], np.argsort(order)[sphere.faces])
+    for mesh, fault in ((icosphere(2), "162 vertices, and the model was trained on meshes of 42"), (shuffled, "order")):
+        write_mesh(mesh, tmp_path / "other.ply")
+        for action in (reconstruct, encode):
+            with pytest.raises(TemplateError, match=rf"other\.ply: .*{fault}"):
+                action(coding[0], [*spheres, tmp_path / "other.ply"], Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == []
+
+
+def test_nothing_is_overwritten_unless_asked(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "c.off").write_text("mine")
+    with pytest.raises(ValueError, match=r"c\.off: is there already.*--force"):
+        reconstruct(coding[0], spheres, Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == ["c.off"]
+    assert (tmp_path / "out" / "c.off").read_text() == "mine"
+    reconstruct(coding[0], spheres, Outputs(tmp_path / "out", force=True))
+    assert read_mesh(tmp_path / "out" / "c.off").num_verts == 42
+
+
+def test_two_inputs_with_one_output_are_refused(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"a\.npy would be that of .*a\.ply too"):
+        encode(coding[0], [spheres[0], spheres[0]], Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "fault"),
+    [
+        ("code.txt", b"1 2 3", "latent codes are in"),
+        ("code.npy", b"nonsense", "no numbers can be read"),
+        ("code.json", b"{", "no numbers can be read"),
+        ("code.json", b'{"other": [1, 2, 3]}', "no numbers can be read"),
+        ("code.json", b'["a", "b", "c"]', "numbers are needed"),
+        ("code.json", b"[1, 2]", "codes of 3 numbers"),
+        ("code.json", b"[]", "codes of 3 numbers"),
+        ("code.json", b"[1, 2, Infinity]", "not finite"),
+    ],
+)
+def test_codes_that_are_none(tmp_path: Path, name: str, contents: bytes, fault: str) -> None:
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
+        read_codes(tmp_path / name, 3)
+
+
+def test_pickled_codes_are_not_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "code.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="no numbers can be read"):
+        read_codes(tmp_path / "code.npy", 3)
+
+
+def test_formats_of_meshes() -> None:
+    assert mesh_suffix(Path("a.OBJ")) == ".obj"
+    assert mesh_suffix(Path("a.stl")) == ".ply"  # STL forgets the order of the vertices
+    assert mesh_suffix(Path("a.npy")) == ".ply"
+    assert mesh_suffix(Path("a.ply"), ".glb") == ".glb"
+    with pytest.raises(ValueError, match=r"unknown mesh format '\.doc'"):
+        mesh_suffix(Path("a.ply"), ".doc")
+
+
+@pytest.mark.parametrize("operator", ["monet", "feast", "spiral"])
+def test_matches_are_those_of_the_task(tmp_path: Path, operator: str) -> None:
+    run, task = untrained(tmp_path / "run", "correspondence", operator=operator)
+    assert isinstance(task, Correspondence)
+    matcher = Matcher(run.trained())
+    mesh = sets.correspondences().meshes[-1]
+    expected = task.predict(perturbed(task.make_model()).eval(), mesh).numpy()
+    assert (matcher.match(mesh) == expected).all()
+    values = np.random.default_rng(0).random((42, 2))
+    assert (matcher.transfer(mesh, values) == values[expected]).all()
+
+
+def test_labels_are_carried_over(tmp_path: Path) -> None:
+    trained = untrained(tmp_path / "run", "correspondence")[0].trained()
+    write_mesh(icosphere(2), tmp_path / "fine.ply")
+    labels = np.arange(42) // 7
+    np.save(tmp_path / "parts.npy", labels)
+    (tmp_path / "parts.txt").write_text("\n".join(map(str, labels)))
+    transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "out"), tmp_path / "parts.npy")
+    matches = np.load(tmp_path / "out" / "fine.matches.npy")
+    assert matches.shape == (162,)
+    assert (np.load(tmp_path / "out" / "fine.labels.npy") == labels[matches]).all()
+    transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "text"), tmp_path / "parts.txt")
+    assert (np.load(tmp_path / "text" / "fine.labels.npy") == labels[matches]).all()
+    transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "bare"))
+    assert names(tmp_path / "bare") == ["fine.matches.npy"]
+
+
+def test_labels_that_do_not_fit(tmp_path: Path) -> None:
+    trained = untrained(tmp_path / "run", "correspondence")[0].trained()
+    np.save(tmp_path / "few.npy", np.zeros(5))
+    np.save(tmp_path / "one.npy", np.zeros(()))
+    (tmp_path / "words.txt").write_text("head\narm\n")
+    for name, fault in (("few.npy", "not 5"), ("one.npy", "not a single one"), ("words.txt", "not a list of numbers")):
+        with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
+            transfer(trained, [tmp_path / "absent.ply"], Outputs(tmp_path / "out"), tmp_path / name)
+    assert read_values(tmp_path / "few.npy").shape == (5,)
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    """Bright squares and bright discs."""
+    random, side = np.random.default_rng(0), 12
+    rows, columns = np.mgrid[:side, :side] - (side - 1) / 2
+    shapes = [np.maximum(abs(rows), abs(columns)) < 4, np.hypot(rows, columns) < 5]
+    noise = random.integers(0, 40, (10, side, side))
+    return np.stack([200 * shapes[item % 2] + noise[item] for item in range(10)]).astype(np.uint8)
+
+
+@pytest.fixture
+def classifier(tmp_path: Path, images: np.ndarray) -> tuple[ImageClassifier, Classification]:
+    recipe = Recipe(Slic(num_segments=14), mean_degree=4.0)
+    data = superpixel_set(
+        images, np.arange(10) % 2, ("square", "disc"), Split.leading(10, 6), recipe, workers=1, cache=tmp_path / "cache"
+    )
+    run, task = untrained(tmp_path / "run", "classification", data)
+    assert isinstance(task, Classification)
+    return ImageClassifier(run.trained()), task
+
+
+def test_images_become_the_graphs_of_training(
+    classifier: tuple[ImageClassifier, Classification], images: np.ndarray
+) -> None:
+    """The set keeps positions in 16 bits; but for that the probabilities are those of the task's own graphs."""
+    own, task = classifier
+    model = perturbed(task.make_model()).eval()
+    with torch.inference_mode():
+        expected = task.scores(model, task.test_store.batch(torch.arange(4))).softmax(-1)
+    found = own.classify(images[6:])
+    assert torch.allclose(found, expected, atol=2e-3)
+    assert torch.allclose(found.sum(-1), torch.ones(4))
+
+
+def test_classes_of_files(
+    classifier: tuple[ImageClassifier, Classification], images: np.ndarray, tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    paths = [tmp_path / f"{name}.png" for name in ("x", "y")]
+    for path, image in zip(paths, images, strict=False):
+        Image.fromarray(image).save(path)
+    done = classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "out"))
+    probabilities = classifier[0].classify(images[:2])
+    for path, row in zip(done.written, probabilities, strict=True):
+        stored = json.loads(path.read_text())
+        assert stored["class"] == ("square", "disc")[int(row.argmax())]
+        assert list(stored["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-5)
+    assert names(tmp_path / "out") == ["x.classes.json", "y.classes.json"]
+    Image.fromarray(images[0][:8]).save(paths[0])
+    with pytest.raises(ValueError, match=r"y\.png: \(12, 12\) pixels.*--size"):
+        classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "more"))
+    classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "more"), (12, 12))
+    paths[1].write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"y\.png: not an image"):
+        classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "none"))
+
+
+def test_colours_for_a_grey_model_are_refused(
+    classifier: tuple[ImageClassifier, Classification], images: np.ndarray
+) -> None:
+    with pytest.raises(ValueError, match="3 channels, and the model was trained on 1"):
+        classifier[0].classify(np.stack([images] * 3, axis=3))
+
+
+def test_the_size_of_images_where_the_configuration_tells(
+    classifier: tuple[ImageClassifier, Classification], tmp_path: Path
+) -> None:
+    own = classifier[0]
+    assert own.image_size is None
+    own.config = replace(own.config, data="mnist")
+    assert own.image_size == (28, 28)
+    own.config = replace(own.config, data_options={"size": [20, 30]})
+    assert own.image_size == (20, 30)
+
+
+@pytest.mark.parametrize(
+    ("task", "action"),
+    [("reconstruction", transfer), ("correspondence", reconstruct), ("reconstruction", classify)],
+)
+def test_a_model_of_another_task_is_refused(tmp_path: Path, task: str, action: Callable[..., Applied]) -> None:
+    trained = untrained(tmp_path / "run", task)[0].trained()
+    with pytest.raises(ValueError, match=f"and this is one of {task}"):
+        action(trained, [tmp_path / "a.ply"], Outputs(tmp_path / "out"))
+
+
+def test_an_exported_model_works_as_the_run_does(tmp_path: Path, spheres: list[Path]) -> None:
+    run, _ = untrained(tmp_path / "run")
+    save_pretrained(tmp_path / "model", run.trained())
+    found = [
+        reconstruct(open_trained(tmp_path / name), spheres, Outputs(tmp_path / f"{name}-out")).written
+        for name in ("run", "model")
+    ]
+    for one, other in zip(*found, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    assert from_pretrained(tmp_path / "model").config == run.config
