@@ -135,26 +135,36 @@ def _convolve_backward(
     ledger: Ledger, s: Sizes, weights: int = 0, per_item: bool = False, grouped: bool = False
 ) -> None:
     """``weights`` are the bytes of the basis weights, if they have a gradient."""
-    blocks, parts = _partial_sums(s, grouped)
-    ledger.hold(grad_x=s.x * s.needs_x, partial=4 * parts * s.slots * s.channels * s.out)
-    if weights and not per_item and blocks:
-        ledger.hold(grad_parts=blocks * weights, grad_theta=s.theta, grad_weights=weights)
+    ledger.hold(grad_x=s.x * s.needs_x)
+    blocks = _blocks_of_items(s, per_item, grouped) if weights else 1
+    if blocks > 1:
+        ledger.hold(grad_parts=blocks * weights, grad_weights=weights)
         ledger.drop("grad_parts")
     else:
-        ledger.hold(grad_weights=weights, grad_theta=s.theta)
+        ledger.hold(grad_weights=weights)
+    ledger.hold(partial=4 * _partial_sums(s, grouped) * s.slots * s.channels * s.out, grad_theta=s.theta)
     ledger.drop("partial")
     ledger.hold(grad_skip=s.feature * s.channels * s.out * s.skip, grad_bias=s.feature * s.out)
 
 
-def _partial_sums(s: Sizes, grouped: bool) -> tuple[int, int]:
-    """Blocks of items (0 where the rows of a program are vertices), and how many sums for Θ are made aside."""
-    from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, gradient_tiles
+def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
+    """Gradients of basis weights that are made aside, to be added up: one for each block of items that share them."""
+    from geoskip.kernels.triton.tiles import ceil_div, sender_tiles
 
-    tiles = gradient_tiles(s.batch, s.slots, s.channels, s.out, grouped)
+    tiles = sender_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
+    return 1 if tiles is None or per_item else ceil_div(s.batch, tiles.b)
+
+
+def _partial_sums(s: Sizes, grouped: bool) -> int:
+    """How many sums for Θ are made aside."""
+    from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, theta_tiles
+
+    tiles = theta_tiles(s.batch, s.slots, s.channels, s.out, grouped)
+    chunks = s.slots // tiles.slots
     if isinstance(tiles, ItemTiles):
         blocks = ceil_div(s.batch, tiles.b)
-        return blocks, blocks * max(1, min(s.vertices, ceil_div(tiles.programs, s.slots * blocks)))
-    return 0, max(1, min(ceil_div(s.vertices, tiles.v), ceil_div(tiles.programs, s.slots)))
+        return blocks * max(1, min(s.vertices, ceil_div(tiles.programs, chunks * blocks)))
+    return max(1, min(ceil_div(s.vertices, tiles.v), ceil_div(tiles.programs, chunks)))
 
 
 def _monet(ledger: Ledger, s: Sizes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from geoskip.bench.training.networks import PRODUCTS, PeerCorrespondence
 from geoskip.bench.training.run import Settings, compare, measure_training
 from geoskip.bench.training.sets import correspondence_set, graph_set, mesh_set
 from geoskip.bench.training.tables import training_section
-from geoskip.bench.training.trainers import Trainer, Way, order, ways
+from geoskip.bench.training.trainers import Way, order, ways
 from geoskip.bench.training.workloads import (
     TRAININGS,
     Run,
@@ -27,7 +28,6 @@ from geoskip.bench.training.workloads import (
     chosen_operators,
     chosen_skips,
     chosen_trainings,
-    tf32,
 )
 from geoskip.cli import app
 
@@ -93,23 +93,33 @@ def test_failing_peer_keeps_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert theirs.problem == "failed: RuntimeError: no such kernel"
 
 
-def steady(*values: float) -> Trainer:
-    turn = iter(values)
-    return Trainer("geoskip", "", lambda: (torch.tensor(next(turn)),))
+EMPTY = Row("w", "gcn", 1, False, "geoskip", "")
 
 
 @pytest.mark.parametrize("last", [2.1, float("nan")])
 def test_every_step_is_compared(last: float) -> None:
-    row = compare(Row("w", "gcn", 1, False, "geoskip", ""), lambda: steady(3, 2, last), [3, 2, 2], QUICK)
+    row = compare(EMPTY, [3.0, 2.0, last], [3.0, 2.0, 2.0])
     assert row.worst == "loss of step 3"
     assert row.problem is not None
+    assert compare(EMPTY, [3.0, 2.0], [3.0, 2.0001]).problem is None
 
 
-def test_what_does_not_repeat_is_said() -> None:
-    runs = iter([steady(1, 1, 1), steady(1, 1, 1 + 1e-6)])
-    row = compare(Row("w", "gcn", 1, False, "geoskip", ""), lambda: next(runs), [1, 1, 1], QUICK)
-    assert row.repeats is False
-    assert row.problem is None
+def test_what_does_not_repeat_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = count()
+    monkeypatch.setattr("geoskip.bench.training.run.losses", lambda trainer, steps: [1 + 1e-6 * next(turn)] * steps)
+    mine = next(iter(measure_training(BODIES, ["gcn"], [False], QUICK)))
+    assert mine.repeats is False
+    assert mine.problem is None
+
+
+def test_ours_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("geoskip.bench.training.run.ours", fail)
+    mine, theirs = measure_training(BODIES, ["gcn"], [False], QUICK)
+    assert mine.problem == "failed: RuntimeError: no room"
+    assert theirs.milliseconds is not None
 
 
 def test_order_has_whole_batches_of_every_item_at_most_once() -> None:
@@ -160,15 +170,6 @@ def test_choices() -> None:
     for choose in (chosen_trainings, chosen_operators, chosen_skips):
         with pytest.raises(ValueError, match="unknown name 'hands'"):
             choose(["hands"])
-
-
-def test_precision_is_as_it_was() -> None:
-    before = torch.get_float32_matmul_precision()
-    with tf32(allowed=True):
-        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
-        with tf32(allowed=False):
-            assert torch.backends.cuda.matmul.fp32_precision != "tf32"
-    assert torch.get_float32_matmul_precision() == before
 
 
 def test_section_of_the_page() -> None:

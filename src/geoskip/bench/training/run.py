@@ -13,7 +13,9 @@ from geoskip.bench.records import Row
 from geoskip.bench.run import TRIAL_SECONDS, failed, with_ratios
 from geoskip.bench.timing import release, time_steps
 from geoskip.bench.training.trainers import Trainer, Way, losses, ours, peer, ways
-from geoskip.bench.training.workloads import Run, Training, tf32
+from geoskip.bench.training.workloads import Run, Training
+from geoskip.training.config import Config
+from geoskip.training.devices import arithmetic
 from geoskip.training.tasks import Task, make_task
 
 # Float32 over 20 steps: Adam turns the rounding of gradients near 0 into whole steps.
@@ -46,47 +48,55 @@ def _measure(run: Run, data: Any, settings: Settings) -> list[Row]:
     mine, theirs = Row(*named, "geoskip", ""), Row(*named, "PyG", "")
     compared, timed = (make_task(run.config(compared), data) for compared in (True, False))
     try:
-        reference = _losses(lambda: peer(compared, settings.device, Way()), settings, allowed=False)
-        way, trials = fastest_way(timed, settings, run.training.tf32)
+        reference = _losses(lambda: peer(compared, settings.device, Way()), compared.config, settings)
+        way, trials = fastest_way(timed, settings)
         theirs = replace(theirs, tried=trials)
-        theirs = _timed(theirs, lambda: peer(timed, settings.device, way), settings, run.training.tf32)
+        theirs = _timed(theirs, lambda: peer(timed, settings.device, way), timed.config, settings)
     except Exception as error:
         # A peer may raise anything at all; ours is measured nevertheless.
         reference, theirs = None, replace(theirs, problem=failed(error))
-    mine = compare(mine, lambda: ours(compared, settings.device), reference, settings)
+    mine = _compared(mine, lambda: ours(compared, settings.device), reference, compared.config, settings)
     if mine.problem is None:
-        mine = _timed(mine, lambda: ours(timed, settings.device), settings, run.training.tf32)
+        mine = _timed(mine, lambda: ours(timed, settings.device), timed.config, settings)
     return [mine, theirs]
 
 
-def compare(row: Row, make: Callable[[], Trainer], reference: list[float] | None, settings: Settings) -> Row:
-    """With the largest relative difference of a loss from the reference, and whether two runs agree bitwise."""
-    first, second = (_losses(make, settings, allowed=False) for _ in range(2))
+def _compared(
+    row: Row, make: Callable[[], Trainer], reference: list[float] | None, config: Config, settings: Settings
+) -> Row:
+    try:
+        first, second = (_losses(make, config, settings) for _ in range(2))
+    except Exception as error:
+        return replace(row, problem=failed(error))
     row = replace(row, repeats=first == second)
-    if reference is None:
-        return row
-    differences = [abs(a - b) / abs(b) if math.isfinite(a) else math.inf for a, b in zip(first, reference, strict=True)]
-    worst = max(range(len(differences)), key=differences.__getitem__)
-    row = replace(row, error=differences[worst], worst=f"loss of step {worst + 1}")
-    if row.error is not None and row.error <= LOSS_TOLERANCE:
-        return row
-    return replace(row, problem=f"other losses: {row.worst} is off by {differences[worst]:.1e}")
+    return row if reference is None else compare(row, first, reference)
 
 
-def fastest_way(task: Task, settings: Settings, allowed: bool) -> tuple[Way, dict[str, float | None]]:
+def compare(row: Row, found: Sequence[float], reference: Sequence[float]) -> Row:
+    """With the largest relative difference of a loss from the reference; NaN never passes."""
+    pairs = zip(found, reference, strict=True)
+    differences = [abs(mine - theirs) / abs(theirs) if math.isfinite(mine) else math.inf for mine, theirs in pairs]
+    error = max(differences)
+    row = replace(row, error=error, worst=f"loss of step {differences.index(error) + 1}")
+    if error <= LOSS_TOLERANCE:
+        return row
+    return replace(row, problem=f"other losses: {row.worst} is off by {error:.1e}")
+
+
+def fastest_way(task: Task, settings: Settings) -> tuple[Way, dict[str, float | None]]:
     """The peer's fastest way in short trials, one choice after the other, and the milliseconds of each way tried."""
     best, trials = Way(), dict[str, float]()
     for field, values in ways(task.config.task, settings.device):
-        times = {value: _trial(task, replace(best, **{field: value}), settings, allowed) for value in values}
+        times = {value: _trial(task, replace(best, **{field: value}), settings) for value in values}
         trials |= {replace(best, **{field: v}).text(task.config.task): t for v, t in times.items()}
         best = replace(best, **{field: min(times, key=times.__getitem__)})
     return best, {text: time if math.isfinite(time) else None for text, time in trials.items()}
 
 
-def _trial(task: Task, way: Way, settings: Settings, allowed: bool) -> float:
+def _trial(task: Task, way: Way, settings: Settings) -> float:
     """Milliseconds; infinitely many if it fails."""
     try:
-        with tf32(allowed):
+        with arithmetic(task.config):
             trainer = peer(task, settings.device, way)
             return time_steps([trainer.step], settings.device, TRIAL_SECONDS, least=1).milliseconds
     except Exception:
@@ -95,17 +105,17 @@ def _trial(task: Task, way: Way, settings: Settings, allowed: bool) -> float:
         release(settings.device)
 
 
-def _losses(make: Callable[[], Trainer], settings: Settings, allowed: bool) -> list[float]:
-    with tf32(allowed):
+def _losses(make: Callable[[], Trainer], config: Config, settings: Settings) -> list[float]:
+    with arithmetic(config):
         found = losses(make(), settings.steps)
     release(settings.device)
     return found
 
 
-def _timed(row: Row, make: Callable[[], Trainer], settings: Settings, allowed: bool) -> Row:
+def _timed(row: Row, make: Callable[[], Trainer], config: Config, settings: Settings) -> Row:
     """Peak is all that training holds on the device: data, weights, moments, and a step."""
     try:
-        with tf32(allowed):
+        with arithmetic(config):
             before = _start_peak(settings.device)
             trainer = make()
             row = replace(row, path=trainer.path, call=trainer.call)

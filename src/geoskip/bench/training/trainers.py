@@ -8,12 +8,13 @@ from itertools import cycle
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoskip.bench.training.layers import EDGES
 from geoskip.bench.training.loaders import ON_DEVICE, Loading, batches, correspondence_data, graph_data, mesh_data
 from geoskip.bench.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.training.steps import Learner, StaticStep, make_step
 from geoskip.training.tasks import Task
 
 WORKERS = 4
@@ -61,27 +62,36 @@ def order(num_items: int, batch: int, seed: int = 0) -> list[list[int]]:
 
 
 def ours(task: Task, device: torch.device) -> Trainer:
-    """A plain step of our model."""
+    """As geoskip trains: captured on CUDA, plain elsewhere; ``task`` is on the CPU."""
     task = task.to(device)
-    model = task.make_model().to(device).train()
-    optimiser = _adam(model, task)
+    learner = Learner(task, task.make_model(), task.config)
+    step = make_step(learner)
     turn = cycle([torch.tensor(items, device=device) for items in order(task.num_items, task.config.optim.batch)])
 
-    def step() -> tuple[Tensor, ...]:
-        return _stepped(optimiser, task.loss(model, task.batch(next(turn))))
+    def stepped() -> tuple[Tensor, ...]:
+        step.run(next(turn))
+        return (learner.last,)
 
-    return Trainer("geoskip", "the plain step of geoskip.training", step)
+    if isinstance(step, StaticStep):
+        return Trainer("captured", "geoskip.training's step, captured and replayed", stepped)
+    return Trainer("geoskip", "geoskip.training's plain step", stepped)
 
 
 def peer(task: Task, device: torch.device, way: Way) -> Trainer:
     """The same network and weights by PyTorch Geometric; ``task`` is on the CPU."""
     dataset = _dataset(task, way.edges)
     model = _network(task, device, way).to(device).train()
-    optimiser = _adam(model, task)
+    optim = task.config.optim
+    # Adam in one kernel, torch's fastest.
+    adam = torch.optim.Adam(model.parameters(), optim.lr, weight_decay=optim.weight_decay, fused=True)
     loaded = batches(dataset, order(task.num_items, task.config.optim.batch), device, way.loading)
 
     def step() -> tuple[Tensor, ...]:
-        return _stepped(optimiser, model.loss(next(loaded)))
+        adam.zero_grad()
+        loss = model.loss(next(loaded))
+        loss.backward()
+        adam.step()
+        return (loss.detach(),)
 
     return Trainer("PyG", way.text(task.config.task), step)
 
@@ -89,19 +99,6 @@ def peer(task: Task, device: torch.device, way: Way) -> Trainer:
 def losses(trainer: Trainer, count: int) -> list[float]:
     """Of the first steps."""
     return torch.stack([trainer.step()[0].clone() for _ in range(count)]).tolist()
-
-
-def _stepped(optimiser: torch.optim.Optimizer, loss: Tensor) -> tuple[Tensor, ...]:
-    optimiser.zero_grad()
-    loss.backward()
-    optimiser.step()
-    return (loss.detach(),)
-
-
-def _adam(model: nn.Module, task: Task) -> torch.optim.Optimizer:
-    """Adam in one kernel, torch's fastest."""
-    optim = task.config.optim
-    return torch.optim.Adam(model.parameters(), optim.lr, weight_decay=optim.weight_decay, fused=True)
 
 
 def _network(task: Task, device: torch.device, way: Way) -> Any:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import torch
 
 from geoskip.bench.peers import HAS_PEER
 from geoskip.bench.training.sets import correspondence_set, graph_set, mesh_set
@@ -92,17 +89,6 @@ def chosen_operators(names: Sequence[str] | None) -> list[str]:
 def chosen_skips(names: Sequence[str] | None) -> list[bool]:
     """Without the affine skip, with it, or both; without it if none is named."""
     return [name == "affine" for name in chosen_names("skip", names or ["none"], ("none", "affine"))]
-
-
-@contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """Matrix products in TensorFloat-32 on CUDA, or in full float32; as it was afterwards."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _smaller(training: Training) -> Training:
