@@ -18,6 +18,7 @@ from geoskip.cli.params import params
 from geoskip.cli.prepare import prepare
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.tables import tables
+from geoskip.cli.train import train
 
 app = typer.Typer(
     name="geoskip",
@@ -35,6 +36,7 @@ app.command()(params)
 app.command()(prepare)
 app.command()(reproduce)
 app.command()(tables)
+app.command()(train)
 app.add_typer(analyse, name="analyse")
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")

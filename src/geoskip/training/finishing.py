@@ -6,24 +6,26 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from geoskip.records import RunRecord, write_record
+from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
 from geoskip.training.naming import method_name, row_name
-from geoskip.training.run import RECORD, Run
+from geoskip.training.run import RECORD, SAMPLES, Run
 from geoskip.training.session import Session
 from geoskip.training.tasks import Evaluation
 
 PACKAGES = ("geoskip", "torch", "triton", "numpy")
+NUM_SAMPLES = 4
 
 
 def finish(session: Session, run: Run) -> RunRecord:
-    """Evaluate on the test items, and store the weights and the record, in this order: a record says that all is there.
-
-    The seconds are those of training alone.
-    """
+    """Evaluate on the test items, and store samples, weights and the record, in this order: a record says that all is
+    there. The seconds are those of training alone."""
     seconds, model = session.elapsed, session.learner.model
-    # Batch normalisation and dropout are set to evaluation, and back, in case someone trains on.
-    found = session.task.evaluate(model) if session.task.num_test else Evaluation({})
-    model.train()
+    found = Evaluation({})
+    if session.task.num_test:
+        found = session.task.evaluate(model)
+        samples = session.task.samples(model, min(NUM_SAMPLES, session.task.num_test))
+        write_samples(run.folder / SAMPLES, samples)
     run.write_model(model, session.step)
     record = RunRecord(
         name=method_name(session.config),

@@ -108,7 +108,7 @@ def load_data(config: Config) -> Any:
         if config.data in others:
             raise ValueError(f"data: {config.data} is for {task}; {config.task} trains on {_choices(named)}")
     if not path.exists():
-        raise ValueError(f"data: {unknown_name(config.data, list(named))}; there is no such path either")
+        raise ValueError(f"data: there is no such path, and as a set it is an {unknown_name(config.data, list(named))}")
     return _call(FOLDERS[config.task], config, path)
 
 

@@ -1,0 +1,140 @@
+"""``geoskip train``: one of the paper's three tasks, on its data or one's own."""
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class TaskName(StrEnum):
+    """What is trained."""
+
+    reconstruction = "reconstruction"
+    correspondence = "correspondence"
+    classification = "classification"
+
+
+def train(
+    task: Annotated[TaskName, typer.Argument(help="What to train.", show_default=False)],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="faces or coma; bodies or faust; superpixels, fashion-mnist or published-superpixels; or a path. "
+            "Otherwise faces, bodies or superpixels, by task."
+        ),
+    ] = None,
+    operator: Annotated[str, typer.Option(help="cheb, feast, gcn, gin, monet, spiral or spline.")] = "monet",
+    skip: Annotated[str, typer.Option(help="none, residual, affine or polynomial.")] = "none",
+    kernel_size: Annotated[int | None, typer.Option(help="The paper's M; otherwise 9, 10 or 25, by task.")] = None,
+    pseudo: Annotated[str, typer.Option(help="Pseudo-coordinates from position or degree.")] = "position",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of the run; otherwise runs/ and a name.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of initial values, dropout and the order of the data.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="As --set optim.epochs=….")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, or mixed with bf16 or fp16.")] = "float32",
+    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TensorFloat-32 in products of matrices.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting, as KEY=VALUE: optim.lr=1e-4, model.latent=8.")
+    ] = None,
+    resume: Annotated[
+        str, typer.Option(help="auto goes on where the folder's run was cut off, never refuses to; or a checkpoint.")
+    ] = "auto",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard, too.")] = False,
+    capture: Annotated[bool, typer.Option(help="Capture the step on CUDA.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done and needed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what comes out as JSON.")] = False,
+) -> None:
+    """Train a network, with the paper's settings unless told otherwise. The same command goes on after a break."""
+    from geoskip.training.config import override, resolve
+
+    given = {"data": data, "operator": operator, "skip": skip, "kernel_size": kernel_size, "pseudo": pseudo}
+    optim = None if epochs is None else {"epochs": epochs}
+    machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
+    config = override(resolve(task.value, **given, **machine, optim=optim), settings or [])
+    folder = output or Path("runs") / default_name(config)
+    leads = os.environ.get("RANK", "0") == "0"
+    if leads:
+        _show_config(config, folder, as_json)
+    if dry_run:
+        if leads:
+            _show_plan(config, as_json)
+        return
+    _train(config, folder, leads, as_json, resume=resume, tensorboard=tensorboard, capture=capture)
+
+
+def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:
+    from geoskip.training.distributed import LostProcess
+    from geoskip.training.loop import train as run_loop
+    from geoskip.training.progress import choose_progress
+    from geoskip.training.signals import Interrupted
+
+    try:
+        run = run_loop(config, folder, progress=choose_progress() if leads else None, **options)
+    except (Interrupted, LostProcess) as error:
+        if leads or isinstance(error, LostProcess):
+            typer.echo(f"geoskip: {error}", err=True)
+        raise typer.Exit(error.code if isinstance(error, Interrupted) else 1) from error
+    if leads:
+        _show_record(run.record, folder, as_json)
+
+
+def default_name(config: Any) -> str:
+    """Of a run's folder: the same for the same command, so that it can go on."""
+    data = Path(config.data).stem if Path(config.data).suffix or "/" in config.data else config.data
+    parts = [config.task, data, *([] if config.skip == "none" else [config.skip]), config.operator]
+    size = [] if config.kernel_size is None else [f"m{config.kernel_size}"]
+    pseudo = ["degree"] if config.pseudo == "degree" else []
+    return "-".join([*parts, *size, *pseudo, f"seed{config.seed}"])
+
+
+def _show_config(config: Any, folder: Path, as_json: bool) -> None:
+    if as_json:
+        return
+    entries = config.to_json()
+    flat = {key: value for key, value in entries.items() if not isinstance(value, dict)}
+    flat |= {
+        f"{key}.{name}": inner
+        for key, value in entries.items()
+        if isinstance(value, dict)
+        for name, inner in value.items()
+    }
+    width = max(map(len, flat))
+    for key, value in flat.items():
+        typer.echo(f"{key:<{width}}  {'none' if value is None else value}")
+    typer.echo(f"{'folder':<{width}}  {folder}")
+
+
+def _show_plan(config: Any, as_json: bool) -> None:
+    from geoskip.cli.plan import plan
+    from geoskip.training.tasks import make_task
+
+    found = plan(make_task(config))
+    if as_json:
+        typer.echo(json.dumps({"config": config.to_json(), **found}, indent=1))
+        return
+    parts = dict(found["parameters"])
+    typer.echo(f"parameters: {parts.pop('all'):,} ({', '.join(f'{name} {count:,}' for name, count in parts.items())})")
+    items, steps = found["items"], found["steps"]
+    typer.echo(f"items: {items['train']:,} for training, {items['test']:,} for the test")
+    typer.echo(f"steps: {steps['per_epoch']:,} an epoch, {steps['all']:,} in all")
+    memory = {name: f"{size / 1e6:,.0f} MB" for name, size in found["memory"].items()}
+    whole = memory.pop("all")
+    typer.echo(f"memory on CUDA, about: {whole} ({', '.join(f'{name} {size}' for name, size in memory.items())})")
+
+
+def _show_record(record: Any, folder: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(
+            json.dumps({"folder": str(folder), "steps": record.steps, "metrics": dict(record.metrics)}, indent=1)
+        )
+        return
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items()) or "no test items"
+    typer.echo(
+        f"{record.row}, {record.parameters:,} parameters, {record.steps:,} steps, {record.seconds:.1f} s: {figures}"
+    )
+    typer.echo(f"wrote {folder}")
