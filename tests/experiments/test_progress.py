@@ -55,7 +55,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Training that takes no time, and fails for one seed; the jobs it was asked for."""
     asked: list[Job] = []
 
-    def run_job(job: Job, out: Path, device: str = "auto") -> RunRecord:
+    def run_job(job: Job, out: Path, device: str = "auto", progress: object = None) -> RunRecord:
         asked.append(job)
         if job.seed == 13:
             raise ValueError("no luck")

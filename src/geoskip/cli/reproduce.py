@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,13 +59,10 @@ def reproduce(
         raise typer.BadParameter(f"--on: here or ray, not {on}")
     progress = Progress.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
     console = Console()
-    if dry_run or not progress.pending:
-        console.print(_table(progress.sheet()))
-        console.print(progress.words())
-        return
-    outcomes = _outcomes(progress.pending, out, device, jobs, on, address, gpus)
-    _follow(console, progress, outcomes)
-    if progress.experiment.figure:
+    view = _View(console, progress)
+    pending = [] if dry_run else progress.pending
+    _follow(view, _outcomes(pending, out, device, jobs, on, address, gpus, view) if pending else iter(()))
+    if progress.experiment.figure and progress.done and not dry_run:
         from geoskip.experiments.drawing import draw
 
         for path in draw(progress.experiment, progress.done, out):
@@ -74,7 +72,7 @@ def reproduce(
 
 
 def _outcomes(
-    pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float
+    pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float, view: _View
 ) -> Iterator[Outcome]:
     if on == "ray":
         from geoskip.experiments.cluster import run_on_ray
@@ -86,27 +84,48 @@ def _outcomes(
         return run_side_by_side(pending, out, device, jobs)
     from geoskip.experiments.running import run_here
 
-    return run_here(pending, out, device)
+    return run_here(pending, out, device, view.tell if view.console.is_terminal else None)
 
 
-def _follow(console: Console, progress: Progress, outcomes: Iterator[Outcome]) -> None:
-    """The table as it fills: redrawn on a terminal, otherwise a line for each row that ends and the table at last."""
-    if console.is_terminal:
-        with Live(_view(progress), console=console, auto_refresh=False) as live:
+class _View:
+    """The table as it fills: redrawn on a terminal; elsewhere a line for each row that ends, and the table at last."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        self.console, self.progress, self.said = console, progress, ""
+        self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+    def tell(self, text: str) -> None:
+        self.said = text
+        self.draw()
+
+    def draw(self) -> None:
+        if self.live is not None:
+            words = Text("\n".join(filter(None, (self.said, self.progress.words()))))
+            self.live.update(Group(_table(self.progress.sheet()), words), refresh=True)
+
+    def add(self, outcome: Outcome) -> None:
+        self.said, line = "", self.progress.add(outcome)
+        if self.live is None:
+            typer.echo(line)
+        self.draw()
+
+
+def _follow(view: _View, outcomes: Iterator[Outcome]) -> None:
+    from geoskip.training.signals import Interrupted
+
+    with view.live or nullcontext():
+        view.draw()
+        try:
             for outcome in outcomes:
-                progress.add(outcome)
-                live.update(_view(progress), refresh=True)
-    else:
-        for outcome in outcomes:
-            typer.echo(progress.add(outcome))
-        console.print(_table(progress.sheet()))
-        typer.echo(progress.words())
-    for fault in progress.faults:
+                view.add(outcome)
+        except Interrupted as interrupted:
+            typer.echo(str(interrupted), err=True)
+            raise typer.Exit(interrupted.code) from interrupted
+    if view.live is None:
+        view.console.print(_table(view.progress.sheet()))
+        typer.echo(view.progress.words())
+    for fault in view.progress.faults:
         typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)
-
-
-def _view(progress: Progress) -> Group:
-    return Group(_table(progress.sheet()), Text(progress.words()))
 
 
 def _table(sheet: Sheet) -> Table:

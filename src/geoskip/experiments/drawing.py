@@ -19,7 +19,7 @@ from geoskip.report.png import png_bytes
 
 # Errors are saturated, as in the paper.
 LARGEST_MM, LARGEST_PCT = 5.0, 10.0
-NUM_SAMPLES, SIZE = 4, 240
+SIZE = 240
 Picture = np.ndarray
 
 
@@ -60,12 +60,12 @@ def _rows(figure: str, job: Job, samples: Samples, size: int, inputs: bool) -> l
 
 
 def _part(samples: MeshSamples, part: str, size: int) -> list[Picture]:
-    return [picture(Mesh(verts.astype(float), samples.faces), size=size) for verts in samples.parts[part][:NUM_SAMPLES]]
+    return [picture(Mesh(verts.astype(float), samples.faces), size=size) for verts in samples.parts[part]]
 
 
 def _errors(samples: MeshSamples, size: int) -> list[Picture]:
     """Reconstructions, coloured by how far each vertex is from where it should be."""
-    full, true = (samples.parts[part][:NUM_SAMPLES].astype(float) for part in ("full", "input"))
+    full, true = (samples.parts[part].astype(float) for part in ("full", "input"))
     distances = np.linalg.norm(full - true, axis=2) * samples.unit_mm
     return [
         picture(Mesh(verts, samples.faces), colours=colour_scale(errors, 0.0, LARGEST_MM), size=size)
@@ -77,7 +77,5 @@ def _matched(samples: CorrespondenceSamples, size: int) -> list[Picture]:
     """Bodies, coloured by the geodesic distance of each vertex's match from the true one."""
     return [
         picture(Mesh(verts, samples.faces), colours=colour_scale(errors, 0.0, LARGEST_PCT), size=size)
-        for verts, errors in zip(
-            samples.verts[:NUM_SAMPLES].astype(float), samples.error_pct[:NUM_SAMPLES].astype(float), strict=True
-        )
+        for verts, errors in zip(samples.verts.astype(float), samples.error_pct.astype(float), strict=True)
     ]

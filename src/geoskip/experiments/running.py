@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +15,13 @@ from geoskip.data.locks import exclusive, owner
 from geoskip.experiments.jobs import Job, finished
 from geoskip.experiments.recipe import TINY
 from geoskip.experiments.tiny import tiny_set
-from geoskip.records import RunRecord, write_record
+from geoskip.records import RunRecord, write_record, write_samples
 from geoskip.records.atomic import write_whole
+from geoskip.training.progress import Lines, Progress, Silent, described, remaining
+from geoskip.training.signals import Interrupted
+
+# Of the test set, for figures to show.
+NUM_SAMPLES = 4
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Busy(RuntimeError):
     """Another process is at this very job."""
 
 
-def run_job(job: Job, out: Path, device: str = "auto") -> RunRecord:
+def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> RunRecord:
     """The record of a job: as it lies there, or after training.
 
     A run that was cut off goes on from its last checkpoint. Busy while another process on this machine is at the job.
@@ -40,15 +47,19 @@ def run_job(job: Job, out: Path, device: str = "auto") -> RunRecord:
     with exclusive(lock, patience=0.0) as held:
         if not held and (other := owner(lock)):
             raise Busy(f"{job.label}: {other} is at it")
-        return finished(job, out) or _train(job, out, device)
+        return finished(job, out) or _train(job, out, device, progress)
 
 
-def _train(job: Job, out: Path, device: str) -> RunRecord:
+def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRecord:
     from geoskip.training.loop import train
+    from geoskip.training.run import SAMPLES
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
-    run = train(config, job.folder(out), task=make_task(config, data=loaded(config.task, config.data)))
+    task = make_task(config, data=loaded(config.task, config.data))
+    run = train(config, job.folder(out), task=task, progress=progress)
+    if count := min(NUM_SAMPLES, task.num_test):
+        write_samples(run.folder / SAMPLES, task.samples(run.model(), count))
     record = replace(
         run.record,
         name=job.recipe.name,
@@ -58,6 +69,8 @@ def _train(job: Job, out: Path, device: str) -> RunRecord:
         paper=dict(job.recipe.paper),
     )
     write_record(job.record_path(out), record)
+    # The weights of the end stay; with the record there, nobody goes on from a checkpoint.
+    shutil.rmtree(run.checkpoints, ignore_errors=True)
     return record
 
 
@@ -70,10 +83,15 @@ def loaded(task: str, data: str) -> Any:
     return tiny_set(task) if data == TINY else load_data(resolve(task, data=data))
 
 
-def attempt(job: Job, out: Path, device: str = "auto") -> Outcome:
-    """Run a job; a fault is told, kept in its folder with the traceback, and leaves other jobs alone."""
+def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> Outcome:
+    """Run a job; a fault is told, kept in its folder with the traceback, and leaves other jobs alone.
+
+    Only Interrupted goes through: whoever sent the signal wants no other job either.
+    """
     try:
-        return Outcome(job, run_job(job, out, device))
+        return Outcome(job, run_job(job, out, device, progress))
+    except Interrupted:
+        raise
     except Busy as busy:
         return Outcome(job, None, str(busy))
     except Exception as error:
@@ -81,10 +99,34 @@ def attempt(job: Job, out: Path, device: str = "auto") -> Outcome:
         return Outcome(job, None, f"{type(error).__name__}: {error}")
 
 
-def run_here(jobs: Sequence[Job], out: Path, device: str = "auto") -> Iterator[Outcome]:
-    """One after the other."""
+def run_here(
+    jobs: Sequence[Job], out: Path, device: str = "auto", tell: Callable[[str], None] | None = None
+) -> Iterator[Outcome]:
+    """One after the other; ``tell`` is given a few words on the job at hand, a few times a second."""
     for job in jobs:
-        yield attempt(job, out, device)
+        yield attempt(job, out, device, Lines() if tell is None else Told(job.label, tell))
+
+
+class Told(Silent):
+    """Progress in words: ``MoNet M=9, seed 0: step 1,200 of 11,520, epoch 3, loss 0.31, 85 steps/s, 2:01 min left``."""
+
+    EVERY_SECONDS = 0.5
+
+    def __init__(self, label: str, tell: Callable[[str], None]) -> None:
+        self.label, self.tell = label, tell
+
+    def start(self, total: int, done: int) -> None:
+        self.total, self.first, self.began = total, done, time.monotonic()
+        self.next = self.began
+
+    def update(self, step: int, epoch: int, loss: float | None) -> None:
+        if (now := time.monotonic()) >= self.next:
+            self.next = now + self.EVERY_SECONDS
+            rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
+            self.tell(f"{self.label}: {described(step, self.total, epoch, loss)}, {remaining(self.total - step, rate)}")
+
+    def say(self, text: str) -> None:
+        self.tell(f"{self.label}: {text}")
 
 
 def ignored_by_git(folder: Path) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread, main_thread
+from types import FrameType
 
 from geoskip.experiments.jobs import Job, finished
 from geoskip.experiments.running import Outcome, ignored_by_git
@@ -32,13 +35,30 @@ def run_side_by_side(
     ignored_by_git(out / "work")
     usual = [sys.executable, "-m", "geoskip.experiments.worker", str(out), device]
     crew = Crew(command or usual, out, threads=max(1, (os.cpu_count() or 1) // processes))
-    with ThreadPoolExecutor(processes) as pool:
+    with ending_on_sigterm(), ThreadPoolExecutor(processes) as pool:
         try:
             for future in as_completed([pool.submit(crew.run, job) for job in jobs]):
                 yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             crew.disband()
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM as an exception, so that it reaches the processes too; only the main thread can have it."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Crew:
