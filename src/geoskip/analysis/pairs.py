@@ -88,7 +88,7 @@ def graph_pairs() -> list[GraphPair]:
         ),
         _pair(
             "ring of eight, a and a near or far",
-            "Two vertices of colour a lie side by side, or three steps apart; neighbourhoods without centres are the same.",
+            "Two vertices of colour a lie side by side, or three steps apart; what a vertex hears is the same.",
             True,
             ring(8),
             ring(8),

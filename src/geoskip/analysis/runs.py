@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from geoskip.analysis.decoding import ALL, PARTS, compare_parts, decode_layers, decode_parts
 from geoskip.analysis.share import block_shares
-from geoskip.analysis.smoothness import model_smoothness, overall, spectrum
+from geoskip.analysis.smoothness import met_pseudo, model_smoothness, overall, spectrum
 from geoskip.blocks import Skip
 from geoskip.models import MeshAutoencoder
 from geoskip.operators import ChebConv
@@ -80,7 +80,7 @@ def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
     }
     starts = [("start", task.make_model())] if task is not None else []
     for when, model in [*starts, ("end", run.model())]:
-        rows = model_smoothness(model)
+        rows = model_smoothness(model, _edges(model))
         found[when] = {"overall": overall(rows), "layers": [asdict(row) for row in rows], **_spectra(model)}
     return found
 
@@ -117,6 +117,14 @@ def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "en
 
 def _in_millimetres(row: dict[str, Any], unit_mm: float) -> dict[str, Any]:
     return {**{key: value for key, value in row.items() if key != "distance"}, "distance_mm": row["distance"] * unit_mm}
+
+
+def _edges(model: nn.Module) -> dict[str, Tensor] | None:
+    """What the layers of an autoencoder look at; other models do not hold their graphs."""
+    if not isinstance(model, MeshAutoencoder):
+        return None
+    rest = torch.zeros(model.hierarchy().sizes[0], 3)
+    return met_pseudo(model, lambda model: model(rest))
 
 
 def _spectra(model: nn.Module) -> dict[str, Any]:

@@ -7,9 +7,10 @@ spectrum of the Laplacian. Numbers of different operators do not compare; an ope
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from geoskip.analysis.gaussian_grams import gaussian_grams
 from geoskip.analysis.grams import Grams, basis_roughness, filter_roughness, sampled_grams
 from geoskip.analysis.polynomial_grams import bspline_grams, chebyshev, chebyshev_grams
 from geoskip.blocks import Skip
+from geoskip.graphs import Graph
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
 from geoskip.operators.bspline import bspline_products
@@ -36,6 +38,8 @@ class LayerSmoothness:
         basis_slope: of the basis functions, which only MoNet learns.
         basis_bend: likewise.
         size: root mean square of Θ.
+        edge_slope: of the filter, at the pseudo-coordinates of the layer's edges in place of all; none for ChebNet, or
+            where the graph is not known. A narrow Gaussian that no edge meets is rough, but was never trained.
     """
 
     layer: str
@@ -45,6 +49,7 @@ class LayerSmoothness:
     basis_slope: float
     basis_bend: float
     size: float
+    edge_slope: float | None = None
 
 
 def kernel_grams(conv: Operator, points: Float[Tensor, "points dim"] | None = None) -> Grams:
@@ -61,30 +66,58 @@ def kernel_grams(conv: Operator, points: Float[Tensor, "points dim"] | None = No
     raise _no_basis(conv)
 
 
-def model_smoothness(model: nn.Module) -> list[LayerSmoothness]:
-    """Every MoNet, SplineCNN and ChebNet layer of a model, with or without skips, in the model's order."""
+def model_smoothness(
+    model: nn.Module, edges: Mapping[str, Float[Tensor, "edges dim"]] | None = None
+) -> list[LayerSmoothness]:
+    """Every MoNet, SplineCNN and ChebNet layer of a model, with or without skips, in the model's order. ``edges`` are
+    the pseudo-coordinates that layers meet, as :func:`met_pseudo` finds them."""
     rows = []
     for name, module in model.named_modules():
         if isinstance(module, MoNetConv | SplineConv | ChebConv):
-            grams = kernel_grams(module)
-            whole, basis = filter_roughness(module.theta.detach(), grams), basis_roughness(grams)
-            size = float(module.theta.detach().square().mean().sqrt())
             layer = name.removesuffix(".conv")
-            rows.append(
-                LayerSmoothness(layer, type(module).__name__, whole.slope, whole.bend, basis.slope, basis.bend, size)
-            )
+            rows.append(_smoothness(layer, module, None if edges is None else edges.get(layer)))
     if not rows:
-        raise ValueError(
-            f"model: {type(model).__name__} has no MoNet, SplineCNN or ChebNet layer, whose filters live on"
-        )
+        raise ValueError(f"model: {type(model).__name__} has no MoNet, SplineCNN or ChebNet layer to look at")
     return rows
 
 
+def met_pseudo(
+    model: nn.Module, forward: Callable[[nn.Module], Any], most: int = 2000
+) -> dict[str, Float[Tensor, "edges dim"]]:
+    """Pseudo-coordinates of the graphs that each layer meets in ``forward(model)``, at most ``most`` of them, evenly
+    chosen, by the layer's name."""
+    met: dict[str, Tensor] = {}
+
+    def watcher(layer: str) -> Callable[..., None]:
+        def watch(conv: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            graph = args[1] if len(args) > 1 else kwargs["graph"]
+            if isinstance(graph, Graph) and graph.pseudo is not None:
+                count = min(most, graph.num_edges)
+                met[layer] = graph.pseudo[torch.arange(count, device=graph.device) * graph.num_edges // max(count, 1)]
+
+        return watch
+
+    handles = [
+        module.register_forward_pre_hook(watcher(name.removesuffix(".conv")), with_kwargs=True)
+        for name, module in model.named_modules()
+        if isinstance(module, Operator)
+    ]
+    try:
+        with torch.no_grad():
+            forward(model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return met
+
+
 def overall(rows: Iterable[LayerSmoothness]) -> dict[str, float]:
-    """One number for a model: geometric means over its layers, whose scales differ. Zero if one is exactly flat."""
+    """One number for a model: geometric means over its layers, whose scales differ. Zero if one is exactly flat;
+    what some layer does not have is left out."""
     kept = list(rows)
-    names = ("slope", "bend", "basis_slope", "basis_bend", "size")
-    return {name: _geometric_mean([getattr(row, name) for row in kept]) for name in names}
+    names = ("slope", "bend", "basis_slope", "basis_bend", "size", "edge_slope")
+    columns = {name: [getattr(row, name) for row in kept] for name in names}
+    return {name: _geometric_mean(values) for name, values in columns.items() if None not in values}
 
 
 def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool = True) -> Float[Tensor, " points"]:
@@ -101,6 +134,22 @@ def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool
         if matrix is not None:
             response = response + matrix.double()
         return response.square().mean((1, 2)).sqrt()
+
+
+def _smoothness(layer: str, conv: MoNetConv | SplineConv | ChebConv, edges: Tensor | None) -> LayerSmoothness:
+    theta, grams = conv.theta.detach(), kernel_grams(conv)
+    whole, basis = filter_roughness(theta, grams), basis_roughness(grams)
+    met = None if edges is None or isinstance(conv, ChebConv) else filter_roughness(theta, kernel_grams(conv, edges))
+    return LayerSmoothness(
+        layer,
+        type(conv).__name__,
+        whole.slope,
+        whole.bend,
+        basis.slope,
+        basis.bend,
+        float(theta.square().mean().sqrt()),
+        None if met is None else met.slope,
+    )
 
 
 def _grams_at(conv: Operator, points: Tensor) -> Grams:

@@ -13,6 +13,13 @@ analyse = typer.Typer(help="Look into blocks: their parts, their kernels, depth,
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
 Seeds = Annotated[int, typer.Option(help="How many random networks.", min=1)]
+QUANTITIES = {
+    "slope": "slope",
+    "bend": "bend",
+    "edge_slope": "slope at edges",
+    "basis_slope": "slope of the basis",
+    "size": "rms of Θ",
+}
 PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
 
 
@@ -145,19 +152,63 @@ def smoothness(
     _keep(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
 
+@analyse.command()
+def study(
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder that keeps the runs.")],
+    records: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("results/analysis"),
+    operator: Annotated[list[str] | None, typer.Option(help="Such as monet=9, name and M; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option(help="Passes over the training items.", min=1)] = 300,
+    train_items: Annotated[int | None, typer.Option(help="Training items; all where not given.")] = None,
+    test_items: Annotated[int | None, typer.Option(help="Test items; all where not given.")] = None,
+    batch: Annotated[int, typer.Option(help="Items of a step.", min=1)] = 32,
+    coarse: Annotated[str, typer.Option(help="Coarsen the faces by these factors, such as 4,2.")] = "",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+) -> None:
+    """Train generated faces with and without skips over seeds; then smoothness, shares and parts of every run.
+
+    What is trained already is not trained again, so the command may be interrupted and called anew.
+    """
+    from geoskip.analysis.study import Study, coarser, run_study, stored
+    from geoskip.data.faces import faces
+
+    started, console = time.perf_counter(), Console()
+    chosen = Study(
+        seeds=seeds, epochs=epochs, train_items=train_items, test_items=test_items, batch=batch, device=device
+    )
+    chosen = chosen.with_operators(operator) if operator else chosen
+    data = faces()
+    if coarse:
+        data = stored(coarser(data, [int(factor) for factor in coarse.split(",")]))
+    measured = []
+    for run in run_study(chosen, data, folder):
+        measured.append(run)
+        console.print(f"{run.name}: {run.smoothness['metrics']['mean_mm']:.3f} mm", highlight=False)
+    console.print(_smoothness_table([run.smoothness for run in measured], "end"))
+    settings = {**chosen.settings(), "vertices": data.template.num_verts}
+    _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started)
+    for analysis in ("shares", "parts"):
+        rows = [{"run": run.name, **row} for run in measured for row in getattr(run, analysis)]
+        _keep(records / f"{analysis}.json", analysis, settings, rows, started)
+    for run in measured:
+        if run.shapes is not None:
+            from geoskip.records.samples import write_samples
+
+            write_samples(folder / run.name / "parts.safetensors", run.shapes)
+
+
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
     from geoskip.analysis.runs import side_by_side
 
-    quantities = {"slope": "slope", "bend": "bend", "basis_slope": "slope of the basis", "size": "rms of Θ"}
-    columns = {name: side_by_side(rows, name, when) for name in quantities}
+    columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
     table = Table(title=f"Filters at the {when} of training, geometric mean of the layers", title_justify="left")
     table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
     table.add_column("method")
     table.add_column("seeds", justify="right")
-    for title in quantities.values():
+    for title in QUANTITIES.values():
         table.add_column(title, justify="right")
     for method, values in columns["slope"].items():
-        table.add_row(method, str(len(values)), *(_spread(columns[name][method]) for name in quantities))
+        table.add_row(method, str(len(values)), *(_spread(columns[name].get(method, [])) for name in QUANTITIES))
     return table
 
 
@@ -177,6 +228,8 @@ def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None
 def _spread(values: list[float]) -> str:
     from statistics import fmean, stdev
 
+    if not values:
+        return "-"
     return f"{fmean(values):.3g}" + (f" ± {stdev(values):.1g}" if len(values) > 1 else "")
 
 
