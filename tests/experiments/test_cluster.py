@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from geoskip.experiments.cluster import run_on_ray
-from geoskip.experiments.jobs import Job, finished
+from geoskip.experiments.jobs import finished
 from geoskip.experiments.running import Outcome
 from tests.experiments.runs import job_of, recipe_named, record_of
+from tests.experiments.troubled import troubled
 
 JOBS = [job_of(recipe_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
 
@@ -24,23 +26,14 @@ def ray() -> Iterator[Any]:
     """One cluster for all tests: it takes seconds to start. Without the package this fails, and says so."""
     import ray
 
-    root = str(Path(__file__).parents[2])
-    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([f"{root}/src", root]), "OMP_NUM_THREADS": "1"}}
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
-    yield ray
-    ray.shutdown()
-
-
-def troubled(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
-    """A worker whose seed 1 dies at its first try, seed 2 at every try, and whose seed 3 fails."""
-    tried = Path(out) / f"tried-{job['seed']}"
-    first = not tried.exists()
-    tried.touch()
-    if job["seed"] == 2 or (job["seed"] == 1 and first):
-        os._exit(1)
-    if job["seed"] == 3:
-        return {"record": None, "fault": "ValueError: no"}
-    return {"record": {"format": 1, **asdict(record_of(Job.from_json(job), {"mean_mm": 0.5}))}, "fault": ""}
+    root = Path(__file__).parents[2]
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers inherit it: they import the tests, too.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(root / "src"), str(root)]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        yield ray
+        ray.shutdown()
 
 
 def by_seed(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
@@ -48,6 +41,9 @@ def by_seed(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
 
 
 def test_lost_workers_are_replaced(ray: Any, tmp_path: Path) -> None:
+    for job in JOBS:
+        record = {"format": 1, **asdict(record_of(job, {"mean_mm": float(job.seed)}))}
+        (tmp_path / f"record-{job.seed}").write_text(json.dumps(record))
     found = by_seed(run_on_ray(JOBS, tmp_path, retries=1, run=troubled))
     for seed in (0, 1):
         assert found[seed].record == finished(JOBS[seed], tmp_path) is not None

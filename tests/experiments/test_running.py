@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -127,3 +129,22 @@ def test_jobs_in_processes_of_their_own(tmp_path: Path) -> None:
     for job in jobs:
         assert found[job].fault == ""
         assert found[job].record == finished(job, tmp_path) is not None
+
+
+LEAN = """
+import sys
+for name in "anny beartype jaxtyping matplotlib PIL potpourri3d pygeodesic ray skimage torch_geometric trimesh".split():
+    sys.modules[name] = None
+from geoskip.cli import app
+for experiment, row in (("affine_only", "*"), ("table2", "Aff-GCN")):
+    chosen = ["--rows", row, "--schedule", "smoke", "--device", "cpu", "-o", sys.argv[1]]
+    app(["reproduce", experiment, *chosen], standalone_mode=False)
+"""
+
+
+def test_rows_run_where_no_extra_is_installed(tmp_path: Path) -> None:
+    """As on a machine that has torch and numpy, and the data from elsewhere."""
+    command = [sys.executable, "-c", LEAN, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.count("\n1 of 1 done") == 2

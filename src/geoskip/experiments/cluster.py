@@ -45,7 +45,9 @@ def run_on_ray(
     settings = {name: os.environ[name] for name in FOLDERS if name in os.environ}
     mine = not ray.is_initialized()
     if mine:
-        ray.init(address, runtime_env={"env_vars": settings}, log_to_driver=False, include_dashboard=False)
+        own = {} if address else {"include_dashboard": False}
+        environment = {"runtime_env": {"env_vars": settings}} if settings else {}
+        ray.init(address, log_to_driver=False, **own, **environment)
     try:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)
         pending = {task.remote(job.to_json(), str(out.absolute()), device): job for job in jobs}

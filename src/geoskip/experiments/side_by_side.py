@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +28,7 @@ PATIENCE = 60.0  # seconds that a process has to save its work when it is told t
 
 def run_side_by_side(
     jobs: Sequence[Job], out: Path, device: str = "auto", processes: int = 2, command: Sequence[str] = ()
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Outcomes in the order in which jobs end. ``command`` starts a worker, where it is not the usual one."""
     if processes < 1:
         raise ValueError(f"jobs: need at least 1 process, got {processes}")
