@@ -53,11 +53,12 @@ class Matches(nn.Module):
     def __init__(self, matcher: Matcher) -> None:
         super().__init__()
         self.model = matcher.model
-        self.graph = Held(matcher.graph(matcher.target))
+        # Not ``graph``: a traced module has an attribute of that name.
+        self.topology = Held(matcher.graph(matcher.target))
         self.relative = matcher.config.operator in COORDINATES and matcher.config.pseudo == "position"
 
     def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:
-        graph: Graph = self.graph()
+        graph: Graph = self.topology()
         if self.relative:
             graph = attach(graph, relative(graph, verts, own_scale(graph, verts)))
         return self.model(verts, graph)
@@ -79,14 +80,22 @@ def program_of(trained: Trained) -> Program:
         coder = MeshCoder(trained)
         # Two, and different: an axis of length 1 would be taken for a constant.
         example = torch.stack([coder.mean, coder.mean + coder.deviation])
-        return Program(Reconstructs(coder).eval(), example, {0: torch.export.Dim("meshes", min=1)})
+        return _warm(Program(Reconstructs(coder).eval(), example, {0: torch.export.Dim("meshes", min=1)}))
     if trained.config.task == "correspondence":
         matcher = Matcher(trained)
-        return Program(Matches(matcher).eval(), torch.from_numpy(matcher.target.verts).float(), {})
+        return _warm(Program(Matches(matcher).eval(), torch.tensor(matcher.target.verts).float(), {}))
     raise ValueError(
         "a classifier takes graphs that differ from item to item, and a program has one fixed graph: it cannot be "
         "exported as a program; share the folder with model.safetensors and config.json instead"
     )
+
+
+def _warm(program: Program) -> Program:
+    """Run once, so that graphs remember what operators derive from them (self-loops, Laplacians): a program then
+    holds the result, not the sorting that led to it, for which ONNX has no function."""
+    with torch.no_grad():
+        program.module(program.example)
+    return program
 
 
 def export_program(path: Path, trained: Trained) -> torch.export.ExportedProgram:

@@ -1,0 +1,169 @@
+"""``geoskip evaluate``, ``apply`` and ``export`` as their users meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geoskip.data.mesh_set import MeshSet
+from geoskip.meshes import icosphere, read_mesh, write_mesh
+from geoskip.training.config import Config
+from geoskip.training.pretrained import from_pretrained
+from geoskip.training.run import Run
+from geoskip.training.tasks import make_task
+from tests.cli.test_cli import run, run_python
+from tests.training import sets
+from tests.training.runs import untrained
+
+
+def folder_of(data: MeshSet, folder: Path) -> Path:
+    folder.mkdir()
+    for item, name in enumerate(data.names):
+        write_mesh(data.mesh(item), folder / f"{name.replace(' ', '-')}.ply")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of meshes and a run on it, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    folder_of(sets.meshes(20), Path("meshes"))
+    config: Config = sets.config(data="meshes", data_options={"unit_mm": 100.0})
+    task = make_task(config)
+    made = Run.create(Path("run"), config)
+    made.write_context(task)
+    made.write_model(task.make_model(), step=3)
+    return tmp_path
+
+
+def test_evaluate(place: Path) -> None:
+    told = run("evaluate", "run", "--samples", "2")
+    assert told.exit_code == 0, told.output
+    stored = json.loads(Path("run/evaluation.json").read_text())
+    assert f"{stored['metrics']['mean_mm']:.3f}" in told.stdout
+    assert "2 test items" in told.stdout
+    assert sorted(path.name for path in Path("run/pictures").iterdir()) == ["mean-error.png", "reconstructions.png"]
+
+
+def test_evaluate_as_json_without_pictures(place: Path) -> None:
+    Path("meshes").rename("moved")
+    told = run("evaluate", "run", "--json", "--no-pictures", "--data", "moved")
+    assert told.exit_code == 0, told.output
+    entries = json.loads(told.stdout)
+    assert entries["metrics"] == json.loads(Path("run/evaluation.json").read_text())["metrics"]
+    assert entries["files"] == [str(Path("run") / "evaluation.json")]
+    assert not Path("run/pictures").exists()
+
+
+def test_apply_there_and_back(place: Path) -> None:
+    inputs = ["meshes/sphere-000.ply", "meshes/sphere-010.ply"]
+    told = run("apply", "run", *inputs, "-o", "rebuilt")
+    assert told.exit_code == 0, told.output
+    assert "meshes/sphere-000.ply: mean error " in told.stdout
+    assert "wrote 2 files in rebuilt" in told.stdout
+    assert run("apply", "run", *inputs, "-o", "codes", "--do", "encode").exit_code == 0
+    codes = ["codes/sphere-000.npy", "codes/sphere-010.npy"]
+    assert np.load(codes[0]).shape == (3,)
+    assert run("apply", "run", *codes, "-o", "decoded", "--do", "decode").exit_code == 0
+    for name in ("sphere-000.ply", "sphere-010.ply"):
+        assert np.allclose(read_mesh(f"rebuilt/{name}").verts, read_mesh(f"decoded/{name}").verts, atol=1e-6)
+    assert run("apply", "run", *inputs, "-o", "between", "--do", "interpolate", "--steps", "3").exit_code == 0
+    assert len(list(Path("between").iterdir())) == 3
+    told = run("apply", "run", *inputs, "-o", "as-text", "--do", "encode", "--latents", "json")
+    assert json.loads(Path("as-text/sphere-000.json").read_text())["latent"] == pytest.approx(
+        np.load(codes[0]).tolist()
+    )
+    told = run("apply", "run", *inputs, "-o", "others", "--format", "obj")
+    assert sorted(path.name for path in Path("others").iterdir()) == ["sphere-000.obj", "sphere-010.obj"]
+
+
+def test_the_training_data_are_not_needed(place: Path) -> None:
+    Path("meshes/sphere-000.ply").rename("one.ply")
+    for path in Path("meshes").iterdir():
+        path.unlink()
+    assert run("apply", "run", "one.ply", "-o", "out").exit_code == 0
+    assert run("export", "run", "-o", "model").exit_code == 0
+    assert run("apply", "model", "one.ply", "-o", "out2").exit_code == 0
+    assert Path("out/one.ply").read_bytes() == Path("out2/one.ply").read_bytes()
+
+
+def test_labels_by_correspondence(place: Path) -> None:
+    untrained(Path("matching"), "correspondence")
+    np.save("parts.npy", np.arange(42) % 5)
+    told = run("apply", "matching", "meshes/sphere-000.ply", "-o", "out", "--labels", "parts.npy")
+    assert told.exit_code == 0, told.output
+    matches = np.load("out/sphere-000.matches.npy")
+    assert (np.load("out/sphere-000.labels.npy") == matches % 5).all()
+
+
+def test_export(place: Path) -> None:
+    told = run("export", "run", "-o", "model")
+    assert told.exit_code == 0, told.output
+    assert sorted(path.name for path in Path("model").iterdir()) == ["config.json", "model.safetensors"]
+    assert from_pretrained("model").config == Run.open("run").config
+    again = run("export", "run", "-o", "model")
+    assert again.exit_code == 2
+    assert "--force" in " ".join(again.stderr.split())
+    assert run("export", "run", "-o", "model", "--force").exit_code == 0
+
+
+@pytest.mark.compiled
+def test_export_of_programs(place: Path) -> None:
+    untrained(Path("small"), model={"channels": [4]})
+    told = run("export", "small", "-o", "model", "--program", "--onnx")
+    assert told.exit_code == 0, told.output
+    assert "onnxruntime agrees to" in told.stdout
+    assert {"model.onnx", "model.pt2"} <= {path.name for path in Path("model").iterdir()}
+
+
+def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None:
+    untrained(Path("digits"), "classification")
+    told = run("export", "digits", "-o", "model", "--onnx")
+    assert told.exit_code == 2
+    assert "cannot be exported as a program" in told.stderr
+    assert not Path("model").exists()
+    assert run("export", "digits", "-o", "model").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["evaluate", "absent"], "absent: there is no such run"),
+        (["evaluate", "meshes"], "not the folder of a run"),
+        (["evaluate", "run", "--data", "nowhere"], "there is no such path"),
+        (["apply", "absent", "one.ply", "-o", "out"], "absent: there is no such run"),
+        (["apply", "run", "absent.ply", "-o", "out"], "No such file"),
+        (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
+        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42"),
+        (["apply", "run", "meshes/sphere-000.ply"], "-o"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "needs a model of correspondence"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--size", "big"], "HEIGHT,WIDTH"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--format", "doc"], "unknown mesh format"),
+        (["export", "meshes", "-o", "out"], "not the folder of a run"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(place: Path, arguments: list[str], named: str) -> None:
+    write_mesh(icosphere(2), "fine.ply")
+    told = run(*arguments)
+    assert told.exit_code == 2
+    assert named in " ".join(told.stderr.split())
+    assert "Traceback" not in told.output
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "apply", "export"])
+def test_help_does_not_wait_for_torch(command: str) -> None:
+    told = run_python(
+        "-c",
+        "import sys; from geoskip.cli import app\n"
+        f"try: app([{command!r}, '--help'])\n"
+        "except SystemExit: pass\n"
+        "print('heavy:', sorted({'torch', 'scipy', 'numpy', 'matplotlib'} & set(sys.modules)))",
+    )
+    assert "heavy: []" in told.stdout, told.stderr

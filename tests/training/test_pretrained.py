@@ -1,0 +1,93 @@
+"""Trained models passed on: config.json and model.safetensors, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from geoskip.training.config import TASKS
+from geoskip.training.pretrained import from_pretrained, save_pretrained
+from tests.training.runs import untrained
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_all_comes_back(tmp_path: Path, task: str) -> None:
+    trained = untrained(tmp_path / "run", task)[0].trained()
+    paths = save_pretrained(tmp_path / "model", trained)
+    assert sorted(path.name for path in paths) == ["config.json", "model.safetensors"]
+    found = from_pretrained(tmp_path / "model")
+    assert found.config == trained.config
+    assert found.context.facts == trained.context.facts
+    assert not found.model.training
+    for expected, tensors in (
+        (trained.model.state_dict(), found.model.state_dict()),
+        (trained.context.constants, found.context.constants),
+    ):
+        assert tensors.keys() == expected.keys()
+        assert all(torch.equal(tensors[name], expected[name]) for name in expected)
+
+
+def test_the_layout_is_that_of_hubs(tmp_path: Path) -> None:
+    """Weights under the names of the module, so that any tool that knows safetensors can read them."""
+    trained = untrained(tmp_path / "run")[0].trained()
+    save_pretrained(tmp_path / "model", trained)
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "model" / "model.safetensors", framework="pt") as file:
+        names, metadata = set(file.keys()), file.metadata()
+    assert dict(trained.model.named_parameters()).keys() <= names
+    assert metadata == {"format": "pt"}
+    about = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert about["library_name"] == "geoskip"
+    assert about["architectures"] == ["MeshAutoencoder"]
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"it has no config\.json; `geoskip export` writes one"):
+        from_pretrained(tmp_path)
+    save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"it has no model\.safetensors"):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"format": 2}, "in format 2, and this geoskip reads format 1"),
+        ({"library_name": "transformers"}, "a model of transformers"),
+        ({"library_name": None}, "a model of None"),
+        ({"config": {"task": "reconstruction"}}, "not a whole model"),
+        ({"facts": None, "config": None}, "not a whole model"),
+    ],
+)
+def test_a_description_that_does_not_fit(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
+    save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | changes))
+    with pytest.raises(ValueError, match=fault):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"format": 1}'])
+def test_a_description_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match="not the description of a model of geoskip"):
+        from_pretrained(tmp_path)
+
+
+def test_damaged_and_foreign_weights(tmp_path: Path) -> None:
+    save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged"):
+        from_pretrained(tmp_path)
+    save_pretrained(tmp_path / "other", untrained(tmp_path / "wide", model={"latent": 9})[0].trained())
+    path.write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="not a whole model: weights: not those of the configured"):
+        from_pretrained(tmp_path)
