@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from geoskip.analysis import kernel_grams, model_smoothness, spectrum
 from geoskip.analysis.grams import filter_roughness
 from geoskip.analysis.runs import method_of, run_smoothness, side_by_side
-from geoskip.analysis.smoothness import overall
+from geoskip.analysis.smoothness import met_pseudo, overall
 from geoskip.blocks import AffineSkip, ResidualSkip
 from geoskip.graphs import Graph
 from geoskip.models import make_operator
@@ -129,3 +129,40 @@ def test_bad_input_is_named() -> None:
         spectrum(AffineSkip(GCNConv(2, 2)), torch.zeros(1))
     with pytest.raises(ValueError, match="model: MeshAutoencoder has no MoNet, SplineCNN or ChebNet layer"):
         model_smoothness(autoencoder(operator="gcn"))
+
+
+@pytest.mark.parametrize("skip", ["none", "affine"])
+def test_layers_are_measured_at_the_edges_that_they_meet(skip: str) -> None:
+    model = autoencoder(operator="monet", kernel_size=3, skip=skip)
+    met = met_pseudo(model, lambda model: model(torch.zeros(42, 3)))
+    levels = model.hierarchy().levels
+    for layer, level in (("encoder.0", 0), ("encoder.1", 1), ("decoder.0", 1), ("decoder.1", 0), ("output", 0)):
+        assert torch.equal(met[layer], levels[level].pseudo)
+    rows = model_smoothness(model, met)
+    conv: Any = model.output.conv if skip == "affine" else model.output
+    expected = filter_roughness(conv.theta.detach(), kernel_grams(conv, levels[0].pseudo)).slope
+    assert rows[-1].edge_slope == pytest.approx(expected)
+    assert {row.edge_slope for row in model_smoothness(model)} == {None}
+    assert "edge_slope" not in overall(model_smoothness(model))
+
+
+def test_a_needle_that_no_edge_meets_is_not_counted_at_the_edges() -> None:
+    """Over the whole box it is."""
+    model: Any = autoencoder(operator="monet", kernel_size=2)
+    edges = {"output": model.hierarchy().levels[0].pseudo}
+    with torch.no_grad():
+        model.output.mean.copy_(torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]))
+        model.output.scale.copy_(torch.tensor([[1.0, 1.0, 1.0], [0.02, 0.02, 0.02]]))
+        model.output.theta.fill_(1)
+    with_needle = model_smoothness(model, edges)[-1]
+    with torch.no_grad():
+        model.output.theta[1].zero_()
+    without = model_smoothness(model, edges)[-1]
+    assert with_needle.bend > 1.5 * without.bend
+    assert with_needle.edge_slope == pytest.approx(without.edge_slope)
+
+
+def test_few_edges_stand_for_many() -> None:
+    model = autoencoder(operator="monet", kernel_size=2)
+    met = met_pseudo(model, lambda model: model(torch.zeros(42, 3)), most=10)
+    assert {len(pseudo) for pseudo in met.values()} == {10}

@@ -107,11 +107,15 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "end") -> dict[str, list[float]]:
-    """One overall number of :func:`run_smoothness` by method, a value for each seed."""
+    """One overall number of :func:`run_smoothness` by method, a value for each seed. ``when`` is ``"start"``, ``"end"``
+    or ``"change"``, the end over the start, in which the luck of the initial values cancels."""
     columns: dict[str, list[float]] = {}
     for run in found:
-        if when in run:
-            columns.setdefault(run["method"], []).append(run[when]["overall"][quantity])
+        numbers: dict[str, Any] = {time: run[time]["overall"].get(quantity) for time in ("start", "end") if time in run}
+        if when == "change":
+            numbers["change"] = numbers["end"] / numbers["start"] if numbers.get("start") else None
+        if numbers.get(when) is not None:
+            columns.setdefault(run["method"], []).append(numbers[when])
     return columns
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Study:
         batch: items of a step.
         device: where.
         checkpoints: how many are kept on the way, evenly, for the shares over training.
+        model: further arguments of the autoencoder.
     """
 
     operators: tuple[tuple[str, int], ...] = (("monet", 9), ("spline", 3), ("cheb", 6))
@@ -45,6 +46,7 @@ class Study:
     batch: int = 32
     device: str = "auto"
     checkpoints: int = 10
+    model: Mapping[str, Any] = field(default_factory=dict)
 
     def with_operators(self, given: Sequence[str]) -> Study:
         """With operators written as ``monet=9``."""
@@ -76,6 +78,7 @@ class Study:
                             train_items=self.train_items,
                             test_items=self.test_items,
                             device=self.device,
+                            model=self.model,
                             checkpoint_every=max(1, steps // self.checkpoints),
                             keep=self.checkpoints + 1,
                         ),

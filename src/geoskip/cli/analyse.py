@@ -20,6 +20,11 @@ QUANTITIES = {
     "basis_slope": "slope of the basis",
     "size": "rms of Θ",
 }
+WHEN = {
+    "start": "at the start of training",
+    "end": "at the end of training",
+    "change": "at the end over the start of training",
+}
 PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
 
 
@@ -147,7 +152,7 @@ def smoothness(
     opened = [Run.open(folder) for folder in sorted(runs)]
     rows = [run_smoothness(run, run.make_task() if start else None) for run in opened]
     console = Console()
-    for when in ("start", "end") if start else ("end",):
+    for when in WHEN if start else ("end",):
         console.print(_smoothness_table(rows, when))
     _keep(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
@@ -184,7 +189,8 @@ def study(
     for run in run_study(chosen, data, folder):
         measured.append(run)
         console.print(f"{run.name}: {run.smoothness['metrics']['mean_mm']:.3f} mm", highlight=False)
-    console.print(_smoothness_table([run.smoothness for run in measured], "end"))
+    for when in WHEN:
+        console.print(_smoothness_table([run.smoothness for run in measured], when))
     settings = {**chosen.settings(), "vertices": data.template.num_verts}
     _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started)
     for analysis in ("shares", "parts"):
@@ -201,14 +207,14 @@ def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
     from geoskip.analysis.runs import side_by_side
 
     columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
-    table = Table(title=f"Filters at the {when} of training, geometric mean of the layers", title_justify="left")
+    table = Table(title=f"Filters {WHEN[when]}, geometric mean of the layers", title_justify="left")
     table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
     table.add_column("method")
     table.add_column("seeds", justify="right")
     for title in QUANTITIES.values():
         table.add_column(title, justify="right")
     for method, values in columns["slope"].items():
-        table.add_row(method, str(len(values)), *(_spread(columns[name].get(method, [])) for name in QUANTITIES))
+        table.add_row(method, str(len(values)), *(_spread(columns[name].get(method)) for name in QUANTITIES))
     return table
 
 
@@ -225,7 +231,7 @@ def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None
     Console().print(table)
 
 
-def _spread(values: list[float]) -> str:
+def _spread(values: list[float] | None) -> str:
     from statistics import fmean, stdev
 
     if not values:

@@ -1,0 +1,114 @@
+"""The study of skips and kernels: what it trains, and that it can be interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from geoskip.analysis.record import read_analysis
+from geoskip.analysis.runs import side_by_side
+from geoskip.analysis.study import Study, coarser, run_study, stored
+from geoskip.cli import app
+from geoskip.training import loop
+from tests.analysis.small_run import CHANNELS, FACTORS, spheres
+
+MODEL = {"channels": list(CHANNELS), "latent": 5, "factors": list(FACTORS)}
+TINY = Study((("monet", 2),), seeds=1, epochs=2, batch=4, device="cpu", checkpoints=2, model=MODEL)
+
+
+def test_every_method_with_every_seed() -> None:
+    configs = dict(Study(seeds=2, epochs=10, train_items=50, batch=20, checkpoints=5).configs(1000))
+    assert len(configs) == 3 * 3 * 2
+    one = configs["cheb-affine-1"]
+    assert (one.operator, one.skip, one.seed, one.kernel_size) == ("cheb", "affine", 1, 6)
+    # Three steps an epoch, thirty in all, five checkpoints on the way.
+    assert (one.optim.epochs, one.checkpoint_every, one.keep) == (10, 6, 6)
+    assert dict(Study(epochs=1, batch=10).configs(95))["monet-none-0"].checkpoint_every == 1
+
+
+def test_operators_are_named_with_their_size() -> None:
+    assert TINY.with_operators(["spline=3", "cheb=4"]).operators == (("spline", 3), ("cheb", 4))
+    assert TINY.settings()["operators"] == ["monet=2"]
+    with pytest.raises(ValueError, match="operator: monet needs its M, such as monet=9"):
+        TINY.with_operators(["monet"])
+
+
+def test_a_coarser_set_has_the_same_shapes_at_fewer_vertices() -> None:
+    data = spheres()
+    coarse = coarser(data, (2,))
+    assert coarse.template.num_verts == 21
+    assert (coarse.names, len(coarse)) == (data.names, len(data))
+    # Each kept vertex is one of the fine mesh, in every shape the same one.
+    fine, kept = data.verts(torch.arange(3)), coarse.verts(torch.arange(3))
+    same = (fine.unsqueeze(2) == kept.unsqueeze(1)).all(-1)
+    assert bool((same.sum(1) == 1).all())
+    assert torch.equal(same[0], same[1])
+    template = torch.tensor(coarse.template.verts).float()
+    assert torch.equal(torch.tensor(data.template.verts).float()[same[0].int().argmax(0)], template)
+    assert torch.equal(stored(coarse).verts(torch.arange(12)), coarse.to("cpu").verts(torch.arange(12)))
+
+
+def test_runs_are_trained_once_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = spheres()
+    first = list(run_study(TINY, data, tmp_path, samples=2))
+    assert [run.name for run in first] == ["monet-none-0", "monet-residual-0", "monet-affine-0"]
+    plain, _, affine = first
+    assert (plain.shares, plain.parts, plain.shapes) == ([], [], None)
+    assert sorted({row["step"] for row in affine.shares}) == [0, 2, 4]
+    assert affine.smoothness["end"]["overall"] != affine.smoothness["start"]["overall"]
+    assert affine.smoothness["metrics"]["mean_mm"] > 0
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(loop, "Session", refuse)
+    again = list(run_study(TINY, data, tmp_path, samples=2))
+    assert [run.smoothness for run in again] == [run.smoothness for run in first]
+
+
+def test_change_is_the_end_over_the_start() -> None:
+    def run(method: str, start: float, end: float) -> dict[str, Any]:
+        return {"method": method, "start": {"overall": {"slope": start}}, "end": {"overall": {"slope": end}}}
+
+    found = [run("A", 2, 3), run("B", 4, 1), run("A", 5, 5)]
+    assert side_by_side(found, "slope", "change") == {"A": [1.5, 1.0], "B": [0.25]}
+    assert side_by_side(found, "slope", "start") == {"A": [2, 5], "B": [4]}
+    assert side_by_side(found, "edge_slope", "change") == {}
+    assert side_by_side([{"method": "A", "end": {"overall": {"slope": 1.0}}}], "slope", "change") == {}
+
+
+def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoskip.analysis import study
+    from geoskip.data import faces
+
+    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    monkeypatch.setattr(study, "Study", lambda **given: replace(Study(**given), model={**MODEL, "factors": [2, 1]}))
+    given = [
+        "--operator",
+        "monet=2",
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--batch",
+        "8",
+        "--device",
+        "cpu",
+        "--coarse",
+        "2",
+    ]
+    told = CliRunner().invoke(
+        app, ["analyse", "study", "-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), *given]
+    )
+    assert told.exit_code == 0, told.output
+    assert "monet-affine-0" in told.output
+    found = {name: read_analysis(tmp_path / "records" / f"{name}.json") for name in ("smoothness", "shares", "parts")}
+    assert len(found["smoothness"].rows) == 3
+    assert {row["run"] for row in found["parts"].rows} == {"monet-residual-0", "monet-affine-0"}
+    assert found["shares"].settings["vertices"] == 21
+    assert (tmp_path / "runs" / "monet-affine-0" / "parts.safetensors").is_file()
