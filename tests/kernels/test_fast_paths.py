@@ -210,6 +210,61 @@ def test_softmax_basis(where: Where, sizes: Sizes) -> None:
     compare(function, inputs, where)
 
 
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_gaussian_convolution(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, 2, seed=2).sigmoid(),
+        drawn(sizes.slots, 2, seed=3),
+        drawn(sizes.slots, 2, seed=4).abs() + 0.3,
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
+        drawn(sizes.channels, sizes.out, seed=6),
+        drawn(sizes.out, seed=7),
+    ]
+
+    def function(x, u, mean, scale, theta, skip, bias, device):
+        return kernels.gaussian_convolution(x, u, mean, scale, theta, moved(pattern, device), skip, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None:
+    pattern = edges(sizes, loops=True)
+    share = drawn(pattern.num_edges, seed=4).abs()
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=2),
+        drawn(sizes.slots, seed=3),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
+        drawn(sizes.channels, sizes.out, seed=6),
+        drawn(sizes.out, seed=7),
+    ]
+    if not opposite:
+        inputs.append(drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=8))
+
+    def function(x, senders, offset, theta, skip, bias, receivers=None, *, device):
+        scale = share.to(x.device, x.dtype)
+        edged = moved(pattern, device)
+        return kernels.softmax_convolution(x, senders, receivers, offset, scale, theta, edged, skip, bias)
+
+    compare(function, inputs, where)
+
+
+def test_parameters_that_need_no_gradient_get_none() -> None:
+    """Features without a gradient, as in a first layer, and frozen matrices."""
+    sizes = Sizes(2, 3, 2, (13,), 6)
+    pattern = edges(sizes)
+    x, theta = drawn(13, 6, 2, seed=1).float(), drawn(2, 2, 3, seed=2).float()
+    weights = drawn(pattern.num_edges, 2, seed=3).float().requires_grad_()
+    with use_path("reference"):
+        (expected,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
+    (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
+    torch.testing.assert_close(found, expected)
+
+
 def moved(pattern: Pattern, device: str) -> Pattern:
     from geoskip.graphs import move
 

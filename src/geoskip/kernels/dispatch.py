@@ -99,3 +99,34 @@ def softmax_basis(
 ) -> Float[Tensor, "*batch edges slots"]:
     r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
     return _path(sender_scores).softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
+
+
+def gaussian_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    pseudo: Float[Tensor, "edges dim"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    """:func:`basis_convolution` with the weights of :func:`gaussian_basis`."""
+    return _path(x).gaussian_convolution(x, pseudo, mean, scale, theta, pattern, skip, bias)
+
+
+def softmax_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    sender_scores: Float[Tensor, "*batch vertices slots"],
+    receiver_scores: Float[Tensor, "*batch vertices slots"] | None,
+    offset: Float[Tensor, " slots"],
+    edge_scale: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """:func:`basis_convolution` with the weights of :func:`softmax_basis`; without scores of the receivers they are
+    minus those of the senders."""
+    scores = sender_scores, receiver_scores, offset, edge_scale
+    return _path(x).softmax_convolution(x, *scores, theta, pattern, skip, bias)

@@ -21,10 +21,10 @@ def basis_convolution(
     skip: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
+    dims = x.dim()
     x, theta, skip, bias = _cast(x, theta, skip, bias)
-    batch = x.shape[:-2]
     y = ops.convolve(_items(x), _by_slot(weights), theta.contiguous(), *_edges(pattern), skip, bias)
-    return y.view(*batch, *y.shape[1:])
+    return y if dims == 3 else y.view(*x.shape[:-2], *y.shape[1:])
 
 
 def sparse_product(x: Tensor, weights: Tensor, pattern: Pattern) -> Tensor:
@@ -62,7 +62,52 @@ def softmax_basis(
     scores = _items(sender_scores), _items(receiver_scores)
     weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern)).permute(2, 1, 0)
     batch = sender_scores.shape[:-2]
-    return weights.unflatten(0, batch) if batch else weights[0]
+    return weights.unflatten(0, batch) if batch else weights.squeeze(0)
+
+
+def gaussian_convolution(
+    x: Tensor,
+    pseudo: Tensor,
+    mean: Tensor,
+    scale: Tensor,
+    theta: Tensor,
+    pattern: Pattern,
+    skip: Tensor | None = None,
+    bias: Tensor | None = None,
+    floor: float = 1e-15,
+) -> Tensor:
+    if not _is_eager_on_triton(x):
+        return basis_convolution(x, gaussian_basis(pseudo, mean, scale, floor), theta, pattern, skip, bias)
+    basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor
+    x, theta, skip, bias = _cast(x, theta, skip, bias)
+    y = ops.GaussianConvolve.apply(*basis, _items(x), theta.contiguous(), *_edges(pattern), skip, bias)
+    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def softmax_convolution(
+    x: Tensor,
+    sender_scores: Tensor,
+    receiver_scores: Tensor | None,
+    offset: Tensor,
+    edge_scale: Tensor,
+    theta: Tensor,
+    pattern: Pattern,
+    skip: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    if not _is_eager_on_triton(x):
+        receiver_scores = -sender_scores if receiver_scores is None else receiver_scores
+        weights = softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
+        return basis_convolution(x, weights, theta, pattern, skip, bias)
+    receivers = None if receiver_scores is None else _items(receiver_scores)
+    basis = _items(sender_scores), receivers, offset, edge_scale
+    x, theta, skip, bias = _cast(x, theta, skip, bias)
+    y = ops.SoftmaxConvolve.apply(*basis, _items(x), theta.contiguous(), *_edges(pattern), skip, bias)
+    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def _is_eager_on_triton(x: Tensor) -> bool:
+    return ops.on_triton(x) and not torch.compiler.is_compiling()
 
 
 def _items(x: Tensor) -> Tensor:

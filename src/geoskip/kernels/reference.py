@@ -98,3 +98,35 @@ def softmax_basis(
         sender_scores.index_select(-2, pattern.senders) + receiver_scores.index_select(-2, pattern.receivers) + offset
     )
     return edge_scale.unsqueeze(-1) * torch.softmax(logits, dim=-1)
+
+
+def gaussian_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    pseudo: Float[Tensor, "edges dim"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    """:func:`basis_convolution` with the weights of :func:`gaussian_basis`."""
+    return basis_convolution(x, gaussian_basis(pseudo, mean, scale), theta, pattern, skip, bias)
+
+
+def softmax_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    sender_scores: Float[Tensor, "*batch vertices slots"],
+    receiver_scores: Float[Tensor, "*batch vertices slots"] | None,
+    offset: Float[Tensor, " slots"],
+    edge_scale: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    """:func:`basis_convolution` with the weights of :func:`softmax_basis`; without scores of the receivers they are
+    minus those of the senders."""
+    receiver_scores = -sender_scores if receiver_scores is None else receiver_scores
+    weights = softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
+    return basis_convolution(x, weights, theta, pattern, skip, bias)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
-from geoskip.kernels import basis_convolution, softmax_basis
+from geoskip.kernels import softmax_convolution
 from geoskip.operators.base import Operator, weight_dtype
 from geoskip.operators.initial import normal, zeros
 from geoskip.shapes import Float
@@ -30,9 +30,8 @@ def feast(
     """See :class:`FeaStConv`; without ``receiver_attention`` the assignment is translation-invariant."""
     pattern, shares = _neighbourhoods(graph, self_loops, weight_dtype(x))
     senders = x @ attention.t()
-    receivers = -senders if receiver_attention is None else x @ receiver_attention.t()
-    weights = softmax_basis(senders, receivers, offset, shares, pattern)
-    return basis_convolution(x, weights, theta, pattern, skip, bias)
+    receivers = None if receiver_attention is None else x @ receiver_attention.t()
+    return softmax_convolution(x, senders, receivers, offset, shares, theta, pattern, skip, bias)
 
 
 def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> WeightedEdges:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph
-from geoskip.kernels import basis_convolution, gaussian_basis
+from geoskip.kernels import gaussian_convolution
 from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
@@ -27,8 +27,7 @@ def monet(
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`MoNetConv`."""
     pseudo = pseudo_of(graph, mean.shape[1], "MoNetConv").to(weight_dtype(x))
-    weights = gaussian_basis(pseudo, mean, scale)
-    return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
+    return gaussian_convolution(x, pseudo, mean, scale, theta, graph.pattern, skip, bias)
 
 
 class MoNetConv(Operator):

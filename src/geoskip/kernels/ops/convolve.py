@@ -62,17 +62,20 @@ def _convolve_backward(ctx, grad_y):
     x = ctx.saved_tensors[0]
     needs = ctx.needs_input_grad
     grad_y = grad_y.contiguous()
-    grads = [None] * 10
+    grads: list[Tensor | None] = [None] * 10
     wanted = [place for place in range(3) if needs[place]]
     if wanted:
         found = convolve_gradients(grad_y, *ctx.saved_tensors, list(needs[:3]))
         for place, grad in zip(wanted, found, strict=True):
             grads[place] = grad
-    if needs[8]:
-        grads[8] = x.flatten(0, 1).t() @ grad_y.flatten(0, 1)
-    if needs[9]:
-        grads[9] = grad_y.sum((0, 1))
+    grads[8:] = own_gradients(grad_y, x, needs[8], needs[9])
     return tuple(grads)
+
+
+def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the skip's matrix and of the bias, which see no neighbours."""
+    grad_skip = x.flatten(0, 1).t() @ grad_y.flatten(0, 1) if needs_skip else None
+    return grad_skip, grad_y.sum((0, 1)) if needs_bias else None
 
 
 convolve.differentiate(_convolve_context, _convolve_backward)

@@ -91,7 +91,7 @@ def gaussian_gradients(
 @triton.jit
 def _softmax_kernel(
     sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, num_vertices, batch, M,
-    BLOCK_R: tl.constexpr, BLOCK_M: tl.constexpr,
+    OPPOSITE: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     # A row is an edge of an item; rows of one edge lie next to each other.
     o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -103,7 +103,8 @@ def _softmax_kernel(
     b_j = o_b * num_vertices + tl.load(senders + o_e, mask=m_r, other=0)
     b_i = o_b * num_vertices + tl.load(receivers + o_e, mask=m_r, other=0)
     b_logit = tl.load(sender_scores + b_j[:, None] * M + o_m[None, :], mask=m_rm, other=0.0).to(tl.float32)
-    b_logit += tl.load(receiver_scores + b_i[:, None] * M + o_m[None, :], mask=m_rm, other=0.0).to(tl.float32)
+    b_other = tl.load(receiver_scores + b_i[:, None] * M + o_m[None, :], mask=m_rm, other=0.0).to(tl.float32)
+    b_logit += -b_other if OPPOSITE else b_other
     b_logit += tl.load(offset + o_m, mask=m_m, other=0.0).to(tl.float32)[None, :]
     b_logit = tl.where(m_m[None, :], b_logit, float("-inf"))
     b_exp = tl.exp(b_logit - tl.max(b_logit, axis=1)[:, None])
@@ -113,20 +114,22 @@ def _softmax_kernel(
 
 def softmax(
     sender_scores: Tensor,
-    receiver_scores: Tensor,
+    receiver_scores: Tensor | None,
     offset: Tensor,
     edge_scale: Tensor,
     senders: Tensor,
     receivers: Tensor,
 ) -> Tensor:
+    """Without scores of the receivers they are minus those of the senders."""
     (batch, num_vertices, slots), num_edges = sender_scores.shape, senders.shape[0]
     weights = torch.empty(slots, num_edges, batch, device=senders.device, dtype=torch.float32)
     if weights.numel():
         block_m = power_of_two(slots)
         block_r = max(1, 2048 // block_m)
         arguments = (
-            sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers,
-            num_edges * batch, num_vertices, batch, slots, block_r, block_m,
+            sender_scores, sender_scores if receiver_scores is None else receiver_scores, offset, edge_scale,
+            weights, senders, receivers,
+            num_edges * batch, num_vertices, batch, slots, receiver_scores is None, block_r, block_m,
         )  # fmt: skip
         launch(_softmax_kernel, (ceil_div(num_edges * batch, block_r),), arguments)
     return weights

@@ -46,7 +46,7 @@ def convolve(
         # The tensor cores want the summed axis to be contiguous.
         theta = theta.transpose(1, 2).contiguous().transpose(1, 2)
     slots, channels, out = theta.shape
-    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1)
+    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1)
     inputs = x, weights, theta, neighbours, order, offsets, skip, bias
     return convolve_items(*inputs, tiles) if isinstance(tiles, ItemTiles) else convolve_vertices(*inputs, tiles)
 
@@ -70,10 +70,10 @@ def convolve_gradients(
             torch.zeros_like(theta) if needs_theta else None,
         )
     slots, channels, out = theta.shape
-    sizes = len(x), slots, channels, out, len(offsets) > 1
+    sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
     grad_x = grad_weights = grad_theta = None
     backwards = receivers, by_sender, sender_offsets
-    tiles = sender_tiles(*sizes, weights.shape[2] > 1) if needs_weights else None
+    tiles = sender_tiles(*sizes) if needs_weights else None
     if tiles is not None:
         grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
     else:
@@ -82,7 +82,9 @@ def convolve_gradients(
             skip = None if skip is None else skip.t()
             grad_x = convolve(grad_y, weights, theta.transpose(1, 2), *backwards, skip, None)
         if needs_weights:
-            grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, weight_tiles(*sizes))
+            grad_weights = weight_gradients(
+                grad_y, x, weights, theta, senders, offsets, weight_tiles(slots, channels, out, len(offsets) > 1)
+            )
     if needs_theta:
         grad_theta = _theta_gradients(grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes))
     return (

@@ -54,7 +54,7 @@ def _sender_gradients_kernel(
             b_gy = tl.load(p_y + i_i * O, mask=m_y, other=0.0).to(tl.float32)
             b_more = ()
             for s in tl.static_range(SLOTS):
-                o_w = (i_m + s) * stride_wm + i_e * stride_we
+                o_w = tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
                 if PER_ITEM:
                     b_w = tl.load(weights + o_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
                     tl.store(grad_weights + o_w + o_b, tl.sum(b_u[s] * b_gy, axis=1), mask=m_b)
@@ -139,7 +139,7 @@ def _theta_gradients_kernel(
             b_x = tl.load(p_x + i_j * C, mask=m_x, other=0.0).to(tl.float32)
             b_more = ()
             for s in tl.static_range(SLOTS):
-                p_w = weights + (i_m + s) * stride_wm + i_e * stride_we
+                p_w = weights + tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
                 if PER_ITEM:
                     b_w = tl.load(p_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
                 else:

@@ -47,7 +47,7 @@ def _convolve_items_kernel(
                 b_x = tl.load(p_b + i_j * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
                 b_more = ()
                 for s in tl.static_range(SLOTS):
-                    p_w = weights + (i_m + s) * stride_wm + i_e * stride_we
+                    p_w = weights + tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
                     if PER_ITEM:
                         b_w = tl.load(p_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
                     else:

@@ -18,21 +18,26 @@ _compiled: dict[Any, Any] = {}
 
 def launch(kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], warps: int = 4, stages: int = 2) -> None:
     """Run ``kernel`` on a grid; ``arguments`` in the order of its parameters, constants included."""
-    device = arguments[0].device
-    key = (kernel, device, warps, stages, *map(_kind, arguments))
-    found = _compiled.get(key)
+    device = arguments[0].device.index
+    key: list[Any] = [kernel, device, warps, stages]
+    # Addresses instead of tensors spare the launcher asking the driver about each.
+    values: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            address = argument.data_ptr()
+            key += argument.dtype, address % 16 == 0
+            values.append(address)
+        else:
+            key.append(argument)
+            values.append(argument)
+    name = tuple(key)
+    found = _compiled.get(name)
     if found is None:
         if len(_compiled) >= _MOST:
             _compiled.clear()
         # In Triton's interpreter nothing is compiled and nothing is kept.
-        _compiled[key] = kernel[grid](*arguments, num_warps=warps, num_stages=stages)
+        _compiled[name] = kernel[grid](*arguments, num_warps=warps, num_stages=stages)
         return
     full = (*grid, 1, 1)[:3]
-    stream = torch._C._cuda_getCurrentRawStream(device.index)
-    found.run(*full, stream, found.function, found.packed_metadata, None, None, None, *arguments)
-
-
-def _kind(argument: Any) -> Any:
-    if isinstance(argument, Tensor):
-        return argument.dtype, argument.data_ptr() % 16 == 0
-    return argument, type(argument)
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    found.run(*full, stream, found.function, found.packed_metadata, None, None, None, *values)

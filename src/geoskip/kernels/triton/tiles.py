@@ -43,10 +43,12 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
+def forward_tiles(
+    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
+) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
     if batch >= ENOUGH_ITEMS:
-        warps = 1 if max(c, o) <= 32 else 4
+        warps = (2 if per_item else 1) if max(c, o) <= 32 else 4
         return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps)
     if o > 64:
         return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
@@ -63,21 +65,25 @@ def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool,
     return ItemTiles(at_once, b=power_of_two(batch, 16, 32), c=c, o=o, warps=1 if small else 4)
 
 
-def theta_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
+def theta_tiles(
+    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
+) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch >= ENOUGH_ITEMS and max(c, o) <= 64:
-        at_once, warps = (3, 2) if max(c, o) <= 32 else (1, 4)
-        b = power_of_two(batch, 16, 32)
-        return ItemTiles(_at_once(slots, at_once, grouped), b=b, c=c, o=o, warps=warps, programs=528)
+        at_once, warps = (_at_once(slots, 3, grouped), 2) if max(c, o) <= 32 else (1, 4)
+        if per_item and at_once < 3 and warps == 2:
+            warps = 1
+        return ItemTiles(at_once, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=528)
     at_once = 5 if c <= 32 else 2 if c <= 64 else 1
     return VertexTiles(
         _at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=8 if c > 64 else 4, programs=528
     )
 
 
-def weight_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
-    c, o = power_of_two(channels, 16), power_of_two(out, 16)
-    return VertexTiles(_at_once(slots, max(1, 320 // c), grouped), v=16, c=c, o=min(o, 64), warps=4 if c <= 64 else 8)
+def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
+    c = power_of_two(channels, 16)
+    at_once = _at_once(slots, 5 if c <= 32 else 2, grouped)
+    return VertexTiles(at_once, v=16 if c <= 32 else 32, c=c, o=32, warps=4 if c <= 64 else 8)
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:
@@ -85,9 +91,9 @@ def _at_once(slots: int, most: int, grouped: bool) -> int:
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 
-def needs_wide(*tensors: Tensor) -> bool:
-    """Whether offsets inside an item need 64 bits; 32 are faster."""
-    return any(tensor.shape[-1] * tensor.shape[-2] >= 2**31 for tensor in tensors)
+def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:
+    """Whether offsets inside an item, or among all weights, need 64 bits; 32 are faster."""
+    return max(x.stride(0), y.stride(0), weights.numel()) >= 2**31
 
 
 def precision() -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import in_layout_of_loads, product
 from geoskip.kernels.triton.tiles import VertexTiles, ceil_div, needs_wide, precision
-from geoskip.kernels.triton.vertices import rows_of, strides_of
+from geoskip.kernels.triton.vertices import rows_of, slot_offset, strides_of
 
 
 @triton.jit
@@ -35,7 +35,7 @@ def _theta_gradients_kernel(
         o_v = i_t * BLOCK_V + tl.arange(0, BLOCK_V)
         m_v = o_v < num_receivers
         b_start, b_degree, b_most = rows_of(offsets, o_v, m_v, WIDE)
-        p_x, p_w = x, weights + i_m * stride_wm
+        p_x, p_w = x, weights + slot_offset(i_m, stride_wm, WIDE)
         p_y = grad_y + o_v[:, None].to(tl.int64) * O + o_o[None, :]
         for i_b in range(batch):
             b_z = ()
@@ -51,7 +51,7 @@ def _theta_gradients_kernel(
                 b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
                 b_more = ()
                 for s in tl.static_range(SLOTS):
-                    b_w = tl.load(p_w + s * stride_wm + o_e * stride_we, mask=m_e, other=0.0)
+                    b_w = tl.load(p_w + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, mask=m_e, other=0.0)
                     b_more = b_more + (b_z[s] + b_w.to(tl.float32)[:, None] * b_x,)
                 b_z = b_more
             b_gy = tl.load(p_y, mask=m_v[:, None] & m_o[None, :], other=0.0)
@@ -78,7 +78,7 @@ def theta_gradients(
         batch, num_receivers, channels, out, slots, num_tiles, parts, x.stride(0), grad_y.stride(0),
         *strides_of(weights), offsets.stride(0),
         offsets.shape[0] > 1, tiles.slots, tiles.v, tiles.c, tiles.o,
-        precision(), needs_wide(x, weights),
+        precision(), needs_wide(x, grad_y, weights),
     )  # fmt: skip
     grid = (chunks, parts, ceil_div(out, tiles.o))
     launch(_theta_gradients_kernel, grid, arguments, tiles.warps, tiles.stages)
@@ -101,7 +101,7 @@ def _weight_gradients_kernel(
     if GROUPED:
         offsets += i_m * stride_og
     b_start, b_degree, b_most = rows_of(offsets, o_v, m_v, WIDE)
-    p_x, p_y, p_g = x, grad_y + o_v[:, None].to(tl.int64) * O, grad_weights + i_m * stride_wm
+    p_x, p_y, p_g = x, grad_y + o_v[:, None].to(tl.int64) * O, grad_weights + slot_offset(i_m, stride_wm, WIDE)
     for i_b in range(batch):
         b_gz = ()
         for s in tl.static_range(SLOTS):
@@ -125,8 +125,8 @@ def _weight_gradients_kernel(
             for s in tl.static_range(SLOTS):
                 b_gw = tl.sum(b_gz[s] * b_x, axis=1)
                 if ADDS:
-                    b_gw += tl.load(p_g + s * stride_wm + o_e * stride_we, mask=m_e, other=0.0)
-                tl.store(p_g + s * stride_wm + o_e * stride_we, b_gw, mask=m_e)
+                    b_gw += tl.load(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, mask=m_e, other=0.0)
+                tl.store(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, b_gw, mask=m_e)
         if ADDS:
             # The next item adds to what this one has written, perhaps from other threads of this program.
             tl.debug_barrier()
@@ -146,7 +146,7 @@ def weight_gradients(
         batch, num_receivers, channels, out, x.stride(0), grad_y.stride(0), *strides_of(weights), offsets.stride(0),
         offsets.shape[0] > 1, adds, tiles.slots,
         tiles.v, tiles.c, tiles.o,
-        precision(), needs_wide(x, weights),
+        precision(), needs_wide(x, grad_y, weights),
     )  # fmt: skip
     grid = (ceil_div(num_receivers, tiles.v), slots // tiles.slots)
     launch(_weight_gradients_kernel, grid, arguments, tiles.warps, tiles.stages)

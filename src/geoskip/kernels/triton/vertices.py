@@ -22,6 +22,12 @@ def rows_of(offsets, o_v, m_v, WIDE: tl.constexpr):
 
 
 @triton.jit
+def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
+    """Where the weights of a slot begin."""
+    return tl.cast(i_m, tl.int64) * stride_wm if WIDE else i_m * stride_wm
+
+
+@triton.jit
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbours, order, offsets,
     num_senders, num_receivers, C, O, M,
@@ -61,7 +67,8 @@ def _convolve_kernel(
                 b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
                 b_more = ()
                 for s in tl.static_range(SLOTS):
-                    b_w = tl.load(weights + (i_m + s) * stride_wm + o_e * stride_we, mask=m_e, other=0.0)
+                    p_w = weights + slot_offset(i_m + s, stride_wm, WIDE)
+                    b_w = tl.load(p_w + o_e * stride_we, mask=m_e, other=0.0)
                     b_more = b_more + (b_z[s] + b_w.to(tl.float32)[:, None] * b_x,)
                 b_z = b_more
             for s in tl.static_range(SLOTS):
@@ -102,7 +109,7 @@ def convolve_vertices(
         *strides_of(weights), offsets.stride(0), *theta.stride(), *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
         tiles.slots, tiles.v, tiles.c, tiles.o,
-        precision(), needs_wide(x, weights),
+        precision(), needs_wide(x, y, weights),
     )  # fmt: skip
     launch(
         _convolve_kernel,
