@@ -19,6 +19,7 @@ from geoskip.cli.prepare import prepare
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.tables import tables
 from geoskip.cli.train import train
+from geoskip.cli.warp import warp
 
 app = typer.Typer(
     name="geoskip",
@@ -37,6 +38,7 @@ app.command()(prepare)
 app.command()(reproduce)
 app.command()(tables)
 app.command()(train)
+app.command()(warp)
 app.add_typer(analyse, name="analyse")
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")

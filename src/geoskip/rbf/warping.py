@@ -72,6 +72,10 @@ def warp_mesh(
     A landmark need not be a vertex; those that are vertices are ``mesh.verts[numbers]``.
     """
     sources, goals = (torch.from_numpy(np.array(given, dtype=np.float64)) for given in (landmarks, targets))
-    moves = warp(sources, goals, kernel, affine=affine, smoothing=smoothing, epsilon=epsilon)
+    return moved(mesh, warp(sources, goals, kernel, affine=affine, smoothing=smoothing, epsilon=epsilon))
+
+
+def moved(mesh: Mesh, by: Warp) -> Mesh:
+    """``mesh`` with its vertices where ``by`` takes them."""
     with torch.no_grad():
-        return mesh.with_verts(moves(torch.from_numpy(mesh.verts.copy())).numpy())
+        return mesh.with_verts(by(torch.from_numpy(mesh.verts.copy())).numpy())

@@ -1,0 +1,56 @@
+r"""The paper's analogy, executable: an RBF interpolant with its affine part is one convolution with an affine skip.
+
+.. math::
+    \hat f(x_i) = \sum_j \varphi(\lVert c_j - x_i \rVert)\, w_j + x_i A + b \qquad\text{and}\qquad
+    y_i = \sum_{j \in \mathcal N(i)} w(u_{ij})\, x_j\, \Theta + x_i A + b
+
+are the same sum on the graph where every centre sends to every point, with pseudo-coordinates u_ij = c_j - x_i. There a
+vertex has two kinds of features: the radial weights, which are heard by others, and its position, which only the
+vertex itself uses; Θ picks the former and A the latter.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from geoskip.blocks.affine import AffineSkip
+from geoskip.graphs import Graph
+from geoskip.operators.rbf import RBFConv
+from geoskip.rbf.interpolant import RBFInterpolant
+from geoskip.shapes import Float
+
+
+def interpolant_block(interpolant: RBFInterpolant) -> AffineSkip:
+    """The block that computes ``interpolant`` on its :func:`interpolant_graph`: one slot, centred at u = 0."""
+    dim, out = interpolant.centres.shape[-1], interpolant.weights.shape[-1]
+    slopes, offset = interpolant.affine()
+    conv = RBFConv(out + dim, out, kernel_size=1, dim=dim, kernel=interpolant.kernel)
+    block = AffineSkip(conv).to(interpolant.weights)
+    values = {
+        "conv.theta": torch.eye(out + dim, out).unsqueeze(0),
+        "conv.mean": torch.zeros(1, dim),
+        "conv.scale": torch.ones(1, dim),
+        "conv.bias": offset,
+        "weight": torch.cat([slopes.new_zeros(out, out), slopes]),
+    }
+    block.load_state_dict(values)
+    return block
+
+
+def interpolant_graph(
+    interpolant: RBFInterpolant, points: Float[Tensor, "points dim"]
+) -> tuple[Float[Tensor, "vertices channels"], Graph]:
+    """Features and graph for the block: the points first, which hear every centre, then the centres.
+
+    A point sends nothing, so its weight is 0; only the first rows of the block's output are values of f̂.
+    """
+    centres, weights = interpolant.centres, interpolant.weights
+    points = points.to(centres)
+    silent = weights.new_zeros(len(points), weights.shape[1])
+    x = torch.cat([torch.cat([silent, points], dim=1), torch.cat([weights, centres], dim=1)])
+    receivers, senders = torch.cartesian_prod(
+        torch.arange(len(points), device=x.device), torch.arange(len(points), len(x), device=x.device)
+    ).T
+    pseudo = centres[senders - len(points)] - points[receivers]
+    return x, Graph.from_edge_index(torch.stack([senders, receivers]), len(x), pseudo)
