@@ -43,12 +43,10 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(
-    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
-) -> ItemTiles | VertexTiles:
+def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
     if batch >= ENOUGH_ITEMS:
-        warps = (2 if per_item else 1) if max(c, o) <= 32 else 4
+        warps = 1 if max(c, o) <= 32 else 4
         return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps)
     if o > 64:
         return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
