@@ -67,7 +67,7 @@ def test_the_record_of_a_run_that_ended(tmp_path: Path) -> None:
     run, _ = untrained(tmp_path)
     with pytest.raises(RunError, match="it has not ended"):
         _ = run.record
-    record = RunRecord("MoNet", run.config.to_json(), 0, 1, 2, 3, 4.0, "cpu", {}, {"mean_mm": 1.0})
+    record = RunRecord("MoNet", run.config.to_json(), 0, 1, 2, 3.0, 4.0, "cpu", {}, {"mean_mm": 1.0})
     write_record(tmp_path / "record.json", record)
     assert run.record.metrics == {"mean_mm": 1.0}
 

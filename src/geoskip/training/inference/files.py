@@ -83,7 +83,7 @@ def read_codes(path: Path, latent: int) -> Float[Tensor, "codes latent"]:
 def read_values(path: Path) -> np.ndarray:
     """Values at vertices: .npy, .json (a list), or a text file with a number in each line."""
     if path.suffix.lower() in LATENT_SUFFIXES:
-        return _numbers(path)
+        return np.atleast_1d(_numbers(path))
     try:
         return np.loadtxt(path, ndmin=1)
     except (ValueError, UnicodeDecodeError) as error:

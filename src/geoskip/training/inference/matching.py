@@ -31,8 +31,7 @@ class Matcher(Correspondence):
 
     def check_values(self, values: Shaped[np.ndarray, "targets *channels"], name: str = "values") -> None:
         """ValueError unless there is one value for each vertex of the target."""
-        if values.ndim < 1 or len(values) != self.target.num_verts:
+        if len(values) != self.target.num_verts:
             raise ValueError(
-                f"{name}: {self.target.num_verts} values are needed, one for each vertex of the target, "
-                f"not {len(values) if values.ndim else 'a single one'}"
+                f"{name}: {self.target.num_verts} values are needed, one for each vertex of the target, not {len(values)}"
             )
