@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,25 +82,11 @@ def test_change_is_the_end_over_the_start() -> None:
 
 
 def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoskip.analysis import study
     from geoskip.data import faces
 
     monkeypatch.setattr(faces, "faces", lambda: spheres(24))
-    monkeypatch.setattr(study, "Study", lambda **given: replace(Study(**given), model={**MODEL, "factors": [2, 1]}))
-    given = [
-        "--operator",
-        "monet=2",
-        "--seeds",
-        "1",
-        "--epochs",
-        "1",
-        "--batch",
-        "8",
-        "--device",
-        "cpu",
-        "--coarse",
-        "2",
-    ]
+    words = "--operator monet=2 --seeds 1 --epochs 1 --batch 8 --device cpu --coarse 2 --channels 4"
+    given = words.split()
     told = CliRunner().invoke(
         app, ["analyse", "study", "-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), *given]
     )
@@ -112,3 +97,9 @@ def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.Mo
     assert {row["run"] for row in found["parts"].rows} == {"monet-residual-0", "monet-affine-0"}
     assert found["shares"].settings["vertices"] == 21
     assert (tmp_path / "runs" / "monet-affine-0" / "parts.safetensors").is_file()
+
+
+def test_lists_of_numbers_are_checked(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--channels", "4;2"])
+    assert told.exit_code == 2
+    assert "4;2 is not a list of whole numbers" in told.output

@@ -168,6 +168,7 @@ def study(
     test_items: Annotated[int | None, typer.Option(help="Test items; all where not given.")] = None,
     batch: Annotated[int, typer.Option(help="Items of a step.", min=1)] = 32,
     coarse: Annotated[str, typer.Option(help="Coarsen the faces by these factors, such as 4,2.")] = "",
+    channels: Annotated[str, typer.Option(help="Of the encoder, such as 16,16,32; the paper's if not given.")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
 ) -> None:
     """Train generated faces with and without skips over seeds; then smoothness, shares and parts of every run.
@@ -179,12 +180,18 @@ def study(
 
     started, console = time.perf_counter(), Console()
     chosen = Study(
-        seeds=seeds, epochs=epochs, train_items=train_items, test_items=test_items, batch=batch, device=device
+        seeds=seeds,
+        epochs=epochs,
+        train_items=train_items,
+        test_items=test_items,
+        batch=batch,
+        device=device,
+        model={"channels": _numbers(channels)} if channels else {},
     )
     chosen = chosen.with_operators(operator) if operator else chosen
     data = faces()
     if coarse:
-        data = stored(coarser(data, [int(factor) for factor in coarse.split(",")]))
+        data = stored(coarser(data, _numbers(coarse)))
     measured = []
     for run in run_study(chosen, data, folder):
         measured.append(run)
@@ -201,6 +208,13 @@ def study(
             from geoskip.records.samples import write_samples
 
             write_samples(folder / run.name / "parts.safetensors", run.shapes)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text} is not a list of whole numbers, such as 4,2") from error
 
 
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:

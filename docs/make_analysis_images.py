@@ -1,0 +1,261 @@
+"""The figures of what-skips-learn.md, from the records: ``python docs/make_analysis_images.py [FOLDER]``.
+
+Nothing is computed here but means and spreads; ``geoskip analyse …`` makes the records in results/analysis. The colours
+are Okabe and Ito's, which most colour-blind readers tell apart, and no figure relies on colour alone.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from geoskip.analysis.pairs import GraphPair, graph_pairs
+from geoskip.analysis.record import AnalysisRecord, read_analysis
+from geoskip.analysis.runs import side_by_side
+
+ROOT = Path(__file__).parents[1]
+RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"
+SKIPS = {
+    "none": ("no skip", "#0072B2", "o", "-"),
+    "residual": ("residual skip", "#E69F00", "s", "--"),
+    "affine": ("affine skip", "#009E73", "^", "-."),
+}
+VERTEX = {"a": "#D55E00", "b": "#56B4E9", "c": "#F0E442"}
+plt.rcParams |= {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "svg.hashsalt": "geoskip",
+}
+
+
+def depth(record: AnalysisRecord) -> Figure:
+    """Frequency against theory, frequency with ELU, rank with ELU."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
+    for axis, activation, quantity in (
+        (axes[0], "linear", "frequency"),
+        (axes[1], "elu", "frequency"),
+        (axes[2], "elu", "rank"),
+    ):
+        for skip, (label, colour, marker, line) in SKIPS.items():
+            rows = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, activation)]
+            depths = sorted({row["depth"] for row in rows})
+            values = [[row[quantity] for row in rows if row["depth"] == layers] for layers in depths]
+            low, mid, high = np.array([_interval(cell) for cell in values]).T
+            places = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
+            bars = np.stack([mid - low, high - mid])
+            style = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
+            axis.errorbar(places, mid, bars, linestyle="" if activation == "linear" else line, **style)
+            if activation == "linear":
+                theory = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, "theory")]
+                axis.plot(range(len(depths)), [row["frequency"] for row in theory], color=colour, linestyle=line)
+        axis.set_xticks(range(len(depths)), [str(layers) for layers in depths])
+        axis.set_yscale("log")
+        axis.set_xlabel("layers that the features have passed")
+    axes[0].set_title("Linear layers: points measured, lines theory")
+    axes[1].set_title("Layers with ELU")
+    axes[2].set_title("Layers with ELU: dimensions left of 32")
+    axes[0].set_ylabel("variation between neighbours\n(1: as in noise, 0: smooth)")
+    axes[2].set_ylabel("effective rank")
+    axes[2].set_yticks([1, 2, 5, 10, 20, 32], ["1", "2", "5", "10", "20", "32"])
+    axes[2].minorticks_off()
+    axes[0].legend()
+    return figure
+
+
+def power(record: AnalysisRecord) -> Figure:
+    """Methods by pairs, the pairs drawn above."""
+    pairs, methods = graph_pairs(), list(dict.fromkeys(row["method"] for row in record.rows))
+    figure = plt.figure(figsize=(11, 6.6), layout="constrained")
+    grid = figure.add_gridspec(2, 1, height_ratios=[2.3, len(methods) * 0.28])
+    tops = grid[0].subgridspec(2, len(pairs), wspace=0.05, hspace=0.05)
+    for column, pair in enumerate(pairs):
+        for row in range(2):
+            _draw_graph(figure.add_subplot(tops[row, column]), pair, row)
+    axis = figure.add_subplot(grid[1])
+    for entry in record.rows:
+        x = [pair.name for pair in pairs].index(entry["pair"])
+        y = methods.index(entry["method"])
+        share = entry["told_apart"] / entry["seeds"]
+        ring = {"marker": "o", "s": 95, "edgecolors": "#333333", "linewidths": 1}
+        axis.scatter(x, y, facecolors=_blend(share), **ring)
+        if 0 < share < 1:
+            axis.annotate(f"{entry['told_apart']}/{entry['seeds']}", (x, y), xytext=(8, -3.5), **_OFFSET)
+    axis.set_yticks(range(len(methods)), methods)
+    axis.set_ylim(len(methods) - 0.5, -0.6)
+    axis.set_xlim(-0.5, len(pairs) - 0.5)
+    axis.set_xticks(range(len(pairs)), [f"{k}" for k in range(1, len(pairs) + 1)])
+    blind = sum(not pair.wl for pair in pairs)
+    axis.axvline(blind - 0.5, color="#333333", linewidth=1)
+    for y in range(3, len(methods), 3):
+        axis.axhline(y - 0.5, color="#bbbbbb", linewidth=0.8)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.tick_params(length=0)
+    words = (
+        "filled: random networks tell the two graphs above apart, all of them, or n of m; empty: none does.\n"
+        "Left of the line the Weisfeiler-Lehman test fails, and with it every such network."
+    )
+    axis.set_xlabel(words)
+    return figure
+
+
+def smoothness(record: AnalysisRecord) -> Figure:
+    """Change of the slope in training, a point for each seed."""
+    operators = list(dict.fromkeys(row["operator"] for row in record.rows))
+    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
+    figure, axes = plt.subplots(1, len(operators), figsize=(3.6 * len(operators) + 0.6, 3.4), layout="constrained")
+    for axis, operator in zip(np.atleast_1d(axes), operators, strict=True):
+        rows = [row for row in record.rows if row["operator"] == operator]
+        quantity = "slope" if operator == "cheb" else "edge_slope"
+        for place, (skip, (_, colour, marker, _)) in enumerate(SKIPS.items()):
+            found = side_by_side([row for row in rows if row["skip"] == skip], quantity, "change")
+            values = next(iter(found.values()), [])
+            offsets = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else np.zeros(1)
+            axis.scatter(place + offsets, values, color=colour, marker=marker, s=28, zorder=3)
+            if values:
+                axis.hlines(float(np.exp(np.mean(np.log(values)))), place - 0.3, place + 0.3, color=colour, linewidth=2)
+        axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
+        axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
+        axis.set_xlim(-0.6, len(SKIPS) - 0.4)
+        where = "the spectrum" if operator == "cheb" else "the mesh's edges"
+        axis.set_title(f"{names.get(operator, operator)}: over {where}")
+    first = np.atleast_1d(axes)[0]
+    first.set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
+    return figure
+
+
+def shares(record: AnalysisRecord) -> Figure:
+    """The affine skip's share of each block's output over training, mean over seeds, one panel for each operator."""
+    operators = list(dict.fromkeys(row["run"].split("-")[0] for row in record.rows))
+    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
+    figure, axes = plt.subplots(
+        1, len(operators), figsize=(4.4 * len(operators) + 0.8, 3.6), layout="constrained", sharey=True, squeeze=False
+    )
+    for axis, operator in zip(axes[0], operators, strict=True):
+        rows = [row for row in record.rows if row["run"].startswith(f"{operator}-affine-")]
+        steps = sorted({row["step"] for row in rows})
+        layers = list(dict.fromkeys(row["layer"] for row in rows))
+        table = [
+            [fmean(row["share"] for row in rows if (row["layer"], row["step"]) == (layer, step)) for step in steps]
+            for layer in layers
+        ]
+        image = axis.imshow(table, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+        axis.set_yticks(range(len(layers)), [layer.replace(".", " ") for layer in layers])
+        ticks = sorted({0, len(steps) // 2, len(steps) - 1})
+        axis.set_xticks(ticks, [f"{steps[tick]:,}" for tick in ticks])
+        axis.set_xlabel("training steps")
+        axis.set_title(f"Aff-{names.get(operator, operator)}")
+        for row, values in enumerate(table):
+            for column in (0, len(steps) - 1):
+                tint = "white" if values[column] < 0.55 else "black"
+                axis.text(column, row, f"{values[column]:.2f}", ha="center", va="center", fontsize=7, color=tint)
+    figure.colorbar(image, ax=axes[0].tolist(), label="share of the block's output that the skip makes")
+    return figure
+
+
+_OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5}
+FIGURES: dict[str, tuple[str, Callable[[AnalysisRecord], Figure]]] = {
+    "analysis-depth": ("depth", depth),
+    "analysis-power": ("power", power),
+    "analysis-smoothness": ("smoothness", smoothness),
+    "analysis-shares": ("shares", shares),
+}
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Tenth percentile, median, ninetieth."""
+    low, mid, high = np.quantile(values, [0.1, 0.5, 0.9]).tolist()
+    return low, mid, high
+
+
+def _blend(share: float) -> tuple[float, float, float]:
+    full = np.array([0.0, 0.447, 0.698])
+    r, g, b = (1 - share * (1 - full)).tolist()
+    return r, g, b
+
+
+def _draw_graph(axis: Axes, pair: GraphPair, which: int) -> None:
+    """One graph of a pair, in a layout that shows what it is."""
+    graph, x = pair.graphs[which], pair.features[which]
+    places = _layout(pair.name, which, graph.num_vertices)
+    for i, j in graph.edge_index.t().tolist():
+        if i < j:
+            axis.plot(*places[[i, j]].T, color="#555555", linewidth=0.9, zorder=1)
+    numbers = x.shape[1] == 1
+    for vertex, (px, py) in enumerate(places):
+        letter = "" if numbers else "abc"[int(x[vertex].argmax())]
+        value = float(x[vertex, 0]) if numbers else 0.0
+        grey = numbers and len(set(x[:, 0].tolist()) | set(pair.features[1 - which][:, 0].tolist())) > 1
+        colour = str(0.15 + 0.4 * value) if grey else VERTEX.get(letter, "#bbbbbb")
+        axis.scatter(px, py, color=colour, edgecolors="#333333", linewidths=0.7, s=42 if letter else 26, zorder=2)
+        if letter:
+            axis.text(px, py - 0.01, letter, ha="center", va="center", fontsize=5.5, zorder=3)
+    axis.set_xlim(-1.35, 1.35)
+    axis.set_ylim(-1.25, 1.25)
+    axis.set_aspect("equal")
+    axis.axis("off")
+
+
+def _layout(name: str, which: int, count: int) -> np.ndarray:
+    def circle(count: int, radius: float = 1.0, x: float = 0.0, turn: float = 0.0) -> np.ndarray:
+        angles = 2 * np.pi * np.arange(count) / count + np.pi / 2 + turn
+        return np.stack([x + radius * np.cos(angles), radius * np.sin(angles)], axis=1)
+
+    special: dict[tuple[str, int], Any] = {
+        ("hexagon, two triangles", 1): [*circle(3, 0.55, -0.62), *circle(3, 0.55, 0.62)],
+        ("decalin, bicyclopentyl", 0): _decalin(),
+        ("decalin, bicyclopentyl", 1): [
+            *circle(5, 0.55, -0.75, -np.pi / 2),
+            *circle(5, 0.55, 0.75, np.pi / 2),
+        ],
+        ("path, star", 0): [(-1, 0), (-0.33, 0), (0.33, 0), (1, 0)],
+        ("path, star", 1): [(0, 0), *circle(3)],
+        ("hexagon, K3,3", 1): [(x, y) for y in (0.7, -0.7) for x in (-0.9, 0, 0.9)],
+        ("two edges ab, complete aabb", 0): [(-0.6, 0.6), (-0.6, -0.6), (0.6, 0.6), (0.6, -0.6)],
+        ("two edges ab, square abab", 0): [(-0.6, 0.6), (-0.6, -0.6), (0.6, 0.6), (0.6, -0.6)],
+        ("two edges ab, square abab", 1): [(-0.6, 0.6), (-0.6, -0.6), (0.6, -0.6), (0.6, 0.6)],
+        ("edge 0-2, edge 1-1", 0): [(-0.6, 0), (0.6, 0)],
+        ("edge 0-2, edge 1-1", 1): [(-0.6, 0), (0.6, 0)],
+    }
+    turn = np.pi / 4 if count == 4 else 0.0
+    return np.array(special.get((name, which), circle(count, turn=turn)), dtype=float)
+
+
+def _decalin() -> np.ndarray:
+    """A ring of ten with one chord, drawn as two hexagons that share it."""
+    s = 0.52
+    h = s * np.sqrt(3) / 2
+    right = [(0, s / 2), (h, s), (2 * h, s / 2), (2 * h, -s / 2), (h, -s)]
+    left = [(0, -s / 2), (-h, -s), (-2 * h, -s / 2), (-2 * h, s / 2), (-h, s)]
+    return np.array([*right, *left])
+
+
+def main(folder: Path, records: Path = RECORDS) -> list[Path]:
+    """Make the figures whose records are there; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name, (record, draw) in FIGURES.items():
+        if (records / f"{record}.json").is_file():
+            figure = draw(read_analysis(records / f"{record}.json"))
+            figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+            plt.close(figure)
+            made.append(folder / f"{name}.png")
+    return made
+
+
+if __name__ == "__main__":
+    for path in main(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES):
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
