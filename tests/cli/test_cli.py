@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import geoskip
 from geoskip.cli import app
-from geoskip.cli.demo import _with_spread
 from geoskip.cli.errors import on_purpose, one_line
 
 SOURCE = Path(geoskip.__file__).parents[1]
@@ -85,27 +84,6 @@ def test_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     told = run("params").stdout
     assert "0 of 64 counts" in told
     assert "(paper: 92,499)" in told
-
-
-def test_demo_compares() -> None:
-    told = run("demo", "--seeds", "1", "--epochs", "1")
-    assert told.exit_code == 0, told.output
-    for method in ("GCN", "Res-GCN", "Aff-GCN", "MoNet", "Res-MoNet", "Aff-MoNet"):
-        assert f" {method} " in told.stdout
-    assert "Aff-MoNet beats MoNet with" in told.stdout
-
-
-def test_spread_is_the_standard_deviation() -> None:
-    assert _with_spread([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
-    assert _with_spread([1.5]) == "1.50"
-    assert _with_spread([1.0, float("nan")]) == "nan ± nan"
-
-
-def test_demo_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoskip.experiments.demo.OPERATORS", (("gcn", None),))
-    runs = json.loads(run("demo", "--seeds", "2", "--epochs", "1", "--json").stdout)
-    assert [(r["skip"], r["seed"]) for r in runs] == [(s, n) for s in ("none", "residual", "affine") for n in (0, 1)]
-    assert all(r["error"] > 0 and r["params"] > 0 for r in runs)
 
 
 def test_bad_input_is_one_line() -> None:

@@ -1,54 +1,65 @@
-"""``geoskip demo``: plain, residual and affine blocks side by side, in about a minute."""
+"""``geoskip demo``: MoNet with and without skips, trained on faces in a few minutes."""
 
 import json
 from dataclasses import asdict
-from itertools import groupby
+from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-
-NAMES = {"gcn": "GCN", "monet": "MoNet"}
-PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(help="How often each model is trained.")] = 3,
-    epochs: Annotated[int, typer.Option(help="Passes over the training shapes.")] = 12,
+    seeds: Annotated[int, typer.Option(help="How often each model is trained.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Passes over the training shapes.")] = 10,
+    data: Annotated[str, typer.Option(help="faces, spheres, or auto: faces where they can be had.")] = "auto",
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for runs and pictures.")] = Path("runs/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print every run as JSON.")] = False,
 ) -> None:
-    """Compare plain, residual and affine blocks on generated shapes."""
-    from geoskip.experiments.demo import OPERATORS, SKIPS, demo_runs
+    """Make faces, train MoNet, Res-MoNet and Aff-MoNet on them, and compare."""
+    from geoskip.experiments.demo import demo_runs, demo_set
+    from geoskip.experiments.demo_pictures import write_demo_pictures
+    from geoskip.training.progress import choose_progress
 
-    total = len(OPERATORS) * len(SKIPS) * seeds
-    terminal = Console(stderr=True)
-    runs = list(track(demo_runs(seeds, epochs), "training", total, console=terminal, disable=not terminal.is_terminal))
+    for name, value in (("seeds", seeds), ("epochs", epochs)):
+        if value < 1:
+            raise ValueError(f"{name}: need at least 1, got {value}")
+    _say("Making faces; the first time takes about two minutes." if data != "spheres" else "Making spheres.")
+    made = demo_set(data)
+    if made.note is not None:
+        _say(made.note)
+    runs = []
+    for run in demo_runs(made, output, seeds, epochs, choose_progress):
+        runs.append(run)
+        _say(f"{run.name}, seed {run.seed}: {run.error_mm:.2f} mm after {run.seconds:.0f} s")
+    first = {run.name: run.samples() for run in runs if run.seed == 0}
+    pictures, high = write_demo_pictures(output / "pictures", first)
     if as_json:
-        typer.echo(json.dumps([asdict(run) for run in runs], indent=1))
+        typer.echo(json.dumps([asdict(run) | {"folder": str(run.folder)} for run in runs], indent=1))
         return
     console = Console()
-    console.print(_table(runs, seeds, epochs))
-    for operator, group in groupby(runs, key=lambda run: run.operator):
-        console.print(_verdict(NAMES[operator], list(group), seeds))
+    console.print(_table(runs, made.about, seeds, epochs))
+    console.print(_verdict(runs, seeds))
+    console.print(f"Input, reconstruction, and error up to {high:.1f} mm, of four test shapes:", *pictures, sep="\n  ")
 
 
-def _table(runs: list[Any], seeds: int, epochs: int) -> Table:
+def _table(runs: list[Any], about: str, seeds: int, epochs: int) -> Table:
+    spread = f"mean ± standard deviation over {seeds} seeds; " if seeds > 1 else "one seed; "
     table = Table(
-        title="Autoencoders of deformed spheres (162 vertices, code of 8)",
-        caption=f"mean ± standard deviation; seeds: {seeds}, epochs: {epochs}",
+        title=f"Autoencoders of {about}",
+        caption=f"{spread}{epochs} epochs on one CPU thread",
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("method")
-    for column in ("parameters", "error, % of the radius", "time, s"):
+    for column in ("parameters", "error, mm", "time, s"):
         table.add_column(column, justify="right")
-    for (operator, skip), group in groupby(runs, key=lambda run: (run.operator, run.skip)):
-        same = list(group)
-        error, seconds = _with_spread([100 * run.error for run in same]), fmean(run.seconds for run in same)
-        table.add_row(PREFIXES[skip] + NAMES[operator], f"{same[0].params:,}", error, f"{seconds:.1f}")
+    for name in dict.fromkeys(run.name for run in runs):
+        same = [run for run in runs if run.name == name]
+        error, seconds = _with_spread([run.error_mm for run in same]), fmean(run.seconds for run in same)
+        table.add_row(name, f"{same[0].params:,}", error, f"{seconds:.0f}")
     return table
 
 
@@ -61,7 +72,12 @@ def _with_spread(values: list[float]) -> str:
     return f"{centre:.2f} ± {variance**0.5:.2f}"
 
 
-def _verdict(name: str, runs: list[Any], seeds: int) -> str:
-    errors = {(run.skip, run.seed): run.error for run in runs}
+def _verdict(runs: list[Any], seeds: int) -> str:
+    errors = {(run.skip, run.seed): run.error_mm for run in runs}
     better = sum(errors["affine", seed] < errors["none", seed] for seed in range(seeds))
-    return f"Aff-{name} beats {name} with {better} of {seeds} seeds."
+    return f"Aff-MoNet beats MoNet with {better} of {seeds} {'seeds' if seeds > 1 else 'seed'}."
+
+
+def _say(line: str) -> None:
+    """A line of progress, at once, beside the output."""
+    typer.echo(line, err=True)
