@@ -28,5 +28,5 @@ def perturbed(model: nn.Module, seed: int = 1) -> nn.Module:
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=random)
+            parameter.add_(torch.randn(parameter.shape, generator=random), alpha=0.1)
     return model

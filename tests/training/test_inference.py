@@ -232,7 +232,7 @@ def test_labels_that_do_not_fit(tmp_path: Path) -> None:
     np.save(tmp_path / "few.npy", np.zeros(5))
     np.save(tmp_path / "one.npy", np.zeros(()))
     (tmp_path / "words.txt").write_text("head\narm\n")
-    for name, fault in (("few.npy", "not 5"), ("one.npy", "not 1"), ("words.txt", "not a list of numbers")):
+    for name, fault in (("few.npy", "got 5"), ("one.npy", "got 1"), ("words.txt", "not a list of numbers")):
         with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
             transfer(trained, [tmp_path / "absent.ply"], Outputs(tmp_path / "out"), tmp_path / name)
     assert read_values(tmp_path / "few.npy").shape == (5,)

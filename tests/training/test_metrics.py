@@ -81,8 +81,8 @@ def test_the_scale_of_a_mesh_does_not_matter(tmp_path: Path) -> None:
     small, large = (
         torch.from_numpy(geodesics(sphere.with_verts(size * sphere.verts), cache=tmp_path)) for size in (1.0, 1000.0)
     )
-    found = [geodesic_errors(predicted, labels, distances) for distances in (small, large)]
-    assert torch.allclose(*found, rtol=1e-4)
+    one, other = (geodesic_errors(predicted, labels, distances) for distances in (small, large))
+    assert torch.allclose(one, other, rtol=1e-4)
     assert 100 / math.pi * 0.85 < geodesic_scale(small) < 100 / math.pi * 1.15  # antipodes of the unit sphere
 
 

@@ -32,6 +32,5 @@ class Matcher(Correspondence):
     def check_values(self, values: Shaped[np.ndarray, "targets *channels"], name: str = "values") -> None:
         """ValueError unless there is one value for each vertex of the target."""
         if len(values) != self.target.num_verts:
-            raise ValueError(
-                f"{name}: {self.target.num_verts} values are needed, one for each vertex of the target, not {len(values)}"
-            )
+            wanted = f"{self.target.num_verts} values, one for each vertex of the target"
+            raise ValueError(f"{name}: expected {wanted}, got {len(values)}")
