@@ -39,7 +39,7 @@ def test_it_counts_what_ends(tmp_path: Path) -> None:
     progress = started(tmp_path)
     assert progress.words() == "0 of 4 done, 4 to go"
     first, second, third, fourth = progress.pending
-    line = progress.add(Outcome(first, record_of(first, {"mean_mm": 0.512}, seconds=120)))
+    line = progress.add(Outcome(first, record_of(first, {"mean_mm": 0.512}, seconds=120.0)))
     assert line == "MoNet M=9, seed 0: 0.512 (0.528) in 2 min; 1 of 4 done, about 6 min left"
     assert progress.add(Outcome(second, None, "ValueError: no")) == "Aff-MoNet M=9, seed 0: failed: ValueError: no"
     assert progress.words() == "1 of 4 done, 1 failed, about 4 min left"

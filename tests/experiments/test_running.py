@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +113,9 @@ def test_an_interruption_ends_everything(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_worker_answers_each_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "nothing"))
     wrong = {**JOB.to_json(), "data": "faust"}
-    requests = StringIO("".join(json.dumps(entry) + "\n" for entry in (JOB.to_json(), wrong)))
-    replies = StringIO()
-    serve(requests, replies, tmp_path, "cpu")
-    first, second = map(json.loads, replies.getvalue().splitlines())
+    replies: list[str] = []
+    serve([json.dumps(entry) + "\n" for entry in (JOB.to_json(), wrong)], replies.append, tmp_path, "cpu")
+    first, second = map(json.loads, replies)
     assert first == {"fault": ""}
     assert second["fault"].startswith("MissingData: ")
     assert finished(JOB, tmp_path) is not None

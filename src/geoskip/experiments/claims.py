@@ -96,7 +96,9 @@ def _values(records: Mapping[int, RunRecord], metric: str) -> dict[int, float]:
 
 
 def _printed(recipe: Recipe, metric: str) -> float | None:
-    return recipe.row.figures.get("params") if metric == "parameters" else recipe.paper.get(metric)
+    if metric != "parameters":
+        return recipe.paper.get(metric)
+    return float(recipe.row.figures["params"]) if "params" in recipe.row.figures else None
 
 
 def _large(metric: str) -> bool:

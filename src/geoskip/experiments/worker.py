@@ -6,11 +6,12 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 
-def serve(requests: TextIO, replies: TextIO, out: Path, device: str) -> None:
+def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, device: str) -> None:
     """Answer each job with ``{"fault": ""}`` once its record is written, or with what went wrong."""
     from geoskip.experiments.jobs import Job
     from geoskip.experiments.running import attempt
@@ -18,8 +19,7 @@ def serve(requests: TextIO, replies: TextIO, out: Path, device: str) -> None:
 
     for line in requests:
         outcome = attempt(Job.from_json(json.loads(line)), out, device, Lines())
-        replies.write(json.dumps({"fault": outcome.fault}) + "\n")
-        replies.flush()
+        reply(json.dumps({"fault": outcome.fault}))
 
 
 if __name__ == "__main__":
@@ -28,6 +28,6 @@ if __name__ == "__main__":
     from geoskip.training.signals import Interrupted
 
     try:
-        serve(sys.stdin, replies, Path(sys.argv[1]), sys.argv[2])
+        serve(sys.stdin, partial(print, file=replies, flush=True), Path(sys.argv[1]), sys.argv[2])
     except Interrupted as interrupted:
         sys.exit(interrupted.code)
