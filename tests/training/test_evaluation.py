@@ -15,7 +15,9 @@ from geoskip.data.mesh_set import StoredShapes
 from geoskip.report.evaluation_pictures import draw_confusion, write_pictures
 from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
+from geoskip.training.loop import train
 from geoskip.training.run import Run
+from geoskip.training.tasks import make_task
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
 
@@ -37,6 +39,14 @@ def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> No
     assert stored["curves"] == {name: [list(p) for p in points] for name, points in expected.curves.items()}
     for name, array in expected.arrays.items():
         assert np.allclose(stored["arrays"][name], array, rtol=1e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_trained_run_evaluates_to_its_record(tmp_path: Path, task: str) -> None:
+    config = sets.config(task, optim={"epochs": 2})
+    run = train(config, tmp_path / "run", task=make_task(config, sets.data(task)))
+    found = evaluate_run(Run.open(tmp_path / "run"), data=sets.data(task))
+    assert dict(found.evaluation.metrics) == pytest.approx(dict(run.record.metrics), rel=1e-5)
 
 
 def test_errors_in_millimetres_by_hand(tmp_path: Path) -> None:
