@@ -20,6 +20,8 @@ from scipy.interpolate import RBFInterpolator
 from geoskip.rbf import fit_local, fit_rbf, fit_sparse
 
 SCIPY_NAMES = {"thin_plate": "thin_plate_spline"}
+# Inverse widths that suit 2,000 centres in a unit cube.
+EPSILON = {"thin_plate": None, "linear": None, "cubic": None, "gaussian": 12.0, "multiquadric": 12.0}
 
 
 def scattered(count: int, dim: int, seed: int) -> torch.Tensor:
@@ -38,9 +40,9 @@ def fastest(run: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
-def dense(device: str, num_centres: int, num_points: int, kernel: str, epsilon: float | None, repeats: int) -> dict:
+def dense(device: str, num_centres: int, num_points: int, kernel: str, repeats: int) -> dict:
     centres, values, points = scattered(num_centres, 3, 0), scattered(num_centres, 3, 1), scattered(num_points, 3, 2)
-    name = SCIPY_NAMES.get(kernel, kernel)
+    name, epsilon = SCIPY_NAMES.get(kernel, kernel), EPSILON[kernel]
     here = [given.to(device) for given in (centres, values, points)]
 
     def theirs() -> RBFInterpolator:
@@ -108,13 +110,13 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--centres", type=int, default=2_000)
     parser.add_argument("--points", type=int, default=100_000)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--kernels", nargs="+", choices=sorted(EPSILON), default=["thin_plate"])
     parser.add_argument("--many", type=int, default=0, help="also the sparse and the local form of so many centres")
     given = parser.parse_args()
-    kernels = [("thin_plate", None), ("linear", None), ("gaussian", 12.0)]
     told = {
         "machine": _machine(given.device),
-        "dense": [dense(given.device, given.centres, given.points, *kernel, given.repeats) for kernel in kernels],
+        "dense": [dense(given.device, given.centres, given.points, kernel, given.repeats) for kernel in given.kernels],
         "many_centres": [many_centres(given.many, dim) for dim in (2, 3) if given.many],
     }
     print(json.dumps(told, indent=1))

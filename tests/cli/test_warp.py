@@ -75,7 +75,7 @@ def test_a_local_edit(ball: Path) -> None:
         (["ball.ply", "held.json", "targets.csv", "--kernel", "gauss"], "kernel: 'gauss' is not one of"),
         (["ball.ply", "held.json", "targets.csv", "--kernel", "gaussian"], "epsilon: gaussian needs"),
         (["ball.ply", "held.json", "targets.csv", "--width", "0"], "a length above 0"),
-        (["ball.ply", "held.json", "targets.csv", "--width", "1"], "epsilon: the linear kernel"),
+        (["ball.ply", "held.json", "targets.csv", "--width", "1"], "epsilon: linear has no width"),
         (["ball.ply", "held.json", "targets.csv", "--smoothing", "-1"], "smoothing: expected a number"),
         (["ball.ply", "held.json", "targets.csv", "-o", "out.txt"], "unknown mesh format '.txt'"),
     ],

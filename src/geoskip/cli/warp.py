@@ -36,10 +36,8 @@ def warp(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Warp a mesh so that its landmarks meet their targets, by a thin plate spline or another kernel."""
-    if width is not None and not width > 0:
-        raise typer.BadParameter(f"a length above 0, not {width}", param_hint="--width")
     from geoskip.meshes import read_mesh, write_mesh
-    from geoskip.rbf import Warp, read_landmarks
+    from geoskip.rbf import read_landmarks
     from geoskip.rbf import warp as fit_warp
     from geoskip.rbf.landmarks import paired
     from geoskip.rbf.warping import moved
@@ -47,18 +45,26 @@ def warp(
     source = read_mesh(mesh)
     goal = source if target_mesh is None else read_mesh(target_mesh)
     held, wanted = paired(read_landmarks(landmarks, source), read_landmarks(targets, goal))
-    fitted: Warp = fit_warp(
-        _tensor(held),
-        _tensor(wanted),
-        kernel,
-        affine=affine,
-        smoothing=smoothing,
-        epsilon=None if width is None else 1 / width,
-    )
+    chosen = _kernel(kernel, width)
+    fitted = fit_warp(_tensor(held), _tensor(wanted), chosen, affine=affine, smoothing=smoothing)
     path = output or Path(f"{mesh.stem}.warped.ply")
     warped = moved(source, fitted)
     write_mesh(warped, path)
     _tell(_summary(fitted, _tensor(held), _tensor(wanted), source, warped), path, as_json)
+
+
+def _kernel(name: str | None, width: float | None) -> Any:
+    if width is not None and not width > 0:
+        raise typer.BadParameter(f"a length above 0, not {width}", param_hint="--width")
+    if name is None and width is None:
+        return None
+    from geoskip.rbf import make_kernel
+
+    try:
+        return make_kernel(name or "linear", None if width is None else 1 / width)
+    except ValueError as error:
+        # The library counts in inverse widths.
+        raise typer.BadParameter(str(error), param_hint="--width" if "epsilon" in str(error) else "--kernel") from error
 
 
 def _tensor(points: Any) -> Any:

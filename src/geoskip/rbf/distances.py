@@ -31,16 +31,16 @@ def in_blocks(
 ) -> Float[Tensor, "*any points out"]:
     """``compute`` of all points, in blocks of them whose ``width`` numbers each fit in fast memory.
 
-    What it computes on the way is not kept for gradients but computed again, so that memory does not grow with the
-    number of points times the number of centres.
+    What it computes on the way, after the first block, is not kept for gradients but computed again, so that memory
+    does not grow with the number of points times the number of centres.
     """
     at_once = _AT_ONCE.get(points.device.type, _AT_ONCE_ON_CARDS)
     blocks = points.split(max(1, at_once // max(width, 1)), dim=-2)
+    first = compute(blocks[0])
     if len(blocks) == 1:
-        return compute(points)
-    if torch.is_grad_enabled():
-        return torch.cat([_recomputed(compute, block) for block in blocks], dim=-2)
-    return torch.cat([compute(block) for block in blocks], dim=-2)
+        return first
+    rest = (_recomputed(compute, block) if first.requires_grad else compute(block) for block in blocks[1:])
+    return torch.cat([first, *rest], dim=-2)
 
 
 def _recomputed(compute: Callable[[Tensor], Tensor], block: Tensor) -> Tensor:

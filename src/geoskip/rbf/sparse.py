@@ -64,8 +64,8 @@ def fit_sparse(
     r"""The interpolant with Wendland's kernel of class C^smoothness that is 0 beyond ``radius``.
 
     The matrix Φ is sparse, positive definite and solved by preconditioned conjugate gradients to the relative residual
-    ``tolerance``; the polynomial part by the Schur complement Pᵀ Φ⁻¹ P. Choose the radius so that some 20 to 60 centres
-    lie within it: fewer leave dents, more cost time. On the CPU, without gradients.
+    ``tolerance``; the polynomial part by the Schur complement Pᵀ Φ⁻¹ P. Choose the radius so that 30 to 150 centres lie
+    within it: fewer leave dents, more cost time. On the CPU, without gradients.
     """
     check_data(centres, values)
     if centres.dim() != 2:

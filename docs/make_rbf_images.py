@@ -1,0 +1,104 @@
+"""The pictures of rbf.md, made by the code it is about: ``python docs/make_rbf_images.py [FOLDER]``."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from geoskip.meshes import Mesh, icosphere
+from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
+from geoskip.report.camera import view_of
+from geoskip.report.pictures import CLAY, picture, sheet
+from geoskip.report.png import write_png
+
+IMAGES = Path(__file__).parent / "images"
+# Okabe and Ito's colours, which most colour-blind readers tell apart.
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+KNOTS = torch.tensor([0.02, 0.12, 0.2, 0.34, 0.42, 0.55, 0.62, 0.78, 0.86, 0.98], dtype=torch.float64)[:, None]
+LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.5, 0.45]], dtype=torch.float64)
+
+
+def flat_function() -> np.ndarray:
+    """A line through ten values, and a turned grid, each with and without the polynomial part."""
+    figure, (line, with_affine, without) = plt.subplots(1, 3, figsize=(10, 3.3), width_ratios=(1.5, 1, 1), dpi=80)
+    draw_line(line)
+    turn = torch.tensor([[0.8, 0.45], [-0.45, 0.8]], dtype=torch.float64)
+    for axes, affine in ((with_affine, True), (without, False)):
+        draw_grid(axes, warp(LANDMARKS, LANDMARKS @ turn, affine=affine))
+        axes.set_title("thin plate, with A, b" if affine else "without", fontsize=10)
+    figure.tight_layout()
+    figure.canvas.draw()
+    drawn = np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+    plt.close(figure)
+    return drawn
+
+
+def draw_line(axes: Axes) -> None:
+    values = 1 + 0.5 * KNOTS
+    x = torch.linspace(-0.4, 1.4, 400, dtype=torch.float64)[:, None]
+    curves: list[tuple[str, str, str, RBFInterpolant]] = [
+        ("Gaussians alone", ORANGE, "--", fit_rbf(KNOTS, values, "gaussian", degree=-1, epsilon=16.0)),
+        ("r³ alone", BLUE, "-.", thin_plate_spline(KNOTS, values, affine=False)),
+        ("r³ with its affine part", GREEN, "-", thin_plate_spline(KNOTS, values)),
+    ]
+    for label, colour, style, fitted in curves:
+        axes.plot(x[:, 0], fitted(x)[:, 0], style, color=colour, label=label)
+    axes.plot(KNOTS[:, 0], values[:, 0], "ko", markersize=4)
+    axes.set_ylim(-0.1, 2.6)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    axes.set_title("values of 1 + x/2", fontsize=10)
+
+
+def draw_grid(axes: Axes, moves: Warp) -> None:
+    steps = torch.linspace(-0.2, 1.2, 15, dtype=torch.float64)
+    grid = moves(torch.stack(torch.meshgrid(steps, steps, indexing="ij"), dim=-1))
+    for lines in (grid, grid.transpose(0, 1)):
+        for row in lines:
+            axes.plot(row[:, 0], row[:, 1], color=BLUE, linewidth=0.8)
+    axes.plot(*moves(LANDMARKS).T, "o", color=ORANGE, markersize=4)
+    # What the exact map fills; where the other one leaves it, it is cut.
+    axes.set(xlim=(-0.85, 1.25), ylim=(-0.35, 1.6), aspect="equal")
+    axes.set_axis_off()
+
+
+def warped_ball() -> np.ndarray:
+    """A ball with six landmarks; moved by them with the affine part, without it, and by one of them locally."""
+    ball = icosphere(4)
+    numbers = np.array([0, 11, 1, 3, 7, 9])
+    held = ball.verts[numbers]
+    goals = held * np.array([1.25, 0.85, 1.25])
+    goals[0] += np.array([0.15, 0.0, 0.35])
+    pulled = held[:1] + np.array([[0.1, 0.0, 0.6]])
+    shown = [
+        ball,
+        warp_mesh(ball, held, goals),
+        warp_mesh(ball, held, goals, affine=False),
+        warp_mesh(ball, held[:1], pulled, "wendland_c2", affine=False, epsilon=1 / 0.8),
+    ]
+    view = view_of(np.concatenate([mesh.verts for mesh in shown]), 25.0, 20.0, up="z")
+    marks = [numbers, numbers, numbers, numbers[:1]]
+    return sheet([picture(mesh, view, _dots(ball, of), size=210) for mesh, of in zip(shown, marks, strict=True)], 4)
+
+
+def _dots(ball: Mesh, numbers: np.ndarray) -> np.ndarray:
+    """Clay, with what lies around a landmark before the warp in blue."""
+    near = np.linalg.norm(ball.verts[:, None] - ball.verts[numbers], axis=2).min(axis=1) < 0.09
+    return np.where(near[:, None], np.array([0.0, 0.45, 0.7]), np.array(CLAY))
+
+
+PICTURES: dict[str, Callable[[], np.ndarray]] = {"rbf-flat": flat_function, "rbf-warp": warped_ball}
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PICTURES.items():
+        write_png(folder / f"{name}.png", make())
+        print(f"{folder / name}.png: {(folder / f'{name}.png').stat().st_size / 1000:.0f} kB")
