@@ -2,5 +2,6 @@
 
 from geoskip.bench.memory import estimate_step_memory
 from geoskip.bench.model_memory import estimate_autoencoder_memory
+from geoskip.bench.network_memory import Room, estimate_training_memory, room_of
 
-__all__ = ["estimate_autoencoder_memory", "estimate_step_memory"]
+__all__ = ["Room", "estimate_autoencoder_memory", "estimate_step_memory", "estimate_training_memory", "room_of"]

@@ -6,8 +6,8 @@ V vertices, E edges, C channels in and O out, M slots, and 4 bytes for float32:
 
 - every block: y (B·V·O) and the gradient of x (B·V·C), both in the precision of the features;
 - the gradient of Θ: partial sums of M·C·O, one for each of the programs that share the work;
-- MoNet: basis weights and their gradient, M·E each, once for the whole batch;
-- FeaStNet: the same for every item, 2·B·M·(E + V) with the self-loops, and four times the scores, B·V·M;
+- MoNet: basis weights and their gradient, M·E each, once for the whole batch, and only while they are in use;
+- FeaStNet: the same for every item, 2·B·M·(E + V) with the self-loops, kept for backward, and the scores, B·V·M;
 - SplineCNN: basis weights, M·E, in the order of the kernels; SpiralNet++: one weight a place, M·V;
 - ChebNet: three terms of the recursion at once, B·V·C forward and B·V·O backward;
 - GIN: the hidden layer before and after its ReLU, and their gradients, B·V·O.
@@ -142,7 +142,8 @@ def _convolve_backward(
         ledger.drop("grad_parts")
     else:
         ledger.hold(grad_weights=weights)
-    ledger.hold(partial=4 * _partial_sums(s, grouped) * s.slots * s.channels * s.out, grad_theta=s.theta)
+    partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
+    ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
     ledger.hold(grad_skip=s.feature * s.channels * s.out * s.skip, grad_bias=s.feature * s.out)
 
@@ -155,11 +156,11 @@ def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
     return 1 if tiles is None or per_item else ceil_div(s.batch, tiles.b)
 
 
-def _partial_sums(s: Sizes, grouped: bool) -> int:
+def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:
     """How many sums for Θ are made aside."""
     from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, theta_tiles
 
-    tiles = theta_tiles(s.batch, s.slots, s.channels, s.out, grouped)
+    tiles = theta_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
     chunks = s.slots // tiles.slots
     if isinstance(tiles, ItemTiles):
         blocks = ceil_div(s.batch, tiles.b)
@@ -168,11 +169,14 @@ def _partial_sums(s: Sizes, grouped: bool) -> int:
 
 
 def _monet(ledger: Ledger, s: Sizes) -> None:
+    """The weights are made again for backward."""
     ledger.hold(weights=4 * s.slots * s.edges)
     _convolve(ledger, s)
+    ledger.drop("weights")
 
 
 def _monet_backward(ledger: Ledger, s: Sizes) -> None:
+    ledger.hold(weights=4 * s.slots * s.edges)
     _convolve_backward(ledger, s, weights=4 * s.slots * s.edges)
 
 
@@ -181,17 +185,15 @@ def _feast_weights(s: Sizes) -> int:
 
 
 def _feast(ledger: Ledger, s: Sizes) -> None:
-    ledger.hold(sender_scores=s.scores, receiver_scores=s.scores, weights=_feast_weights(s))
+    ledger.hold(scores=s.scores, weights=_feast_weights(s))
     _convolve(ledger, s)
-    ledger.drop("sender_scores", "receiver_scores")
+    ledger.drop("scores")
 
 
 def _feast_backward(ledger: Ledger, s: Sizes) -> None:
     _convolve_backward(ledger, s, weights=_feast_weights(s), per_item=s.batch > 1)
     ledger.hold(at_senders=s.scores, at_receivers=s.scores)
-    ledger.drop("weights", "grad_weights")
-    ledger.hold(negated=s.scores)
-    ledger.drop("at_receivers", "negated")
+    ledger.drop("weights", "grad_weights", "at_receivers")
     ledger.hold(grad_x_of_scores=s.x * s.needs_x)
 
 
