@@ -4,7 +4,7 @@ Nothing is computed here but means and spreads; ``geoskip analyse …`` makes th
 are Okabe and Ito's, which most colour-blind readers tell apart, and no figure relies on colour alone.
 """
 
-import sys
+import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +22,9 @@ from matplotlib.figure import Figure
 from geoskip.analysis.pairs import GraphPair, graph_pairs
 from geoskip.analysis.record import AnalysisRecord, read_analysis
 from geoskip.analysis.runs import side_by_side
+from geoskip.records.samples import MeshSamples, read_samples
+from geoskip.report.parts import parts_sheet
+from geoskip.report.png import write_png
 
 ROOT = Path(__file__).parents[1]
 RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"
@@ -57,7 +60,7 @@ def depth(record: AnalysisRecord) -> Figure:
             low, mid, high = np.array([_interval(cell) for cell in values]).T
             places = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
             bars = np.stack([mid - low, high - mid])
-            style = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
+            style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
             axis.errorbar(places, mid, bars, linestyle="" if activation == "linear" else line, **style)
             if activation == "linear":
                 theory = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, "theory")]
@@ -90,7 +93,7 @@ def power(record: AnalysisRecord) -> Figure:
         x = [pair.name for pair in pairs].index(entry["pair"])
         y = methods.index(entry["method"])
         share = entry["told_apart"] / entry["seeds"]
-        ring = {"marker": "o", "s": 95, "edgecolors": "#333333", "linewidths": 1}
+        ring: dict[str, Any] = {"marker": "o", "s": 95, "edgecolors": "#333333", "linewidths": 1}
         axis.scatter(x, y, facecolors=_blend(share), **ring)
         if 0 < share < 1:
             axis.annotate(f"{entry['told_apart']}/{entry['seeds']}", (x, y), xytext=(8, -3.5), **_OFFSET)
@@ -243,6 +246,14 @@ def _decalin() -> np.ndarray:
     return np.array([*right, *left])
 
 
+def parts_picture(runs: Path) -> np.ndarray:
+    """The samples of the first affine run of a study, decoded by parts."""
+    found = sorted(runs.glob("*-affine-0/parts.safetensors"))
+    samples = read_samples(next((path for path in found if "monet" in str(path)), found[0]))
+    assert isinstance(samples, MeshSamples)
+    return parts_sheet(samples, size=130)
+
+
 def main(folder: Path, records: Path = RECORDS) -> list[Path]:
     """Make the figures whose records are there; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -257,5 +268,11 @@ def main(folder: Path, records: Path = RECORDS) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in main(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES):
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("folder", nargs="?", type=Path, default=IMAGES)
+    options.add_argument("--runs", type=Path, help="folder of a study's runs, for the picture of the shapes")
+    given = options.parse_args()
+    if given.runs:
+        write_png(given.folder / "analysis-parts.png", parts_picture(given.runs))
+    for path in main(given.folder):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

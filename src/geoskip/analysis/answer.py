@@ -1,0 +1,93 @@
+"""The records of a study in words and tables: what a page says of them is a function of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from geoskip.analysis.record import AnalysisRecord
+from geoskip.analysis.runs import side_by_side
+
+Rows = Sequence[dict[str, Any]]
+# Where a filter lives: on the edges of the mesh, or, for ChebNet, on the spectrum.
+QUANTITY = {"cheb": "slope"}
+PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
+
+
+def verdict(without: Sequence[float], with_skip: Sequence[float]) -> str:
+    """Whether filters are smoother with skips, from one number for each seed: only where no seed contradicts."""
+    if max(with_skip) < min(without):
+        return "smoother with every seed"
+    if min(with_skip) > max(without):
+        return "rougher with every seed"
+    return "no difference beyond the spread of the seeds"
+
+
+def smoothness_table(record: AnalysisRecord) -> str:
+    """Each method's roughness before and after training, in Markdown; the last column compares the changes with those
+    of the bare operator."""
+    lines = [
+        "| method | seeds | error, mm | roughness before | after | after / before | against no skip |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for operator in dict.fromkeys(row["operator"] for row in record.rows):
+        plain = _changes(record.rows, operator, "none")
+        for skip in ("none", "residual", "affine"):
+            rows = [row for row in record.rows if (row["operator"], row["skip"]) == (operator, skip)]
+            if rows:
+                change = _changes(record.rows, operator, skip)
+                said = verdict(plain, change) if plain and skip != "none" else ""
+                lines.append(_line(rows, QUANTITY.get(operator, "edge_slope"), change, said))
+    return "\n".join(lines)
+
+
+def parts_table(record: AnalysisRecord) -> str:
+    """What whole decoders reduced to one part give, mean and spread over the seeds, in Markdown."""
+    lines = ["| method | decoded through | distance, mm | variation left | bumps |", "|---|---|---|---|---|"]
+    kinds = dict.fromkeys((row["run"].rsplit("-", 1)[0], row["part"]) for row in record.rows)
+    for method, part in kinds:
+        rows = [
+            row
+            for row in record.rows
+            if (row["run"].rsplit("-", 1)[0], row["part"], row["layer"]) == (method, part, "all")
+        ]
+        cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
+        through = "the skips alone" if part == "affine" else "the convolutions alone"
+        lines.append(f"| {_method(method)} | {through} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def described(record: AnalysisRecord) -> str:
+    """How the runs came about, in a sentence."""
+    s = record.settings
+    items = "all training items" if s["train_items"] is None else f"{s['train_items']:,} of the training items"
+    runs = f"{s['seeds']} seed{'s' if s['seeds'] != 1 else ''} of each method"
+    return (
+        f"Autoencoders of generated faces with {s['vertices']:,} vertices, {items}, {s['epochs']} epochs, batches of "
+        f"{s['batch']}, {runs}."
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, and standard deviation where there are several."""
+    return f"{fmean(values):.3g}" + (f" ± {stdev(values):.2g}" if len(values) > 1 else "")
+
+
+def _changes(rows: Rows, operator: str, skip: str) -> list[float]:
+    chosen = [row for row in rows if (row["operator"], row["skip"]) == (operator, skip)]
+    found = side_by_side(chosen, QUANTITY.get(operator, "edge_slope"), "change")
+    return next(iter(found.values()), [])
+
+
+def _line(rows: Rows, quantity: str, change: Sequence[float], said: str) -> str:
+    numbers = {when: [row[when]["overall"][quantity] for row in rows] for when in ("start", "end")}
+    error = spread([row["metrics"]["mean_mm"] for row in rows])
+    cells = [rows[0]["method"], str(len(rows)), error, spread(numbers["start"]), spread(numbers["end"])]
+    return f"| {' | '.join([*cells, spread(change), said])} |"
+
+
+def _method(run: str) -> str:
+    operator, skip = run.split("-")
+    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
+    return PREFIXES[skip] + names.get(operator, operator)
