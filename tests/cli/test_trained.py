@@ -145,6 +145,8 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "needs a model of correspondence"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--size", "big"], "HEIGHT,WIDTH"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--format", "doc"], "unknown mesh format"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--device", "abacus"], "unknown name 'abacus'"),
+        (["evaluate", "run", "--device", "abacus"], "unknown name 'abacus'"),
         (["export", "meshes", "-o", "out"], "not the folder of a run"),
     ],
 )

@@ -43,15 +43,16 @@ def apply(
     mesh_format: Annotated[
         str | None, typer.Option("--format", help="Of meshes: ply, obj, off, gltf, glb; else as the input.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Use a trained model: reconstruct, encode, decode or interpolate meshes, transfer labels, classify images."""
     pixels = None if size is None else _size(size)
+    from geoskip.training.devices import choose_device
     from geoskip.training.inference import applying, open_trained
     from geoskip.training.inference.files import Outputs
 
-    trained, outputs = open_trained(run, device), Outputs(output, force)
+    trained, outputs = open_trained(run, choose_device(device)), Outputs(output, force)
     action = Action(DEFAULTS[trained.config.task]) if do is None else do
     suffix = None if mesh_format is None else "." + mesh_format.lower().lstrip(".")
     options: dict[Action, dict[str, Any]] = {

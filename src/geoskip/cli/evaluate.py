@@ -22,18 +22,19 @@ TITLES = {
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Where the data are now, if they moved.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     samples: Annotated[int, typer.Option(min=1, help="Test items in the pictures.")] = 4,
     pictures: Annotated[bool, typer.Option(help="Whether to draw pictures, in RUN/pictures.")] = True,
     up: Annotated[Axis, typer.Option(help="The axis that points up in the pictures.")] = Axis.y,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Evaluate a trained run on its test items: RUN/evaluation.json and RUN/pictures."""
+    from geoskip.training.devices import choose_device
     from geoskip.training.evaluation import evaluate_run
     from geoskip.training.run import EVALUATION, Run
 
     opened = Run.open(run)
-    found = evaluate_run(opened, place=data, device=device, samples=samples)
+    found = evaluate_run(opened, place=data, device=choose_device(device), samples=samples)
     written = [opened.folder / EVALUATION]
     if pictures:
         written += _draw(opened.pictures, found, up)

@@ -53,8 +53,8 @@ def write_pictures(
 
 
 def reconstruction_sheet(samples: MeshSamples, size: int = 240, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """A column for each sample: the input, its reconstruction, and that coloured by the error, white-hot at the 99th
-    percentile over all samples."""
+    """A column for each sample: the input, its reconstruction, and that coloured by the error, darkest from the
+    99th percentile over all samples on."""
     inputs, found = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
     errors = np.linalg.norm(found - inputs, axis=2) * samples.unit_mm
     high = float(np.percentile(errors, 99)) or 1.0
