@@ -47,7 +47,7 @@ def study(**ends: tuple[float, float]) -> AnalysisRecord:
 
 @pytest.mark.parametrize(
     ("with_skip", "said"),
-    [([0.5, 0.8], "smoother with every seed"), ([1.3, 9], "rougher with every seed"), ([0.5, 1.1], "no difference")],
+    [([0.5, 0.8], "smoother with every seed"), ([1.3, 9.0], "rougher with every seed"), ([0.5, 1.1], "no difference")],
 )
 def test_a_verdict_needs_every_seed(with_skip: list[float], said: str) -> None:
     assert verdict([1.0, 1.2], with_skip).startswith(said)
@@ -115,7 +115,9 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
     """From records of the right form, whatever is in them."""
     records, images = tmp_path / "records", tmp_path / "images"
     write_analysis(records / "smoothness.json", study(none=(10.0, 12.0), residual=(5.0, 11.0), affine=(8.0, 9.0)))
-    parts = [{"run": "monet-affine-0", "part": "affine", "layer": "all", "distance_mm": 1, "variation": 1, "bumps": 1}]
+    parts = [
+        {"run": "monet-affine-0", "part": "affine", "layer": "all", "distance_mm": 1.0, "variation": 1.0, "bumps": 1.0}
+    ]
     write_analysis(records / "parts.json", make_record("parts", SETTINGS, parts, 1.0))
     shares = [
         {"run": "monet-affine-0", "step": step, "layer": layer, "share": 0.5, "size": 0.5, "cosine": 0.0}
