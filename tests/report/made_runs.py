@@ -144,9 +144,8 @@ def made_runs(shapes: Shapes, bodies: Shapes, seeds: int = 3, patterns: tuple[st
     """Every row of Table 1, of the correspondence and of the superpixels; the first seed of each has samples."""
     runs = []
     for number, recipe in enumerate(EXPERIMENTS["table1"].select(patterns)):
-        sampled = (
-            mesh_samples(shapes, recipe.row.skip, number, recipe.paper["mean_mm"]) if recipe.row.column == 9 else None
-        )
+        error = recipe.paper["mean_mm"]
+        sampled = mesh_samples(shapes, recipe.row.skip, number, error) if recipe.row.column != 14 else None
         runs += [made_run(recipe, "faces", seed, sampled if seed == 0 else None) for seed in range(seeds)]
     for number, recipe in enumerate(EXPERIMENTS["correspondence"].recipes):
         wrong = 1 - recipe.paper.get("accuracy_pct", 50.0) / 100

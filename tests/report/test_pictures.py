@@ -120,7 +120,7 @@ def test_png_comes_back_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 2), (0, 4, 3)])
 def test_png_refuses_other_shapes(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="uint8 of shape"):
         png_bytes(np.zeros(shape, dtype=np.uint8))

@@ -218,9 +218,7 @@ def _positions(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> n
     return array
 
 
-def _indices(
-    name: str, array: np.ndarray, shape: tuple[int | None, ...], limit: int, least: int = 0
-) -> np.ndarray:
+def _indices(name: str, array: np.ndarray, shape: tuple[int | None, ...], limit: int, least: int = 0) -> np.ndarray:
     _check_shape(name, array, shape)
     if array.dtype.kind not in "iu":
         raise RecordError(f"samples: {name} must be integers, got {array.dtype}")

@@ -56,7 +56,7 @@ SUBJECTS = {
         ),
     ),
     "classification": Subject(
-        "Digits from superpixels",
+        "Digit classification",
         "An image becomes a graph of 75 superpixels; the network names the digit.",
         (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
     ),

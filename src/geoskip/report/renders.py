@@ -19,6 +19,7 @@ from geoskip.report.scenes import Scene, errors_mm, saturation_mm
 from geoskip.report.stills import AZIMUTH, ELEVATION
 
 PROBE = "import pyvista as p; q = p.Plotter(off_screen=True); q.add_mesh(p.Sphere()); q.screenshot(return_img=True)"
+DRAW = ["-m", "geoskip.report.render_jobs"]
 TIME_LIMIT_S = 120.0
 
 
@@ -42,7 +43,7 @@ def write_renders(scenes: list[Scene], folder: Path, size: int = 1200) -> list[P
         jobs = [job for scene in scenes for job in _jobs(scene, folder, Path(aside))]
         order = {"jobs": jobs, "size": size, "azimuth": AZIMUTH, "elevation": ELEVATION}
         done = subprocess.run(
-            [sys.executable, "-m", "geoskip.report.render_jobs"],
+            [sys.executable, *DRAW],
             input=json.dumps(order),
             capture_output=True,
             text=True,

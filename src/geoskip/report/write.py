@@ -15,7 +15,7 @@ from geoskip.report.renders import renders_missing, write_renders
 from geoskip.report.runs import ReportRun
 from geoskip.report.scenes import scenes
 from geoskip.report.stills import matching_still, scene_still
-from geoskip.report.summary import experiments
+from geoskip.report.summary import Experiment, experiments
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def write_report(
     return Written(index, tuple(files), tuple(missing))
 
 
-def _pictures(found: list, folder: Path) -> list[Path]:
-    stills = {f"meshes-{scene.key}": scene_still(scene, 480) for scene in scenes(found)}
-    stills |= {f"bodies-{matching.key}": matching_still(matching, 480) for matching in matchings(found)}
+def _pictures(found: list[Experiment], folder: Path) -> list[Path]:
+    stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(found)}
+    stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(found)}
     for name, still in stills.items():
         write_whole(folder / f"{name}.png", still.png)
     return [folder / f"{name}.png" for name in stills]

@@ -52,6 +52,7 @@ class Stage {
       context.drawImage(this.surface.canvas, left, top, canvas.width, canvas.height, 0, 0, canvas.width, canvas.height);
       left += canvas.width;
     }
+    if (!this.holder.dataset.drawn) performance.mark(`drawn ${this.holder.id}`);
     this.holder.dataset.drawn = String(Number(this.holder.dataset.drawn ?? 0) + 1);
   }
 

@@ -23,7 +23,8 @@ void main() {
   vec3 n = bent / max(length(bent), 1e-20);
   if (!gl_FrontFacing) n = -n;
   float light = 0.10 * (1.0 + 0.5 * n.y) + lamp(n, vec3(-0.50, 0.60, 0.62), 0.86) + lamp(n, vec3(0.90, 0.05, 0.40), 0.16);
-  if (!gl_FrontFacing) light *= 0.35;
+  // Insides are darker, but not at the outline, where a pixel may show a sliver of them.
+  if (!gl_FrontFacing) light *= mix(1.0, 0.35, smoothstep(0.05, 0.35, abs(n.z)));
   vec3 base = mode == 1 ? texture(map, vec2(clamp(amount / high, 0.0, 1.0) * 255.0 / 256.0 + 0.5 / 256.0, 0.5)).rgb
     : mode == 2 ? tint : clay;
   result = vec4(pow(clamp(pow(base, vec3(2.2)) * light, 0.0, 1.0), vec3(1.0 / 2.2)), 1.0);

@@ -1,0 +1,330 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright. Where there is none, these tests say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoskip.report.document import Page, page_html
+from geoskip.report.runs import ReportRun
+from geoskip.report.verdicts import claim_rows
+from tests.report.made_runs import made_runs, spheres
+
+HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'
+# No sandbox, since containers run as root; a software rasteriser, since they have no graphics card; no calls home.
+FLAGS = [
+    *("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),
+    *("--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"),
+    "--disable-sync",
+]
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+
+
+def absent() -> str:
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "no browser test: the package playwright is not installed"
+    return "" if CHROMIUM else "no browser test: Chromium is not installed (on Debian: apt install chromium)"
+
+
+pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "there is a browser")
+
+
+def hostile(runs: list[ReportRun]) -> list[ReportRun]:
+    """The same runs, with names that would like to be markup."""
+    samples = runs[0].samples
+    sampled = None if samples is None else replace(samples, names=(HOSTILE, "plain"))
+    named = replace(runs[0].record, name=HOSTILE, row=HOSTILE)
+    return [ReportRun(named, sampled), *runs[1:]]
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[ReportRun]:
+    return made_runs(spheres(3), spheres(3), seeds=2, patterns=("*MoNet* M=9", "*MoNet* M=4"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def path(runs: list[ReportRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "index.html"
+    path.write_text(page_html(runs, Page(claims=claim_rows(runs))), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any, path: Path) -> Iterator[Any]:
+    with opened(browser, path) as tab:
+        yield tab
+
+
+@contextmanager
+def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+    """The page in a tab of its own, which must write nothing to the console and ask nothing of the network."""
+    context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
+    tab, faults = context.new_page(), []
+    tab.on("console", lambda message: faults.append(message.text))
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else faults.append(r.url))
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html.js")
+    yield tab
+    assert faults == []
+    context.close()
+
+
+def pixels(tab: Any, selector: str) -> np.ndarray:
+    """Red, green, blue and opacity of a canvas at 64 by 64 points."""
+    script = """canvas => {
+        const small = new OffscreenCanvas(64, 64), context = small.getContext('2d');
+        context.drawImage(canvas, 0, 0, 64, 64);
+        return [...context.getImageData(0, 0, 64, 64).data];
+    }"""
+    return np.array(tab.locator(selector).evaluate(script), dtype=np.int64).reshape(64, 64, 4)
+
+
+def view(number: int, section: str = "mesh") -> str:
+    return f"#{section}-views .view >> nth={number} >> canvas"
+
+
+def drawn(tab: Any, section: str = "mesh") -> None:
+    tab.locator(f"#{section}-views").scroll_into_view_if_needed()
+    tab.wait_for_selector(f"#{section}-views[data-drawn]")
+
+
+def differ(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool((np.abs(a - b).max(axis=2) > 8).mean() > 0.01)
+
+
+def until(tab: Any, holds: Callable[[], bool]) -> None:
+    """Wait until something holds; a busy machine may take its time to draw."""
+    for _ in range(100):
+        if holds():
+            return
+        tab.wait_for_timeout(100)
+    raise AssertionError("it did not come to hold within 10 s")
+
+
+def until_changed(tab: Any, number: int, before: np.ndarray, section: str = "mesh") -> None:
+    until(tab, lambda: differ(before, pixels(tab, view(number, section))))
+
+
+def until_back(tab: Any, number: int, before: np.ndarray, section: str = "mesh") -> None:
+    until(tab, lambda: not differ(before, pixels(tab, view(number, section))))
+
+
+def test_tables_have_their_rows_and_sort(tab: Any, runs: list[ReportRun]) -> None:
+    table = tab.locator("#e0 table")
+    assert table.locator("tbody tr").count() == 8
+    assert tab.locator("#claims table").first.locator("tbody tr").count() > 0
+    first = table.locator("tbody tr >> nth=0 >> th")
+    before = first.inner_text()
+    heading = table.locator("thead button", has_text="here").first
+    for order, pick in (("ascending", min), ("descending", max)):
+        heading.click()
+        values = [float(cell.get_attribute("data-value")) for cell in table.locator("tbody tr td:nth-child(4)").all()]
+        assert len(values) == 8
+        assert values[0] == pick(values)
+        assert table.locator(f"[aria-sort={order}]").count() == 1
+    heading.click()
+    assert first.inner_text() == before
+    assert table.locator("tbody").count() == 2
+
+
+def test_meshes_are_drawn_and_turn_together(tab: Any) -> None:
+    drawn(tab)
+    assert tab.locator("#mesh-views .view").count() == 4
+    before = [pixels(tab, view(number)) for number in range(4)]
+    for picture in before:
+        assert 0.1 < (picture[:, :, 3] > 0).mean() < 0.9
+    assert np.ptp(before[1][:, :, :3][before[1][:, :, 3] == 255], axis=0).max() > 60
+    tab.locator(view(0)).focus()
+    for _ in range(5):
+        tab.keyboard.press("ArrowRight")
+    for number, picture in enumerate(before):
+        until_changed(tab, number, picture)
+    tab.keyboard.press("0")
+    for number, picture in enumerate(before):
+        until_back(tab, number, picture)
+
+
+def test_dragging_turns_and_pointing_reads(tab: Any) -> None:
+    drawn(tab)
+    before, box = pixels(tab, view(2)), tab.locator(view(1)).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    assert tab.locator("#mesh-views .view >> nth=1 >> .point").inner_text().endswith(" mm")
+    tab.mouse.down()
+    tab.mouse.move(x + 80, y + 10, steps=4)
+    tab.mouse.up()
+    until_changed(tab, 2, before)
+    tab.locator(view(1)).dblclick()
+    until_back(tab, 2, before)
+
+
+def test_choices_change_the_picture(tab: Any) -> None:
+    drawn(tab)
+    before, told = pixels(tab, view(3)), tab.locator("#mesh-status").inner_text()
+    tab.locator("#mesh-part label", has_text="affine only").click()
+    until_changed(tab, 3, before)
+    assert "affine parts only" in tab.locator("#mesh-status").inner_text()
+    assert "no affine part" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
+    tab.locator("#mesh-part label", has_text="in full").click()
+    until_back(tab, 3, before)
+    for choose, undo in [
+        (lambda: tab.locator("#mesh-next").click(), lambda: tab.locator("#mesh-before").click()),
+        (lambda: tab.select_option("#mesh-level", index=1), lambda: tab.select_option("#mesh-level", index=0)),
+        (lambda: tab.select_option("#mesh-map", index=2), lambda: tab.select_option("#mesh-map", index=0)),
+        (lambda: tab.select_option("#mesh-scene", index=1), lambda: tab.select_option("#mesh-scene", index=0)),
+        (lambda: tab.locator("#mesh-saturation").fill("20"), lambda: tab.locator("#mesh-paper").click()),
+    ]:
+        start = pixels(tab, view(3))
+        choose()
+        until_changed(tab, 3, start)
+        undo()
+        until(tab, lambda: tab.locator("#mesh-status").inner_text() == told)
+    assert tab.locator("#mesh-end").inner_text() == "5 mm"
+
+
+def test_methods_stand_aside_until_they_are_asked_for(tab: Any) -> None:
+    drawn(tab)
+    tab.locator("#mesh-methods label", has_text="MoNet+").click()
+    assert tab.locator("#mesh-views .view").count() == 5
+    until(tab, lambda: bool((pixels(tab, view(4))[:, :, 3] > 0).mean() > 0.1))
+    tab.locator("#mesh-methods label", has_text="MoNet+").click()
+    assert tab.locator("#mesh-views .view").count() == 4
+
+
+def test_correspondences_show_matches_and_errors(tab: Any) -> None:
+    tab.locator("#bodies").scroll_into_view_if_needed()
+    drawn(tab, "body")
+    before = pixels(tab, view(1, "body"))
+    assert 0.1 < (before[:, :, 3] > 0).mean() < 0.9
+    assert "% exact" in tab.locator("#body-views .view >> nth=1 >> figcaption").inner_text()
+    assert tab.locator("#body-scale").is_hidden()
+    tab.locator("#body-show label", has_text="geodesic error").click()
+    until_changed(tab, 1, before, "body")
+    assert tab.locator("#body-end").inner_text() == "10 %"
+    tab.locator("#body-show label", has_text="match").click()
+
+
+def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
+    tab.locator("#curves").scroll_into_view_if_needed()
+    chart = tab.locator("#e0-loss")
+    chart.locator("svg[role=img]").wait_for()
+    lines = chart.locator("svg[role=img] .line")
+    count = lines.count()
+    button = chart.locator(".legend button").first
+    button.click()
+    until(tab, lambda: lines.count() == count - 1)
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    until(tab, lambda: lines.count() == count)
+    box = chart.locator("svg[role=img]").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    tab.mouse.move(box["x"] + box["width"] / 2, middle)
+    assert "Epoch" in chart.locator(".tip").inner_text()
+    path = lines.first.get_attribute("d")
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=3)
+    tab.mouse.up()
+    until(tab, lambda: lines.first.get_attribute("d") != path)
+    chart.locator(".tools button").click()
+    until(tab, lambda: lines.first.get_attribute("d") == path)
+    chart.locator("svg[role=img]").focus()
+    tab.keyboard.press("ArrowRight")
+    assert "Epoch 1:" in chart.locator(".status").inner_text()
+    chart.locator("summary").click()
+    assert chart.locator(".values tbody tr").count() == 40
+
+
+def test_digits_are_drawn_and_chosen(tab: Any) -> None:
+    tab.locator("#graphs").scroll_into_view_if_needed()
+    cards = tab.locator("#graph-list li")
+    cards.first.wait_for()
+    assert cards.count() == 12
+    until(tab, lambda: bool((pixels(tab, "#graph-list canvas >> nth=0")[:, :, 3] > 0).mean() > 0.05))
+    tab.select_option("#graph-set", index=3)
+    tab.locator("#graph-controls label", has_text="misread by some").click()
+    wrong = cards.count()
+    assert all(card.locator(".no").count() for card in cards.all())
+    tab.locator("#graph-controls label", has_text="read by all").click()
+    assert cards.count() == 12 - wrong
+    tab.locator("#graph-controls label", has_text="all").first.click()
+    assert tab.locator("#graph-list h3").all_inner_texts() == [f"It is {number % 10}" for number in range(12)]
+
+
+def test_light_and_dark(tab: Any) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    tab.emulate_media(color_scheme="dark")
+    dark = tab.evaluate(ground)
+    tab.emulate_media(color_scheme="light")
+    assert tab.evaluate(ground) != dark
+    tab.locator("#theme").click()
+    tab.locator("#theme").click()
+    assert tab.evaluate(ground) == dark
+    assert tab.locator("#theme").get_attribute("aria-label") == "Colours: dark"
+    tab.locator("#theme").click()
+
+
+def test_hostile_names_are_text(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_text(page_html(hostile(runs), Page(title=HOSTILE, problems=(HOSTILE,))), encoding="utf-8")
+    with opened(browser, page) as tab:
+        drawn(tab)
+        assert tab.locator("h1").inner_text() == HOSTILE
+        assert HOSTILE in tab.locator("#results").inner_text()
+        tab.select_option("#mesh-scene", label=f"{HOSTILE}, M = 4, faces")
+        until(tab, lambda: HOSTILE in tab.locator("#mesh-status").inner_text())
+        assert HOSTILE in tab.locator("#mesh-sample").inner_text()
+        assert tab.locator("#mesh-views figcaption b >> nth=1").inner_text() == HOSTILE
+        tab.locator("#curves").scroll_into_view_if_needed()
+        tab.locator("#e0-loss svg[role=img]").wait_for()
+        assert tab.evaluate("window.boom") is None
+        assert tab.locator("main img").count() <= 1
+
+
+def test_a_phone_shows_all_of_it_in_its_width(browser: Any, path: Path) -> None:
+    with opened(browser, path, viewport={"width": 390, "height": 844}, device_scale_factor=2, has_touch=True) as tab:
+        drawn(tab)
+        assert tab.evaluate("document.documentElement.scrollWidth") == 390
+        assert tab.locator(view(0)).bounding_box()["width"] > 140
+
+
+def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    assert tab.locator("#mesh-views img").is_visible()
+    assert "Mean error: MoNet" in (tab.locator("#mesh-views img").get_attribute("alt") or "")
+    assert tab.locator("#mesh-controls").is_hidden()
+    assert tab.locator("#e0 tbody tr").count() == 8
+    context.close()
+
+
+def test_without_webgl_a_picture_remains(browser: Any, path: Path) -> None:
+    context = browser.new_context()
+    context.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html.js")
+    assert tab.locator("#mesh-views img").is_visible()
+    assert "no WebGL" in tab.locator("#mesh-status").inner_text()
+    context.close()

@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+
+from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.report.charts import MAX_POINTS, Chart, charts
+from geoskip.report.figures import write_figures
+from geoskip.report.summary import experiments
+from tests.report.made_runs import made_run
+
+TABLE1, MATCHING = EXPERIMENTS["table1"], EXPERIMENTS["correspondence"]
+
+
+def by_key(runs: list) -> dict[str, Chart]:
+    return {chart.key: chart for chart in charts(experiments(runs))}
+
+
+def test_curves_are_means_over_seeds_in_a_band() -> None:
+    points = [[(1.0, 4.0), (2.0, 2.0), (3.0, 1.0)], [(1.0, 2.0), (2.0, 1.0)]]
+    runs = [made_run(TABLE1.recipes[0], "faces", s, curves={"loss": curve}) for s, curve in enumerate(points)]
+    (series,) = by_key(runs)["e0-loss"].series
+    assert series.points == ((1.0, 3.0), (2.0, 1.5))
+    assert (series.low, series.high) == ((2.0, 1.0), (4.0, 2.0))
+
+
+def test_long_curves_keep_their_ends() -> None:
+    curve = [(float(x), 1.0 / (x + 1)) for x in range(1001)]
+    (series,) = by_key([made_run(TABLE1.recipes[0], "faces", 0, curves={"loss": curve})])["e0-loss"].series
+    assert len(series.points) <= MAX_POINTS + 1
+    assert (series.points[0], series.points[-1]) == (curve[0], curve[-1])
+    assert series.low == ()
+
+
+def test_seeds_without_a_common_epoch_have_no_curve() -> None:
+    runs = [made_run(TABLE1.recipes[0], "faces", s, curves={"loss": [(float(s), 1.0)]}) for s in (0, 1)]
+    assert "e0-loss" not in by_key(runs)
+
+
+def test_error_against_kernel_size_and_parameters() -> None:
+    runs = [made_run(recipe, "faces", 0) for recipe in TABLE1.select(["Aff-MoNet"])]
+    found = by_key(runs)
+    ours, paper = found["e0-size"].series
+    assert [x for x, _ in ours.points] == [4.0, 9.0, 14.0]
+    assert [y for _, y in ours.points] == [run.record.metrics["mean_mm"] for run in runs]
+    assert paper.points == tuple(
+        (x, run.record.paper["mean_mm"]) for x, run in zip((4.0, 9.0, 14.0), runs, strict=True)
+    )
+    assert paper.paper
+    assert [x for x, _ in found["e0-parameters"].series[0].points] == [105195.0, 167865.0, 230535.0]
+
+
+def test_one_size_is_no_chart() -> None:
+    assert "e0-size" not in by_key([made_run(recipe, "faces", 0) for recipe in TABLE1.select(["Aff-MoNet M=9"])])
+
+
+def test_the_cumulative_geodesic_error_has_a_chart() -> None:
+    chart = by_key([made_run(recipe, "bodies", 0) for recipe in MATCHING.recipes])["e0-geodesic"]
+    assert len(chart.series) == len(MATCHING.recipes)
+    assert all(series.points[-1][0] == 10.0 for series in chart.series)
+
+
+def test_the_group_with_most_skips_is_looked_at_first() -> None:
+    runs = [made_run(recipe, "faces", 0) for recipe in TABLE1.recipes]
+    assert by_key(runs)["e0-size"].first == "MoNet"
+    variants = {series.name: series.variant for series in by_key(runs)["e0-size"].series}
+    assert (variants["MoNet+"], variants["ChebNet†"], variants["SpiralNet++"], variants["MoNet"]) == ("+", "†", "", "")
+
+
+def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
+    runs = [made_run(recipe, "$data$", 0) for recipe in TABLE1.select(["*MoNet*"])]
+    found = charts(experiments(runs))
+    paths = write_figures(found, tmp_path / "a")
+    again = write_figures(found, tmp_path / "b")
+    assert sorted(path.name for path in paths) == sorted(f"{c.key}.{end}" for c in found for end in ("png", "svg"))
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    assert "Aff-MoNet" in (tmp_path / "a" / "e0-size.svg").read_text()
+    assert "$data$" in (tmp_path / "a" / "e0-size.svg").read_text()
+
+
+def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install geoskip\[plots\]"):
+        write_figures([], tmp_path)

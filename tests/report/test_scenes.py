@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+
+from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.report import digits, matches, scenes
+from geoskip.report.embed import Blobs
+from geoskip.report.runs import ReportRun
+from geoskip.report.stills import matching_still, scene_still
+from geoskip.report.summary import experiments
+from tests.report.made_runs import digit_samples, made_run, matched, mesh_samples, spheres
+from tests.report.test_embed import unpacked
+
+SPHERES = spheres(2)
+TABLE1, MATCHING, TABLE2 = (EXPERIMENTS[name] for name in ("table1", "correspondence", "table2"))
+
+
+def reconstructed(*patterns: str) -> list[ReportRun]:
+    chosen = enumerate(TABLE1.select(patterns))
+    return [made_run(r, "faces", 0, mesh_samples(SPHERES, r.row.skip, n, 0.5)) for n, r in chosen]
+
+
+def test_a_scene_for_each_operator_and_kernel_size() -> None:
+    found = scenes.scenes(experiments(reconstructed("*MoNet* M=9", "*MoNet M=4", "ChebNet M=9")))
+    assert [scene.title for scene in found] == ["MoNet, M = 9, faces", "MoNet, M = 4, faces", "ChebNet, M = 9, faces"]
+    assert [row.method for row in found[0].methods] == ["MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
+    assert len({scene.key for scene in found}) == 3
+
+
+def test_runs_of_other_meshes_are_kept_apart() -> None:
+    runs = reconstructed("*MoNet M=9")
+    other = made_run(TABLE1.select(["Aff-MoNet M=9"])[0], "faces", 0, mesh_samples(spheres(1), "affine", 0, 0.5))
+    assert sorted(len(scene.methods) for scene in scenes.scenes(experiments([*runs[:2], other]))) == [1, 2]
+
+
+def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
+    (scene,) = scenes.scenes(experiments(reconstructed("Aff-MoNet M=9")))
+    blobs = Blobs()
+    entry = scenes.embedded(scene, blobs, 1)
+    given = scene.samples[0].parts
+    step = entry["inputs"][0]["step"]
+    shown = unpacked(blobs, entry["inputs"][0]).reshape(-1, 3)
+    moved = unpacked(blobs, entry["methods"][0]["parts"]["full"][0]).reshape(-1, 3)
+    assert step < 1e-4 * np.abs(shown).max()
+    assert np.abs(shown - shown.mean(0) - given["input"][0] + given["input"][0].mean(0)).max() < 3 * step
+    errors = np.linalg.norm(moved, axis=1)
+    assert errors == pytest.approx(scenes.errors_mm(scene.samples[0], "full", 0), abs=3 * step)
+    assert entry["samples"] == ["sphere 0"]
+    assert set(entry["methods"][0]["parts"]) == {"full", "affine", "convolution"}
+    level = entry["levels"][0]
+    assert (unpacked(blobs, level["kept"]) == scene.samples[0].levels[0].kept).all()
+
+
+def test_inputs_are_shared_by_methods() -> None:
+    (one,) = scenes.scenes(experiments(reconstructed("Aff-MoNet M=9")))
+    (four,) = scenes.scenes(experiments(reconstructed("*MoNet* M=9")))
+    sizes = []
+    for scene in (one, four):
+        blobs = Blobs()
+        scenes.embedded(scene, blobs, 2)
+        sizes.append(blobs.html().count("<script"))
+    assert sizes[1] - sizes[0] < 3 * 6  # three more methods, two samples, three parts at most, no input twice
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.3, 0.5), (0.5, 0.5), (1.01, 2), (7, 10), (0, 1)])
+def test_nice_numbers(value: float, expected: float) -> None:
+    assert scenes.nice(value) == pytest.approx(expected)
+
+
+def test_the_scale_ends_where_the_paper_ends_it_or_before() -> None:
+    (large,) = scenes.scenes(experiments([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 30.0))]))
+    (small,) = scenes.scenes(experiments([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 0.01))]))
+    assert scenes.saturation_mm(large) == scenes.PAPER_MM
+    assert 0.01 < scenes.saturation_mm(small) < 0.1
+
+
+def test_a_matching_carries_predictions_and_errors() -> None:
+    runs = [made_run(r, "bodies", 0, matched(SPHERES, 0.3, n)) for n, r in enumerate(MATCHING.select(["*GCN"]))]
+    (matching,) = matches.matchings(experiments(runs))
+    blobs = Blobs()
+    entry = matches.embedded(matching, blobs, 2)
+    assert [method["name"] for method in entry["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
+    samples = matching.samples[2]
+    assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == samples.predicted[1]).all()
+    assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(samples.error_pct[1], abs=0.01)
+    assert entry["methods"][2]["right"][1] == pytest.approx(100 * (samples.predicted == samples.labels)[1].mean())
+    assert "Mean geodesic error: GCN" in matching_still(matching, 32).text
+
+
+def test_vertices_without_a_label_do_not_count() -> None:
+    samples = matched(SPHERES, 0.0, 0)
+    samples.labels[:] = -1
+    (matching,) = matches.matchings(experiments([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    assert matches.embedded(matching, Blobs(), 1)["methods"][0]["right"] == [0.0]
+
+
+def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> None:
+    runs = [
+        made_run(r, "superpixels", 0, digit_samples(0.5, n)) for n, r in enumerate(TABLE2.select(["*GCN", "GIN-0"]))
+    ]
+    blobs = Blobs()
+    gcn, gin = digits.galleries(experiments(runs), blobs)
+    assert [method["name"] for method in gcn["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
+    assert gin["title"] == "GIN-0, superpixels"
+    samples = digit_samples(0.5, 0)
+    edges = unpacked(blobs, gcn["graphs"][1]["edges"]).reshape(-1, 2)
+    inside = (samples.edges[0] >= 75) & (samples.edges[0] < 150)
+    assert 2 * len(edges) == inside.sum()
+    assert {frozenset(edge) for edge in edges.tolist()} == {
+        frozenset(e) for e in (samples.edges[:, inside] - 75).T.tolist()
+    }
+    assert gcn["methods"][0]["predicted"] == digit_samples(0.5, 1).predicted.tolist()
+
+
+def test_a_still_says_what_it_shows() -> None:
+    (scene,) = scenes.scenes(experiments(reconstructed("*MoNet M=9")))
+    still = scene_still(scene, 40)
+    assert still.png.startswith(b"\x89PNG")
+    assert "“sphere 0”" in still.text
+    assert all(f"{row.method} 0." in still.text for row in scene.methods)

@@ -1,0 +1,98 @@
+import statistics
+
+import pytest
+
+from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.experiments.rows import rows
+from geoskip.report.glance import glance_cards, glances
+from geoskip.report.metrics import subject_of
+from geoskip.report.summary import experiments, spread
+from geoskip.report.tables import best, experiment_table
+from tests.report.made_runs import made_run
+
+TABLE1 = EXPERIMENTS["table1"]
+RUNS = [made_run(recipe, "faces", seed) for recipe in TABLE1.recipes for seed in (0, 1, 2)]
+
+
+def test_seeds_of_a_row_are_summed_up() -> None:
+    (experiment,) = experiments(RUNS)
+    assert len(experiment.rows) == len(TABLE1.recipes)
+    for row in experiment.rows:
+        values = [run.record.metrics["mean_mm"] for run in row.runs]
+        assert row.metrics["mean_mm"].mean == pytest.approx(statistics.fmean(values))
+        assert row.metrics["mean_mm"].std == pytest.approx(statistics.stdev(values))
+        assert [run.record.seed for run in row.runs] == [0, 1, 2]
+    assert spread([2.0]).std is None
+
+
+def test_data_and_schedules_are_kept_apart() -> None:
+    runs = [made_run(TABLE1.recipes[0], data, 0, schedule=s) for data in ("faces", "coma") for s in ("short", "full")]
+    found = experiments(runs)
+    assert [(e.data, e.schedule) for e in found] == [(d, s) for d in ("faces", "coma") for s in ("short", "full")]
+    path = made_run(TABLE1.recipes[0], "/home/someone/data/mine", 0)
+    assert experiments([path])[0].data == "mine"
+
+
+def test_groups_and_best_are_those_of_the_paper() -> None:
+    """The figures that the paper prints in bold are the best of our groups."""
+    (experiment,) = experiments(RUNS)
+    (mean, *_) = experiment.subject.metrics
+    groups = {row.group: [r for r in experiment.rows if r.group == row.group] for row in experiment.rows}
+    assert len(groups) == 4 * 3
+    bold = {best(members, mean)[1] for members in groups.values()}
+    assert {0.520, 0.554, 0.543, 0.499, 0.438, 0.426, 0.470, 0.406, 0.407, 0.383, 0.431, 0.347} == bold
+
+
+def test_one_row_alone_is_not_the_best_of_anything() -> None:
+    (experiment,) = experiments(RUNS[:3])
+    assert best(list(experiment.rows), experiment.subject.metrics[0]) == (None, None)
+    assert "<b>" not in experiment_table(experiment)
+
+
+def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
+    (experiment,) = experiments(RUNS)
+    table = experiment_table(experiment)
+    assert table.count("<tr>") == len(rows("reconstruction")) + 1
+    assert table.count("<tbody>") == 12
+    row = experiment.rows[0]
+    value = row.metrics["mean_mm"]
+    assert f"{value.mean:.3f}" in table
+    assert f"±&#8239;{value.std:.3f}" in table
+    assert f'class="number paper" data-value="{row.paper["mean_mm"]}"' in table
+
+
+def test_names_are_text() -> None:
+    hostile = '<img src=x onerror="boom()">'
+    run = made_run(TABLE1.recipes[0], hostile, 0, name=hostile, row=hostile, experiment=hostile)
+    (experiment,) = experiments([run])
+    table = experiment_table(experiment)
+    assert "<img" not in table
+    assert "&lt;img src=x onerror=&quot;boom()&quot;&gt;" in table
+
+
+def test_a_task_and_metrics_that_are_not_known() -> None:
+    run = made_run(TABLE1.recipes[0], "", 0, metrics={"joy": 1.0}, paper={}, config={"task": "singing"}, experiment="")
+    (experiment,) = experiments([run])
+    assert experiment.title == "Singing"
+    assert "joy" in experiment_table(experiment)
+    assert "<b>" not in experiment_table(experiment)
+    assert subject_of("", []).title == "Runs"
+
+
+def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
+    (glance,) = glances(experiments(RUNS))
+    assert (glance.better, glance.pairs) == (6, 6)
+    by_label = {row.label: row.metrics["mean_mm"].mean for row in experiments(RUNS)[0].rows}
+    changes = [
+        100 * (by_label[f"Aff-{name} M={size}"] / by_label[f"{name} M={size}"] - 1)
+        for name in ("FeaStNet", "MoNet")
+        for size in (4, 9, 14)
+    ]
+    assert glance.change == pytest.approx(statistics.fmean(changes))
+    assert f"−{-glance.change:.0f}" in glance_cards([glance])
+
+
+def test_nothing_to_see_at_a_glance() -> None:
+    assert glances(experiments(RUNS[:3])) == []
+    smoke = [made_run(recipe, "tiny", 0, schedule="smoke") for recipe in TABLE1.recipes]
+    assert glances(experiments(smoke)) == []
