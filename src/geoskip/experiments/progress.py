@@ -62,7 +62,8 @@ class Progress:
         return found
 
     def sheet(self) -> Sheet:
-        return sheet(self.experiment, self.runs, ranks=2)
+        """With the second figures of a task, where there is room for them."""
+        return sheet(self.experiment, self.runs, ranks=2 if len(self.experiment.tasks) == 1 else 1)
 
     def words(self) -> str:
         """``12 of 42 done, about 40 min left``; before anything was timed, how many there are."""

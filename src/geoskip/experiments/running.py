@@ -51,6 +51,7 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
 
 
 def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRecord:
+    from geoskip.training.devices import choose_device
     from geoskip.training.loop import train
     from geoskip.training.run import SAMPLES
     from geoskip.training.tasks import make_task
@@ -59,7 +60,8 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
     task = make_task(config, data=loaded(config.task, config.data))
     run = train(config, job.folder(out), task=task, progress=progress)
     if count := min(NUM_SAMPLES, task.num_test):
-        write_samples(run.folder / SAMPLES, task.samples(run.model(), count))
+        home = choose_device(config.device)
+        write_samples(run.folder / SAMPLES, task.to(home).samples(run.model(home), count))
     record = replace(
         run.record,
         name=job.recipe.name,

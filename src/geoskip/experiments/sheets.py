@@ -85,7 +85,8 @@ def _schedule(record: RunRecord) -> str:
     optim = record.config["optim"]
     every = "each" if optim["decay_every"] == 1 else f"every {optim['decay_every']}"
     rates = f"rate {optim['lr']:g} × {optim['lr_decay']:.3g} {every}"
-    return f"schedule {record.schedule} ({optim['epochs']} epochs, {rates})"
+    epochs = f"{optim['epochs']} epoch{'' if optim['epochs'] == 1 else 's'}"
+    return f"schedule {record.schedule} ({epochs}, {rates})"
 
 
 def _seeds(records: Sequence[RunRecord]) -> str:
