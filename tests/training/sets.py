@@ -33,11 +33,14 @@ def config(task: str = "reconstruction", **given: Any) -> Config:
 
 
 def meshes(count: int = 14, subdivisions: int = 1, seed: int = 0, num_test: int = 4) -> MeshSet:
-    """Spheres, stretched and bent."""
+    """Spheres, stretched, swollen around a point each, and bent."""
     sphere, random = icosphere(subdivisions), np.random.default_rng(seed)
     stretch = np.exp(0.2 * random.standard_normal((count, 1, 3)))
     bend = 0.3 * random.standard_normal((count, 1))
-    verts = stretch * sphere.verts
+    centres = random.standard_normal((count, 1, 3))
+    centres /= np.linalg.norm(centres, axis=2, keepdims=True)
+    swelling = 0.5 * random.random((count, 1, 1)) * np.exp(-2 * ((sphere.verts - centres) ** 2).sum(2, keepdims=True))
+    verts = stretch * (1 + swelling) * sphere.verts
     verts[..., 0] += bend * verts[..., 2] ** 2
     names = tuple(f"sphere {item:03d}" for item in range(count))
     shapes = StoredShapes(torch.from_numpy(verts).float())

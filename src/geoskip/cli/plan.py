@@ -39,15 +39,15 @@ def step_memory(task: Task, model: nn.Module) -> int:
     from geoskip.bench.model_memory import estimate_autoencoder_memory
 
     config = task.config
-    chosen: dict[str, Any] = {"skip": config.skip == "affine"}
+    skip = config.skip == "affine"
     if isinstance(model, MeshAutoencoder):
         hierarchy = model.hierarchy()
-        levels = [[graph.num_vertices for graph in hierarchy.levels], [graph.num_edges for graph in hierarchy.levels]]
+        vertices, edges = hierarchy.sizes, [graph.num_edges for graph in hierarchy.levels]
         channels = tuple(config.model.get("channels", (32, 32, 32, 64)))
         slots = _slots(config, hierarchy.levels[0].pseudo)
         batch = min(config.optim.batch, task.num_items)
         return estimate_autoencoder_memory(
-            config.operator, batch, *levels, slots, channels=channels, latent=model.latent, **chosen
+            config.operator, batch, vertices, edges, slots, channels=channels, latent=model.latent, skip=skip
         )
     assert isinstance(model, CorrespondenceNet | GraphClassifier)
     packed: Any = task
@@ -55,10 +55,10 @@ def step_memory(task: Task, model: nn.Module) -> int:
     rooms = [level.room(batch) for level in packed.store.levels]
     rooms = rooms if isinstance(model, GraphClassifier) else rooms * len(model.convs)
     first = packed.store.x.shape[1] if isinstance(model, GraphClassifier) else model.lift.out_features
-    widths = [first, *(conv.out_channels for conv in model.convs)]
+    widths: list[Any] = [first, *(conv.out_channels for conv in model.convs)]
     slots = _slots(config, packed.store.pos[0])
     layers = sum(
-        estimate_step_memory(config.operator, 1, room.verts, room.edges, i, o, slots, **chosen)
+        estimate_step_memory(config.operator, 1, room.verts, room.edges, i, o, slots, skip=skip)
         for room, (i, o) in zip(rooms, pairwise(widths), strict=True)
     )
     rows = batch if isinstance(model, GraphClassifier) else rooms[0].verts

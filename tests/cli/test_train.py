@@ -1,0 +1,99 @@
+"""``geoskip train``: what it prints, what it leaves, and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from geoskip.cli import app
+from geoskip.cli.train import default_name
+from geoskip.meshes.files import write_mesh
+from geoskip.training.config import resolve
+from tests.training import sets
+
+SMALL = ["--kernel-size", "2", "--set", "model.channels=[4,6]", "--set", "data_options.unit_mm=100", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("meshes")
+    spheres = sets.meshes(count=12)
+    for item in range(len(spheres)):
+        write_mesh(spheres.mesh(item), place / f"{item:02d}.ply")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "data"))
+
+
+def train(*args: str) -> Result:
+    return CliRunner().invoke(app, ["train", *args])
+
+
+def test_a_run_is_made_told_and_goes_on(folder: Path, tmp_path: Path) -> None:
+    command = ["reconstruction", "--data", str(folder), *SMALL, "--skip", "affine", "-o", str(tmp_path / "run")]
+    done = train(*command, "--epochs", "2")
+    assert done.exit_code == 0, done.output
+    assert "optim.epochs" in done.output
+    assert "Aff-MoNet M=2" in done.output
+    assert {"config.json", "metrics.jsonl", "model.safetensors", "record.json"} <= {
+        path.name for path in (tmp_path / "run").iterdir()
+    }
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["skip"] == "affine"
+    longer = train(*command, "--epochs", "3", "--json")
+    assert longer.exit_code == 0, longer.output
+    assert json.loads(longer.stdout)["steps"] == 3
+    refused = train(*command, "--resume", "never")
+    assert refused.exit_code == 2
+    assert "holds a run already" in refused.output
+
+
+def test_a_dry_run_tells_parameters_steps_and_memory(folder: Path, tmp_path: Path) -> None:
+    told = train("reconstruction", "--data", str(folder), *SMALL, "-o", str(tmp_path / "run"), "--dry-run", "--json")
+    assert told.exit_code == 0, told.output
+    plan = json.loads(told.stdout)
+    assert not (tmp_path / "run").exists()
+    assert plan["steps"] == {"per_epoch": 1, "all": 300}
+    assert plan["items"] == {"train": 10, "test": 2}
+    parts = plan["parameters"]
+    assert parts.pop("all") == sum(parts.values())
+    memory = plan["memory"]
+    assert memory.pop("all") == sum(memory.values()) > 0
+    words = train("reconstruction", "--data", str(folder), *SMALL, "--dry-run")
+    assert "memory on CUDA, about" in words.output
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["reconstruction", "--data", "coma"], "COMA_data.zip"),
+        (["correspondence", "--data", "faces"], "faces is for reconstruction"),
+        (["classification", "--operator", "spiral"], "spiral needs meshes"),
+        (["reconstruction", "--operator", "monnet"], "did you mean monet?"),
+        (["reconstruction", "--skip", "afine"], "did you mean affine?"),
+        (["reconstruction", "--set", "optim.lrr=1"], "did you mean optim.lr?"),
+        (["reconstruction", "--device", "tpu"], "unknown name 'tpu'"),
+        (["reconstruction", "--device", "meta"], "not on meta"),
+        (["reconstruction", "--resume", "nowhere"], "nowhere: there is no such checkpoint"),
+        (["reconstrution"], "reconstrution"),
+    ],
+)
+def test_errors_are_one_line(args: list[str], complaint: str) -> None:
+    found = train(*args)
+    assert found.exit_code == 2
+    assert complaint in found.output
+    assert "Traceback" not in found.output
+
+
+def test_folders_have_names_that_tell_runs_apart() -> None:
+    assert default_name(resolve("reconstruction", skip="affine")) == "reconstruction-faces-affine-monet-m9-seed0"
+    config = resolve("classification", data="my/digits", operator="gcn", seed=3)
+    assert default_name(config) == "classification-digits-gcn-seed3"
+    degree = resolve("classification", pseudo="degree")
+    assert default_name(degree) == "classification-superpixels-monet-m25-degree-seed0"

@@ -1,0 +1,73 @@
+"""A run that is killed or interrupted, again and again, ends with bitwise the weights of one that is not."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from geoskip.training.journal import read_journal
+from geoskip.training.run import METRICS, Run
+from tests.training import sets
+from tests.training.children import start
+
+KILLS = 20
+
+
+def finished(config: Any, folder: Path) -> Run:
+    process, ready = start(config, folder)
+    process.join(120)
+    assert ready.is_set()
+    assert process.exitcode == 0
+    return Run.open(folder)
+
+
+def same(one: Run, other: Run) -> bool:
+    ours, theirs = one.weights[0], other.weights[0]
+    assert ours.keys() == theirs.keys()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
+    config = sets.config(checkpoint_every=2, optim={"epochs": 20})
+    began = time.monotonic()
+    whole = finished(config, tmp_path / "whole")
+    seconds, moments = time.monotonic() - began, random.Random(0)
+    for _ in range(KILLS):
+        process, ready = start(config, tmp_path / "killed")
+        assert ready.wait(60)
+        # So short that a run cannot be done before the last of them.
+        time.sleep(moments.uniform(0, seconds / KILLS))
+        process.kill()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    killed = finished(config, tmp_path / "killed")
+    assert same(whole, killed)
+    assert killed.record.curves["loss"] == whole.record.curves["loss"]
+    losses = [
+        [line["loss"] for line in read_journal(run.folder / METRICS) if "loss" in line] for run in (whole, killed)
+    ]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 20
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_with_a_checkpoint_and_a_code_of_their_own(tmp_path: Path, number: int, code: int) -> None:
+    config = sets.config(optim={"epochs": 4000})
+    process, ready = start(config, tmp_path / "run")
+    assert ready.wait(60)
+    while not read_journal(tmp_path / "run" / METRICS):
+        time.sleep(0.02)
+    assert process.pid is not None
+    os.kill(process.pid, number)
+    process.join(60)
+    assert process.exitcode == code
+    run = Run.open(tmp_path / "run")
+    assert run.checkpoint is not None
+    assert not (run.folder / "record.json").exists()

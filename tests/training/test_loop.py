@@ -1,0 +1,210 @@
+"""The loop on tiny sets: it learns, goes on exactly where it stopped, and says what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from geoskip.training.config import resolve
+from geoskip.training.journal import Journal, read_journal
+from geoskip.training.loop import train
+from geoskip.training.progress import Lines
+from geoskip.training.run import METRICS, Run, RunError
+from geoskip.training.sampler import Sampler
+from geoskip.training.session import Diverged, Session
+from geoskip.training.steps import snapshot
+from geoskip.training.tasks import make_task
+from tests.training import sets
+
+TASKS = ["reconstruction", "correspondence", "classification"]
+
+
+def run(config: Any, folder: Path, data: Any = None, **options: Any) -> Run:
+    task = make_task(config, sets.data(config.task) if data is None else data)
+    return train(config, folder, task=task, **options)
+
+
+def weights(found: Run) -> dict[str, torch.Tensor]:
+    return Run.open(found.folder).weights[0]
+
+
+def equal(one: Run, other: Run) -> bool:
+    ours, theirs = weights(one), weights(other)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_a_run_that_stops_goes_on_bitwise(task: str, stop: int, tmp_path: Path) -> None:
+    """In the middle of an epoch, and at its end; dropout draws what it would have drawn."""
+    config = sets.config(task, optim={"batch": 3 if task == "correspondence" else 4})
+    whole = run(config, tmp_path / "whole")
+    run(config, tmp_path / "parts", stop_after=stop)
+    parts = run(config, tmp_path / "parts")
+    assert equal(whole, parts)
+    assert whole.record.curves == parts.record.curves
+    assert whole.record.metrics == parts.record.metrics
+
+
+def test_without_the_samplers_state_the_weights_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sets.config()
+    whole = run(config, tmp_path / "whole")
+    run(config, tmp_path / "parts", stop_after=4)
+    monkeypatch.setattr(Sampler, "load_state", lambda self, state: None)
+    assert not equal(whole, run(config, tmp_path / "parts"))
+
+
+def test_without_the_generators_state_dropout_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sets.config("classification")
+    whole = run(config, tmp_path / "whole")
+    run(config, tmp_path / "parts", stop_after=4)
+    monkeypatch.setattr("geoskip.training.session.set_random_states", lambda states, device: None)
+    assert not equal(whole, run(config, tmp_path / "parts"))
+
+
+def test_seeds_differ_and_the_same_seed_does_not(tmp_path: Path) -> None:
+    one, other, third = (run(sets.config(seed=seed), tmp_path / str(place)) for place, seed in enumerate((0, 1, 0)))
+    assert not equal(one, other)
+    assert equal(one, third)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_loss_goes_down(task: str, tmp_path: Path) -> None:
+    found = run(sets.config(task, skip="affine", optim={"epochs": 30, "lr": 1e-2, "batch": 2}), tmp_path)
+    losses = [loss for _, loss in found.record.curves["loss"]]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_affine_skips_beat_plain_convolutions(tmp_path: Path) -> None:
+    spheres = sets.meshes(count=100, subdivisions=2, num_test=20)
+    errors = {}
+    for skip in ("none", "affine"):
+        shape = {"channels": [12, 16], "latent": 8}
+        config = sets.config(skip=skip, kernel_size=3, model=shape, optim={"epochs": 8, "lr": 1e-2, "batch": 8})
+        found = run(config, tmp_path / skip, spheres)
+        errors[skip] = found.record.metrics["mean_mm"]
+    assert errors["affine"] < 0.8 * errors["none"]
+
+
+def test_a_finished_run_is_not_trained_again_unless_it_is_made_longer(tmp_path: Path) -> None:
+    config = sets.config()
+    first = run(config, tmp_path)
+    before = (tmp_path / "record.json").read_bytes()
+    run(config, tmp_path)
+    assert (tmp_path / "record.json").read_bytes() == before
+    longer = replace(config, optim=replace(config.optim, epochs=5))
+    assert run(longer, tmp_path).record.steps == 15
+    assert equal(Run.open(tmp_path), run(longer, tmp_path / "at once"))
+    assert first.folder == tmp_path
+
+
+def test_another_configuration_does_not_go_on(tmp_path: Path) -> None:
+    run(sets.config(), tmp_path, stop_after=1)
+    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was begun with 0\.001, and now it is 0\.1"):
+        run(sets.config(optim={"lr": 0.1}), tmp_path)
+
+
+def test_never_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
+    run(sets.config(), tmp_path, stop_after=1)
+    with pytest.raises(RunError, match="holds a run already"):
+        run(sets.config(), tmp_path, resume="never")
+    run(sets.config(), tmp_path / "new", resume="never", stop_after=1)
+
+
+def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
+    config = sets.config(checkpoint_every=2, keep=9)
+    whole = run(config, tmp_path / "whole")
+    again = run(config, tmp_path / "again", resume=tmp_path / "whole" / "checkpoints" / "step-00000004")
+    assert equal(whole, again)
+
+
+def test_another_set_does_not_go_on(tmp_path: Path) -> None:
+    run(sets.config(), tmp_path, stop_after=1)
+    with pytest.raises(ValueError, match="over 10 items with seed 0; here are 8"):
+        run(sets.config(), tmp_path, sets.meshes(12))
+
+
+def test_a_fault_names_step_and_items_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+    config = sets.config(checkpoint_every=1)
+    spheres = sets.meshes()
+    task = make_task(config, spheres)
+    second = Sampler(10, 4, 0).batch_at(1)
+    task.data.shapes.verts[task.train[second[0]]] = float("nan")
+    with pytest.raises(Diverged, match=r"step 2 \(epoch 1; .*sphere") as fault:
+        train(config, tmp_path, task=task)
+    assert task.names[int(second[0])] in str(fault.value)
+    kept = Run.open(tmp_path).checkpoint
+    assert kept is not None
+    assert kept.name == "step-00000001"
+
+
+def test_the_journal_has_a_line_for_each_epoch_and_the_figures_at_the_end(tmp_path: Path) -> None:
+    found = run(sets.config(), tmp_path)
+    *epochs, last = read_journal(tmp_path / METRICS)
+    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    assert [line["lr"] for line in epochs] == pytest.approx([1e-3 * 0.99**epoch for epoch in range(3)])
+    assert last["mean_mm"] == found.record.metrics["mean_mm"]
+
+
+def test_a_journal_goes_on_at_its_step_and_forgets_half_lines(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.0}\n{"step": 3, "lo')
+    journal = Journal(path, step=1)
+    journal.write(2, {"loss": 5.0})
+    journal.close()
+    assert read_journal(path) == [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 5.0}]
+
+
+def test_tensorboard_is_written_by_option(tmp_path: Path) -> None:
+    run(sets.config(), tmp_path, tensorboard=True, stop_after=3)
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_progress_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoskip.training.progress.FIRST_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("geoskip.training.progress.LINE_SECONDS", 0.0)
+    run(sets.config(), tmp_path, stop_after=4, progress=Lines())
+    run(sets.config(), tmp_path, progress=Lines())
+    said = capsys.readouterr().err
+    assert "step 4 of 9, epoch 2, loss" in said
+    assert "going on after step 4 of 9" in said
+    assert "steps/s" in said
+
+
+def test_a_set_without_test_items_trains_too(tmp_path: Path) -> None:
+    assert run(sets.config(), tmp_path, sets.meshes(num_test=0)).record.metrics == {}
+
+
+def test_fewer_items_can_be_chosen(tmp_path: Path) -> None:
+    task = make_task(sets.config(train_items=4, test_items=2), sets.meshes())
+    assert (task.num_items, task.num_test) == (4, 2)
+    assert task.names == ["sphere 000", "sphere 002", "sphere 005", "sphere 007"]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_trains_and_goes_on_bitwise(precision: str, tmp_path: Path) -> None:
+    config = sets.config(precision=precision)
+    whole = run(config, tmp_path / "whole")
+    run(config, tmp_path / "parts", stop_after=4)
+    assert equal(whole, run(config, tmp_path / "parts"))
+    assert not equal(whole, run(sets.config(), tmp_path / "float32"))
+
+
+def test_the_record_says_what_was_run(tmp_path: Path) -> None:
+    config = sets.config(skip="affine")
+    record = run(config, tmp_path).record
+    assert (record.name, record.row) == ("Aff-MoNet", "Aff-MoNet M=2")
+    assert record.config == config.to_json()
+    assert (record.steps, record.epochs) == (9, 3.0)
+    session = Session(config, make_task(config, sets.meshes()))
+    assert record.parameters == sum(p.numel() for p in session.learner.model.parameters())
+    assert {"python", "torch"} <= record.versions.keys()
+
+
+def test_recording_states_are_those_of_the_device() -> None:
+    assert snapshot.random_states(torch.device("cpu")).keys() == {"cpu"}
+    assert resolve("reconstruction").device == "auto"

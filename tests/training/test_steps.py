@@ -1,0 +1,207 @@
+"""Steps: static ones are the plain ones, recording leaves no trace, and Adam is torch's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip.training.config import Config
+from geoskip.training.distributed import Group
+from geoskip.training.sampler import Sampler
+from geoskip.training.session import Session
+from geoskip.training.steps import Learner, PlainStep, StaticStep, make_step, record_graph
+from geoskip.training.steps.captured import record_nothing
+from geoskip.training.steps.reading import Reading
+from geoskip.training.steps.snapshot import Snapshot, random_states
+from geoskip.training.tasks import make_task
+from tests.training import sets
+
+CHOSEN: list[dict[str, Any]] = [
+    {"task": "reconstruction"},
+    {"task": "correspondence"},
+    {"task": "classification"},
+    {"task": "classification", "operator": "gin"},
+    {"task": "reconstruction", "precision": "fp16"},
+]
+
+
+def learner(config: Config, device: str = "cpu") -> Learner:
+    torch.manual_seed(1)
+    task = make_task(config, sets.data(config.task)).to(device)
+    return Learner(task, task.make_model(), config)
+
+
+def tensors(held: Learner) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in held.tensors().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def batches(held: Learner, batch: int, count: int) -> list[Tensor]:
+    sampler = Sampler(held.task.num_items, batch, 0)
+    return [sampler.batch_at(step).to(held.device) for step in range(count)]
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_a_static_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
+    """With an uneven end, dropout, batch normalisation and a scale of gradients: all as if nothing were recorded."""
+    config = sets.config(**chosen)
+    plain, static = learner(config), learner(config)
+    random = []
+    for held, step in ((plain, PlainStep(plain)), (static, StaticStep(static, record_nothing))):
+        torch.manual_seed(2)
+        for items in batches(held, config.optim.batch, 7):
+            step.run(items)
+        random.append(random_states(held.device)["cpu"])
+    same(tensors(plain), tensors(static))
+    assert torch.equal(*random)
+    assert plain.scaler.state_dict() == static.scaler.state_dict()
+
+
+def test_a_recording_that_is_not_undone_would_show() -> None:
+    config = sets.config("classification", operator="gin")
+    plain, static = learner(config), learner(config)
+    items = batches(plain, 4, 1)[0]
+    PlainStep(plain).run(items)
+    replay = record_nothing(lambda: static.update(items))
+    replay()
+    before, after = tensors(plain), tensors(static)
+    changed = [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
+    assert {name.partition(".")[0] for name in changed} >= {"model", "adam", "loss", "step"}
+    assert any("running_mean" in name for name in changed)
+
+
+def test_a_snapshot_puts_everything_back_in_place() -> None:
+    held = learner(sets.config("classification", operator="gin"))
+    before, places = tensors(held), {name: t.data_ptr() for name, t in held.tensors().items()}
+    random = random_states(held.device)["cpu"]
+    kept = Snapshot(held)
+    held.update(torch.tensor([0, 1, 2]))
+    kept.restore()
+    same(before, tensors(held))
+    assert {name: t.data_ptr() for name, t in held.tensors().items()} == places
+    assert torch.equal(random, torch.get_rng_state())
+
+
+def test_updates_are_those_of_torchs_adam() -> None:
+    config = sets.config(optim={"weight_decay": 1e-2, "lr": 1e-2})
+    held = learner(config)
+    model = held.task.make_model()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-2, weight_decay=1e-2)
+    for items in batches(held, 4, 5):
+        held.update(items)
+        adam.zero_grad()
+        held.task.loss(model, held.task.batch(items)).backward()
+        adam.step()
+    for (name, found), expected in zip(held.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, msg=name)
+
+
+def test_losses_are_added_up_over_items() -> None:
+    held = learner(sets.config())
+    first, second = torch.tensor([0, 1, 2, 3]), torch.tensor([4])
+    held.update(first)
+    alone = float(held.last)
+    held.update(second)
+    loss, fault = Reading(held).wait()
+    assert loss == pytest.approx(4 * alone + float(held.last))
+    assert fault == -1
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_the_first_fault_is_remembered(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = learner(sets.config())
+    items = torch.tensor([0, 1])
+    held.update(items)
+    assert int(held.fault) == -1
+    original = held.task.loss
+
+    def broken(model: Any, batch: Any) -> Tensor:
+        loss = original(model, batch)
+        # The root of 0 is finite, its slope is not.
+        return loss * float("inf") if where == "loss" else loss + (held.parameters[0] * 0).sum().sqrt()
+
+    monkeypatch.setattr(held.task, "loss", broken)
+    held.update(items)
+    assert bool(held.last.isfinite()) == (where == "gradient")
+    monkeypatch.undo()
+    held.update(items)
+    assert int(held.fault) == 1
+
+
+def test_the_rate_follows_the_epochs() -> None:
+    config = sets.config(optim={"lr": 1.0, "lr_decay": 0.5, "decay_every": 2})
+    assert [config.optim.rate(epoch) for epoch in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
+    session = Session(config, make_task(config, sets.meshes()))
+    session.sampler.epoch = 2
+    session.advance()
+    assert session.learner.optimiser.param_groups[0]["lr"] == 0.5
+
+
+def test_elsewhere_than_on_one_cuda_device_steps_are_plain() -> None:
+    assert isinstance(make_step(learner(sets.config())), PlainStep)
+
+
+def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sets.config()
+    task = make_task(config, sets.meshes())
+    held = Learner(task, task.make_model(), config, Group(rank=2, size=3))
+    monkeypatch.setattr(Group, "sum_all", lambda self, tensors: None)
+    PlainStep(held).run(torch.tensor([5, 6]))
+    assert all(not bool(parameter.grad.any()) for parameter in held.parameters if parameter.grad is not None)
+    assert float(held.loss) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_a_captured_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
+    """Without dropout, whose draws differ between the two ways to run."""
+    small = {} if chosen["task"] == "reconstruction" else {"dropout": 0.0}
+    config = sets.config(**chosen, model=small)
+    plain, captured = learner(config, "cuda"), learner(config, "cuda")
+    for held, step in ((plain, PlainStep(plain)), (captured, StaticStep(captured, record_graph))):
+        for items in batches(held, config.optim.batch, 7):
+            step.run(items)
+    torch.testing.assert_close(tensors(captured), tensors(plain), rtol=1e-3, atol=1e-5)
+    assert len(batches(plain, config.optim.batch, 7)[-1]) > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+@pytest.mark.parametrize("stop", [2, 4])
+def test_captured_runs_go_on_bitwise(chosen: dict[str, Any], stop: int, tmp_path: Any) -> None:
+    """Dropout included: the generator's place is part of the state, and recording does not move it."""
+    from geoskip.training.loop import train
+
+    config = sets.config(**chosen, device="cuda")
+    made = [make_task(config, sets.data(config.task)) for _ in range(3)]
+    whole = train(config, tmp_path / "whole", task=made[0])
+    train(config, tmp_path / "parts", task=made[1], stop_after=stop)
+    parts = train(config, tmp_path / "parts", task=made[2])
+    same(whole.weights[0], parts.weights[0])
+    assert whole.record.curves["loss"] == parts.record.curves["loss"]
+
+
+@pytest.mark.gpu
+def test_a_captured_step_never_waits() -> None:
+    """No step after the first of its size may synchronise with the host."""
+    config = sets.config("classification", operator="gcn")
+    held = learner(config, "cuda")
+    step = StaticStep(held, record_graph)
+    ready = batches(held, config.optim.batch, 6)
+    for items in ready[:3]:
+        step.run(items)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for items in ready[3:]:
+            step.run(items)
+        Reading(held)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
