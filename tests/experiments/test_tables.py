@@ -9,7 +9,7 @@ import pytest
 import geoskip
 from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.experiments.sheets import cell, sheet
-from geoskip.experiments.tables import block, filled
+from geoskip.experiments.tables import BLOCKS, block, filled
 from tests.experiments.runs import job_of, kept, papers_own, recipe_named, record_of
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -36,7 +36,7 @@ def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:
 
 
 def test_without_records_tables_say_nothing(tmp_path: Path) -> None:
-    for name in [*EXPERIMENTS, "claims", "verdicts"]:
+    for name in BLOCKS:
         assert block(name, tmp_path) == ""
     assert (
         filled("a\n<!-- claims -->\nold\n<!-- /claims -->\nb\n", tmp_path)
@@ -115,10 +115,15 @@ def test_claims_of_the_paper_as_tables(tmp_path: Path) -> None:
     )
 
 
+def test_blocks_of_others_are_left_alone(tmp_path: Path) -> None:
+    page = "<!-- pairs -->\nof another kind\n<!-- /pairs -->\n"
+    assert filled(page, tmp_path) == page
+
+
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [
-        ("<!-- table9 -->\n<!-- /table9 -->", "page: nothing is known of <!-- table9 -->; choose from table1"),
+        ("<!-- table9 -->\n<!-- /table9 -->", "page: nothing is known of <!-- table9 -->; did you mean table3"),
         ("<!-- table1 -->\n", "page: <!-- table1 --> is not closed by <!-- /table1 -->"),
     ],
 )

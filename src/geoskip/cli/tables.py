@@ -18,11 +18,10 @@ def tables(
     ] = False,
 ) -> None:
     """Write the tables of the records into pages, or print them in Markdown."""
-    from geoskip.experiments.registry import EXPERIMENTS
-    from geoskip.experiments.tables import block, filled
+    from geoskip.experiments.tables import BLOCKS, block, filled
 
     if not pages:
-        blocks = [block(name, results) for name in [*EXPERIMENTS, "claims", "verdicts"]]
+        blocks = [block(name, results) for name in BLOCKS]
         typer.echo("".join(blocks).strip() or f"no records of full or short runs in {results}")
         return
     stale = []

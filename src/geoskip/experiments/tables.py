@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 
@@ -22,29 +23,37 @@ from geoskip.records import RunRecord
 
 # Tiny data and the smoke schedule prove nothing, so they are not published.
 PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
+BLOCKS = (*EXPERIMENTS, "claims", "verdicts")
 OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 BRACKETS = "Mean over seeds ± half of its 95 % interval (Student's t); in brackets what the paper has."
 
 
 def filled(page: str, results: Path) -> str:
-    """The page with every block made anew; ValueError names a block that nothing is known of."""
+    """The page with every block made anew; blocks of other names are not ours, unless they look like a slip.
+
+    ValueError names a block that is not closed, and one whose name is almost known.
+    """
     closed = {found[1] for found in BLOCK.finditer(page)}
-    if unclosed := [name for name in OPENING.findall(page) if name not in closed]:
-        raise ValueError(f"page: <!-- {unclosed[0]} --> is not closed by <!-- /{unclosed[0]} -->")
-    return BLOCK.sub(lambda found: f"<!-- {found[1]} -->\n{block(found[1], results)}<!-- /{found[1]} -->", page)
+    for name in OPENING.findall(page):
+        if name in BLOCKS and name not in closed:
+            raise ValueError(f"page: <!-- {name} --> is not closed by <!-- /{name} -->")
+        if name not in BLOCKS and (near := get_close_matches(name, BLOCKS, n=1, cutoff=0.8)):
+            raise ValueError(f"page: nothing is known of <!-- {name} -->; did you mean {near[0]}?")
+    return BLOCK.sub(lambda found: _remade(found, results) if found[1] in BLOCKS else found[0], page)
+
+
+def _remade(found: re.Match[str], results: Path) -> str:
+    return f"<!-- {found[1]} -->\n{block(found[1], results)}<!-- /{found[1]} -->"
 
 
 def block(name: str, results: Path) -> str:
-    """What stands between the markers of a name; empty without records."""
+    """What stands between the markers of one of ``BLOCKS``; empty without records."""
     if name in EXPERIMENTS:
         parts = [_table(EXPERIMENTS[name], results, *published) for published in PUBLISHED]
-    elif name in ("claims", "verdicts"):
+    else:
         write = subjects if name == "claims" else verdicts
         parts = [write(found) for published in PUBLISHED if (found := judged(results, *published))]
-    else:
-        known = ", ".join([*EXPERIMENTS, "claims", "verdicts"])
-        raise ValueError(f"page: nothing is known of <!-- {name} -->; choose from {known}")
     return "".join(f"\n{part}\n\n" for part in parts if part)
 
 
