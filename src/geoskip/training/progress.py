@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 
 
+@runtime_checkable
 class Progress(Protocol):
     """What the loop tells."""
 

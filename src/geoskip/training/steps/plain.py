@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -10,6 +10,7 @@ from geoskip.shapes import Int
 from geoskip.training.steps.learner import Learner
 
 
+@runtime_checkable
 class Step(Protocol):
     """How a learner is updated."""
 
