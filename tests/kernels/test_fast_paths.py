@@ -97,7 +97,7 @@ def edges(sizes: Sizes, groups: int = 1, loops: bool = False) -> Pattern:
 
 
 def drawn(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def outputs(function, inputs: list[Tensor], where: Where | None) -> list[Tensor]:
@@ -251,6 +251,23 @@ def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None
         return kernels.softmax_convolution(x, senders, receivers, offset, scale, theta, edged, skip, bias)
 
     compare(function, inputs, where)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_linear_cross_entropy(where: Where, sizes: Sizes, biased: bool) -> None:
+    """Rows without a label have no loss, rows weigh differently, and classes need not fill whole steps."""
+    rows, classes = sizes.vertices, sizes.out + 1
+    labels = torch.randint(classes, (rows,), generator=torch.Generator().manual_seed(1))
+    labels[::3] = -1
+    shares = drawn(rows, seed=2).abs()
+    inputs = [drawn(rows, sizes.channels, seed=3), drawn(classes, sizes.channels, seed=4), drawn(classes, seed=5)]
+
+    def function(x, weight, bias=None, *, device):
+        share = shares.to(x.device, x.dtype)
+        return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), share)
+
+    compare(function, inputs if biased else inputs[:2], where)
 
 
 def test_parameters_that_need_no_gradient_get_none() -> None:

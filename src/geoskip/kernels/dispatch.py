@@ -13,7 +13,7 @@ from torch import Tensor
 from geoskip.kernels import fast, reference
 from geoskip.kernels.ops import interpreted
 from geoskip.kernels.pattern import Pattern
-from geoskip.shapes import Float
+from geoskip.shapes import Float, Int
 
 PATHS: dict[str, ModuleType] = {"reference": reference, "fast": fast, "interpreter": fast}
 _HAS_TRITON = find_spec("triton") is not None
@@ -130,3 +130,15 @@ def softmax_convolution(
     minus those of the senders."""
     scores = sender_scores, receiver_scores, offset, edge_scale
     return _path(x).softmax_convolution(x, *scores, theta, pattern, skip, bias)
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "rows channels"],
+    weight: Float[Tensor, "classes channels"],
+    bias: Float[Tensor, " classes"] | None,
+    labels: Int[Tensor, " rows"],
+    shares: Float[Tensor, " rows"],
+) -> Float[Tensor, ""]:
+    r""":math:`\sum_i s_i \big(\log \sum_c e^{l_{ic}} - l_{i y_i}\big)` of the scores :math:`l = x W^\top + b`, over the
+    rows whose label :math:`y_i` is not -1."""
+    return _path(x).linear_cross_entropy(x, weight, bias, labels, shares)

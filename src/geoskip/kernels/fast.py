@@ -12,6 +12,9 @@ from torch import Tensor
 from geoskip.kernels import ops, reference
 from geoskip.kernels.pattern import Pattern
 
+# A row of scores is held in the registers of one program.
+MOST_CLASSES = 16384
+
 
 def basis_convolution(
     x: Tensor,
@@ -104,6 +107,13 @@ def softmax_convolution(
     x, theta, skip, bias = _cast(x, theta, skip, bias)
     y = ops.SoftmaxConvolve.apply(*basis, _items(x), theta.contiguous(), *_edges(pattern), skip, bias)
     return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:
+    if not _is_eager_on_triton(x) or len(weight) > MOST_CLASSES:
+        return reference.linear_cross_entropy(x, weight, bias, labels, shares)
+    x, weight, bias, _ = _cast(x, weight, bias, None)
+    return ops.LinearCrossEntropy.apply(x, weight, bias, labels, shares)
 
 
 def _is_eager_on_triton(x: Tensor) -> bool:

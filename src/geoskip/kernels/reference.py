@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
 
 from geoskip.kernels.pattern import Pattern
-from geoskip.shapes import Float
+from geoskip.shapes import Float, Int
 
 
 def basis_aggregation(
@@ -130,3 +131,17 @@ def softmax_convolution(
     receiver_scores = -sender_scores if receiver_scores is None else receiver_scores
     weights = softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
     return basis_convolution(x, weights, theta, pattern, skip, bias)
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "rows channels"],
+    weight: Float[Tensor, "classes channels"],
+    bias: Float[Tensor, " classes"] | None,
+    labels: Int[Tensor, " rows"],
+    shares: Float[Tensor, " rows"],
+) -> Float[Tensor, ""]:
+    r""":math:`\sum_i s_i \big(\log \sum_c e^{l_{ic}} - l_{i y_i}\big)` of the scores :math:`l = x W^\top + b`, over the
+    rows whose label :math:`y_i` is not -1."""
+    scores = linear(x, weight, bias)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return (cross_entropy(scores, labels, ignore_index=-1, reduction="none") * shares).sum()

@@ -72,6 +72,12 @@ class CorrespondenceNet(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch vertices channels"], graph: Graph | None = None
     ) -> Float[Tensor, "*batch vertices classes"]:
+        return self.output(self.features(x, graph))
+
+    def features(
+        self, x: Float[Tensor, "*batch vertices channels"], graph: Graph | None = None
+    ) -> Float[Tensor, "*batch vertices head"]:
+        """What the last layer, ``output``, makes the scores of."""
         graph = self._graph_for(graph)
         if x.dim() < 2 or x.shape[-1] != self.lift.in_features:
             raise ValueError(f"x: expected shape [*batch, vertices, {self.lift.in_features}], got {list(x.shape)}")
@@ -79,7 +85,7 @@ class CorrespondenceNet(nn.Module):
         x = elu(self.lift(x))
         for conv in self.convs:
             x = elu(conv(x, graph))
-        return self.output(self.dropout(self.head(x)))
+        return self.dropout(self.head(x))
 
     def _graph_for(self, given: Graph | None) -> Graph:
         if given is not None:

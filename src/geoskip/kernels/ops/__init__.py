@@ -4,11 +4,13 @@ from geoskip.kernels.ops.backend import interpreted, on_triton
 from geoskip.kernels.ops.bases import gaussian, softmax
 from geoskip.kernels.ops.chebyshev import chebyshev
 from geoskip.kernels.ops.convolve import convolve
+from geoskip.kernels.ops.entropy import LinearCrossEntropy
 from geoskip.kernels.ops.fused import GaussianConvolve, SoftmaxConvolve
 from geoskip.kernels.ops.product import product
 
 __all__ = [
     "GaussianConvolve",
+    "LinearCrossEntropy",
     "SoftmaxConvolve",
     "chebyshev",
     "convolve",

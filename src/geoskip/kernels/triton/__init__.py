@@ -2,11 +2,13 @@
 
 from geoskip.kernels.triton.bases import gaussian, gaussian_gradients, softmax, softmax_gradients
 from geoskip.kernels.triton.convolution import convolve, convolve_gradients
+from geoskip.kernels.triton.entropy import entropy
 from geoskip.kernels.triton.product import product
 
 __all__ = [
     "convolve",
     "convolve_gradients",
+    "entropy",
     "gaussian",
     "gaussian_gradients",
     "product",

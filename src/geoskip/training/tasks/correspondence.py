@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.graphs import Graph, attach
+from geoskip.kernels import linear_cross_entropy
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import CorrespondenceNet
 from geoskip.shapes import Float, Int
@@ -99,9 +99,10 @@ class Correspondence(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         packed, labels, shares = batch
-        scores = model(packed.x, packed.graphs.levels[0])
-        losses = cross_entropy(scores.float(), labels, ignore_index=-1, reduction="none")
-        return (losses * shares).sum()
+        assert isinstance(model, CorrespondenceNet)
+        features = model.features(packed.x, packed.graphs.levels[0])
+        # The scores, one for each pair of vertices, are the largest tensor by far: they are held once.
+        return linear_cross_entropy(features, model.output.weight, model.output.bias, labels, shares)
 
     def predict(self, model: nn.Module, mesh: Mesh) -> Int[Tensor, " vertices"]:
         """The target vertex that each vertex of a mesh is matched with."""
