@@ -4,7 +4,7 @@ from math import exp, log, sqrt
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -38,6 +38,7 @@ def width(name: str) -> float | None:
 
 @pytest.mark.parametrize("name", FORMULAS)
 @given(r=st.floats(1e-6, 30))
+@settings(max_examples=50, deadline=None)
 def test_the_formula(name: str, r: float) -> None:
     kernel = make_kernel(name, width(name))
     found = kernel(torch.tensor([r * r], dtype=torch.float64))

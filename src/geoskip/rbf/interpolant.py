@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.rbf.distances import in_blocks, squared_distances
 from geoskip.rbf.kernels import Kernel, choose_kernel
 from geoskip.rbf.polynomials import Domain, monomials
-from geoskip.rbf.saddle import solve_saddle
+from geoskip.rbf.saddle import check_distinct, solve_saddle
 from geoskip.shapes import Float
 
 
@@ -109,6 +109,7 @@ def fit_rbf(
     centres, values = centres.double(), values.double()
     domain = Domain.of(centres)
     ridge = check_smoothing(smoothing, centres)
+    check_distinct(centres, ridge)
     weights, coefficients = solve_saddle(centres, values, chosen, degree, ridge, domain)
     return RBFInterpolant(centres, weights, coefficients, chosen, degree, domain)
 

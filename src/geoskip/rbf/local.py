@@ -11,7 +11,7 @@ from geoskip.rbf.distances import squared_distances
 from geoskip.rbf.interpolant import check_data, check_smoothing, choose_degree
 from geoskip.rbf.kernels import Kernel, choose_kernel
 from geoskip.rbf.polynomials import Domain, monomials
-from geoskip.rbf.saddle import solve_saddle
+from geoskip.rbf.saddle import check_distinct, solve_saddle
 from geoskip.shapes import Float, Int
 
 # Numbers of all the small systems that are solved at once.
@@ -94,4 +94,5 @@ def fit_local(
     tree = cKDTree(centres.detach().double().cpu().numpy())
     centres, values = centres.double(), values.double()
     ridge = check_smoothing(smoothing, centres)
+    check_distinct(centres, ridge)
     return LocalRBF(centres, values, ridge, chosen, choose_degree(chosen, degree), neighbours, tree)

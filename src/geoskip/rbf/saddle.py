@@ -7,10 +7,12 @@ r"""The system of an interpolant with its polynomial part, and what can be wrong
 The second row is the vanishing moments condition: the radial weights see no polynomial of the given degree.
 """
 
+from math import inf
+
 import torch
 from torch import Tensor
 
-from geoskip.rbf.distances import squared_distances
+from geoskip.rbf.distances import in_blocks, squared_distances
 from geoskip.rbf.kernels import Kernel
 from geoskip.rbf.polynomials import Domain, monomials
 from geoskip.shapes import Float
@@ -29,13 +31,13 @@ def solve_saddle(
 ) -> tuple[Float[Tensor, "*batch centres out"], Float[Tensor, "*batch monomials out"]]:
     """Weights w of the kernels and coefficients a of the monomials; differentiable in all tensors."""
     num_centres = centres.shape[-2]
-    squared = squared_distances(centres, centres)
-    radial = kernel(squared) + torch.diag_embed(smoothing)
     poly = monomials(domain(centres), degree)
-    check_distinct(squared, smoothing)
     check_fixes_polynomials(poly, degree)
+    radial = kernel_matrix(centres, centres, kernel)
+    if smoothing.requires_grad or bool(smoothing.any()):
+        radial = radial + torch.diag_embed(smoothing)
     # Of the size of the monomials, or one of the two blocks drowns in the rounding of the other.
-    size = radial.detach().abs().amax(dim=(-2, -1), keepdim=True)
+    size = torch.linalg.vector_norm(radial.detach(), inf, dim=(-2, -1), keepdim=True)
     size = torch.where(size > 0, size, 1)
     corner = poly.new_zeros(*poly.shape[:-2], poly.shape[-1], poly.shape[-1])
     upper = torch.cat([radial / size, poly], dim=-1)
@@ -54,16 +56,27 @@ def solve_saddle(
     return weights / size, coefficients
 
 
-def check_distinct(
-    squared: Float[Tensor, "*batch centres centres"], smoothing: Float[Tensor, "*#batch centres"]
-) -> None:
+def kernel_matrix(
+    points: Float[Tensor, "*batch points dim"], centres: Float[Tensor, "*batch centres dim"], kernel: Kernel
+) -> Float[Tensor, "*batch points centres"]:
+    """φ(‖x - c‖), by blocks of points, so that temporaries stay small."""
+    if centres.dim() > 2:
+        # A batch is one of small systems, of which blocks would be slivers.
+        return kernel(squared_distances(points, centres))
+    return in_blocks(lambda block: kernel(squared_distances(block, centres)), points, len(centres))
+
+
+def check_distinct(centres: Float[Tensor, "*batch centres dim"], smoothing: Float[Tensor, " centres"]) -> None:
     """Centres that coincide give equal rows, which only smoothing tells apart."""
     if bool((smoothing > 0).all()):
         return
-    twins = (squared.detach() == 0).triu(diagonal=1).nonzero()
-    if len(twins):
-        first, second = twins[0, -2:].tolist()
-        raise ValueError(f"centres: {first} and {second} coincide; merge them, or give smoothing above 0")
+    rows = centres.detach().flatten(0, -2)
+    item = torch.arange(len(rows), device=rows.device).div(centres.shape[-2], rounding_mode="floor")
+    rows = torch.cat([item.to(rows.dtype).unsqueeze(1), rows], dim=1)
+    places, counts = torch.unique(rows, dim=0, return_counts=True)
+    if len(places) < len(rows):
+        equal = (rows == places[counts.argmax()]).all(dim=1).nonzero().flatten() % centres.shape[-2]
+        raise ValueError(f"centres: {equal[0]} and {equal[1]} coincide; merge them, or give smoothing above 0")
 
 
 def check_fixes_polynomials(poly: Float[Tensor, "*batch centres monomials"], degree: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from geoskip.rbf.interpolant import check_data, check_smoothing, choose_degree
 from geoskip.rbf.kernels import Kernel, make_kernel
 from geoskip.rbf.polynomials import Domain, monomials
-from geoskip.rbf.saddle import check_fixes_polynomials
+from geoskip.rbf.saddle import check_distinct, check_fixes_polynomials
 from geoskip.rbf.vecchia import inverse_factor
 from geoskip.shapes import Float
 
@@ -82,9 +82,10 @@ def fit_sparse(
     domain = Domain.of(centres)
     poly = monomials(domain(centres), degree)
     check_fixes_polynomials(poly, degree)
-    ridge = check_smoothing(smoothing, centres).numpy()
+    ridge = check_smoothing(smoothing, centres)
+    check_distinct(centres, ridge)
     tree = cKDTree(centres.numpy())
-    solved = _solve(centres.numpy(), tree, kernel, ridge, torch.cat([values, poly], dim=1).numpy(), tolerance)
+    solved = _solve(centres.numpy(), tree, kernel, ridge.numpy(), torch.cat([values, poly], dim=1).numpy(), tolerance)
     weights, of_poly = torch.from_numpy(solved).split([values.shape[1], poly.shape[1]], dim=1)
     coefficients = torch.linalg.solve(poly.T @ of_poly, poly.T @ weights)
     return SparseRBF(centres, weights - of_poly @ coefficients, coefficients, kernel, degree, domain, tree)
@@ -94,7 +95,6 @@ def _solve(
     centres: np.ndarray, tree: cKDTree, kernel: Kernel, ridge: np.ndarray, right: np.ndarray, tolerance: float
 ) -> np.ndarray:
     distances = _distances(tree, tree, kernel)
-    _refuse_twins(distances, ridge)
     matrix = _kernel_matrix(distances, kernel)
     matrix.setdiag(matrix.diagonal() + ridge)
     factor = inverse_factor(centres, distances, kernel, ridge)
@@ -119,14 +119,6 @@ def _distances(tree: cKDTree, centres: cKDTree, kernel: Kernel) -> csr_array:
 def _kernel_matrix(distances: csr_array, kernel: Kernel) -> csr_array:
     values = kernel(torch.from_numpy(distances.data).square()).numpy()
     return csr_array((values, distances.indices, distances.indptr), shape=distances.shape)
-
-
-def _refuse_twins(distances: csr_array, ridge: np.ndarray) -> None:
-    rows = np.repeat(np.arange(len(ridge)), np.diff(distances.indptr))
-    twins = np.flatnonzero((distances.data == 0) & (rows != distances.indices) & (ridge[rows] == 0))
-    if len(twins):
-        first, second = rows[twins[0]], distances.indices[twins[0]]
-        raise ValueError(f"centres: {first} and {second} coincide; merge them, or give smoothing above 0")
 
 
 def _checked(points: Tensor, centres: Tensor) -> np.ndarray:
