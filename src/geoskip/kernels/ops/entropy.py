@@ -32,6 +32,8 @@ class LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, wide, scores, grad_bias = ctx.saved_tensors
+        # Not a matrix product first: in a fresh thread of autograd cuBLAS finds no context yet, and warns.
+        grad_bias = (grad_bias * grad).to(wide.dtype)
         grad_x = (scores @ wide) * grad.to(scores.dtype) if ctx.needs_input_grad[0] else None
         grad_weight = (scores.t() @ x)[: ctx.classes] * grad.to(scores.dtype) if ctx.needs_input_grad[1] else None
-        return grad_x, grad_weight, (grad_bias * grad).to(wide.dtype) if ctx.has_bias else None, None, None
+        return grad_x, grad_weight, grad_bias if ctx.has_bias else None, None, None

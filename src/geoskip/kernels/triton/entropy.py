@@ -54,5 +54,5 @@ def entropy(scores: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor,
         scores, bias, labels, shares, losses, grad_bias, rows, classes, stride, parts,
         bias is not None, power_of_two(stride),
     )  # fmt: skip
-    launch(_entropy_kernel, (parts,), arguments, warps=8)
+    launch(_entropy_kernel, (parts,), arguments, warps=16 if stride > 4096 else 4)
     return losses.sum(), grad_bias.sum(0)[:classes]
