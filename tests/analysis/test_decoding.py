@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ def test_without_convolutions_the_affine_part_is_all() -> None:
     decoded = decode_parts(model, X)
     assert_close(decoded["affine"], decoded["full"])
     assert not torch.allclose(decoded["convolution"], decoded["full"])
+
+
+def test_every_layer_of_the_decoder_is_reduced() -> None:
+    """To zero Θ in all of them, the last one too, is to leave the affine parts; likewise A and the convolutions."""
+    model = autoencoder(**CHOSEN)
+    decoded = decode_parts(model, X)
+    code = model.encode(X).detach()
+    for part, silent in (("affine", "conv.theta"), ("convolution", "weight")):
+        reduced = deepcopy(model)
+        with torch.no_grad():
+            for block in [*reduced.decoder, reduced.output]:
+                block.get_parameter(silent).zero_()
+            assert_close(decoded[part], reduced.decode(code))
 
 
 def test_without_skips_the_convolutions_are_all() -> None:
