@@ -30,9 +30,6 @@ class Edges:
     index: Tensor
     values: Tensor | None
 
-    def to(self, device: torch.device) -> Edges:
-        return Edges(self.index.to(device), None if self.values is None else self.values.to(device))
-
 
 def prepare(operator: str, index: Tensor, pseudo: Tensor | None, num_vertices: int) -> Edges:
     """Edges as the peer of an operator takes them."""
@@ -56,6 +53,8 @@ def sorted_edges(index: Tensor, num_vertices: int) -> Any:
 class PeerLayer(nn.Module):
     """The peer of a block of ours, with the block's parameters; an affine skip is a linear layer beside it."""
 
+    largest: Tensor
+
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
         conv = block.conv if isinstance(block, AffineSkip) else block
@@ -67,6 +66,8 @@ class PeerLayer(nn.Module):
         self.linear: nn.Linear | None = None
         if skip and self.operator != "monet":
             self.linear = nn.Linear(conv.in_channels, conv.out_channels, bias=False)
+        # The largest eigenvalue as ChebNet takes it; PyTorch Geometric wants it on the device.
+        self.register_buffer("largest", torch.tensor(2.0), persistent=False)
         # What is no parameter of ours, GIN's fixed ε, stays as it is.
         self.load_state_dict(self.state_dict() | _state(self.operator, block))
 
@@ -76,8 +77,7 @@ class PeerLayer(nn.Module):
 
     def _rest(self, edges: Edges) -> tuple[Any, ...]:
         if self.operator == "cheb":
-            # The largest eigenvalue as the paper's ChebNet takes it; else it would be computed in each call.
-            return None, None, edges.index.new_tensor(2.0, dtype=torch.float32)
+            return None, None, self.largest
         return () if edges.values is None else (edges.values,)
 
 
