@@ -77,6 +77,7 @@ def test_settings_by_name(setting: str, path: tuple[str, ...], value: Any) -> No
         ("tf32=1", "tf32: expected true or false, got 1"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_settings_that_are_refused(setting: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint.replace("?", r"\?")):
         override(resolve("reconstruction"), [setting])

@@ -169,7 +169,9 @@ def _with(config: Config, path: str, value: Any) -> Config:
     if isinstance(current, Optim):
         if inner not in _names(Optim):
             raise ValueError(f"{path}: {unknown_name(path, _settable())}")
-        return replace(config, optim=replace(current, **{inner: value}))
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        known = float(value) if whole and isinstance(getattr(current, inner), float) else value
+        return replace(config, optim=replace(current, **{inner: known}))
     if not isinstance(current, Mapping) or not inner:
         raise ValueError(f"{path}: {key} has no parts; set {key} itself")
     changed = {key: {**current, inner: value}}

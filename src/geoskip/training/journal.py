@@ -24,7 +24,7 @@ class Journal:
         self._file = path.open("a", encoding="utf-8")
         self._board = _board(path.parent / "tensorboard", step) if tensorboard else None
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def write(self, step: int, values: Mapping[str, int | float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
         if self._board is not None:

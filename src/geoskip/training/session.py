@@ -67,7 +67,7 @@ class Session:
             self.learner.loss.zero_()
             self.sampler.next_epoch()
 
-    def measured(self, wait: bool = False) -> Iterator[tuple[int, dict[str, float]]]:
+    def measured(self, wait: bool = False) -> Iterator[tuple[int, dict[str, int | float]]]:
         """The step and the figures of each epoch that has become known since; Diverged where one is not finite."""
         while self._pending and (wait or self._pending[0][2].ready):
             epoch, step, reading = self._pending.pop(0)
