@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from geoskip.records import MeshSamples
 from geoskip.report.document import Page, page_html
 from geoskip.report.runs import ReportRun
 from geoskip.report.verdicts import claim_rows
@@ -41,8 +42,7 @@ pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "there is a b
 
 def hostile(runs: list[ReportRun]) -> list[ReportRun]:
     """The same runs, with names that would like to be markup."""
-    samples = runs[0].samples
-    sampled = None if samples is None else replace(samples, names=(HOSTILE, "plain"))
+    sampled = replace(cast(MeshSamples, runs[0].samples), names=(HOSTILE, "plain"))
     named = replace(runs[0].record, name=HOSTILE, row=HOSTILE)
     return [ReportRun(named, sampled), *runs[1:]]
 
@@ -252,7 +252,7 @@ def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
     tab.keyboard.press("ArrowRight")
     assert "Epoch 1:" in chart.locator(".status").inner_text()
     chart.locator("summary").click()
-    assert chart.locator(".values tbody tr").count() == 40
+    until(tab, lambda: chart.locator(".values tbody tr").count() == 40)
 
 
 def test_digits_are_drawn_and_chosen(tab: Any) -> None:

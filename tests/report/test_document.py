@@ -97,7 +97,7 @@ def test_hostile_words_are_text() -> None:
 
 
 def test_sections_without_content_are_hidden() -> None:
-    page = page_html([made_runs(spheres(1), spheres(1), 1, ("ChebNet M=4",))[0]])
+    page = page_html([made_runs(spheres(1), spheres(1), 1, ("ChebNet M=14",))[0]])
     hidden = {attrs.get("id") for _, attrs in Outline(page).tags if "hidden" in attrs}
     assert {"meshes", "bodies", "graphs", "claims"} <= hidden
     assert "curves" not in hidden

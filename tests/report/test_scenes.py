@@ -61,7 +61,7 @@ def test_inputs_are_shared_by_methods() -> None:
     assert sizes[1] - sizes[0] < 3 * 6  # three more methods, two samples, three parts at most, no input twice
 
 
-@pytest.mark.parametrize(("value", "expected"), [(0.3, 0.5), (0.5, 0.5), (1.01, 2), (7, 10), (0, 1)])
+@pytest.mark.parametrize(("value", "expected"), [(0.3, 0.5), (0.5, 0.5), (1.01, 2.0), (7.0, 10.0), (0.0, 1.0)])
 def test_nice_numbers(value: float, expected: float) -> None:
     assert scenes.nice(value) == pytest.approx(expected)
 

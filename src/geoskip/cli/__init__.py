@@ -16,6 +16,7 @@ from geoskip.cli.evaluate import evaluate
 from geoskip.cli.export import export
 from geoskip.cli.params import params
 from geoskip.cli.prepare import prepare
+from geoskip.cli.report import report
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.tables import tables
 from geoskip.cli.train import train
@@ -35,6 +36,7 @@ app.command()(evaluate)
 app.command()(export)
 app.command()(params)
 app.command()(prepare)
+app.command()(report)
 app.command()(reproduce)
 app.command()(tables)
 app.command()(train)

@@ -96,7 +96,7 @@ def _measured(value: Spread | None, metric: Metric, top: float | None) -> str:
     return _number(metric.shown(value.mean), value.mean, round(value.mean, metric.digits) == top, more=spread)
 
 
-def _number(text: str, value: float | None, bold: bool = False, kind: str = "", more: str = "") -> str:
+def _number(text: str, value: float | int | None, bold: bool = False, kind: str = "", more: str = "") -> str:
     shown = f"<b>{text}</b>" if bold else text
     data = "" if value is None else f' data-value="{value!r}"'
     return f'<td class="{f"number {kind}".strip()}"{data}>{shown}{more}</td>'
