@@ -270,7 +270,8 @@ def test_linear_cross_entropy(where: Where, sizes: Sizes, biased: bool) -> None:
     compare(function, inputs if biased else inputs[:2], where)
 
 
-def test_parameters_that_need_no_gradient_get_none() -> None:
+@pytest.mark.parametrize("path", ["fast", pytest.param("interpreter", marks=pytest.mark.compiled)])
+def test_what_needs_no_gradient_gets_none(path: str) -> None:
     """Features without a gradient, as in a first layer, and frozen matrices."""
     sizes = Sizes(2, 3, 2, (13,), 6)
     pattern = edges(sizes)
@@ -278,7 +279,8 @@ def test_parameters_that_need_no_gradient_get_none() -> None:
     weights = drawn(pattern.num_edges, 2, seed=3).float().requires_grad_()
     with use_path("reference"):
         (expected,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
-    (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
+    with use_path(path):
+        (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
     torch.testing.assert_close(found, expected)
 
 

@@ -3,6 +3,7 @@
 from geoskip.kernels.triton.bases import gaussian, gaussian_gradients, softmax, softmax_gradients
 from geoskip.kernels.triton.convolution import convolve, convolve_gradients
 from geoskip.kernels.triton.entropy import entropy
+from geoskip.kernels.triton.packing import packed_edges, packed_rows, packed_segments
 from geoskip.kernels.triton.product import product
 
 __all__ = [
@@ -11,6 +12,9 @@ __all__ = [
     "entropy",
     "gaussian",
     "gaussian_gradients",
+    "packed_edges",
+    "packed_rows",
+    "packed_segments",
     "product",
     "softmax",
     "softmax_gradients",

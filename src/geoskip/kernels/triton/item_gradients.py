@@ -87,8 +87,8 @@ def sender_gradients(
     skip: Tensor | None,
     needs_x: bool,
     tiles: ItemTiles,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of x (empty if it is not needed) and of the weights."""
+) -> tuple[Tensor | None, Tensor]:
+    """Gradients of x, if it is needed, and of the weights."""
     (batch, num_senders, channels), num_receivers = x.shape, grad_y.shape[1]
     slots, _, out = theta.shape
     grouped, per_item, blocks = offsets.shape[0] > 1, weights.shape[2] > 1, ceil_div(batch, tiles.b)
@@ -103,7 +103,7 @@ def sender_gradients(
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps)
-    return grad_x, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
+    return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
 
 
 @triton.jit

@@ -12,6 +12,7 @@ from torch import Tensor
 from geoskip.data.graph_set import local_dtype
 from geoskip.graphs import Graph, WeightedEdges, graph_of_vertex
 from geoskip.kernels import Pattern
+from geoskip.kernels.packing import packed_edges, packed_segments
 from geoskip.shapes import Int, Shaped
 from geoskip.training.packed.rows import Rows, room_for, rows_of
 
@@ -71,29 +72,12 @@ class PackedEdges:
     def batch(self, items: Int[Tensor, " items"], verts: Rows, room: int) -> tuple[Pattern, Rows]:
         """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""
         edges = rows_of(self.offsets, items, room)
-        base = verts.starts[edges.graphs]
-        places = torch.arange(room, device=base.device)
-        loops = verts.count + torch.div(places - edges.count, LOOPS, rounding_mode="floor")
-
-        def ends(stored: Tensor) -> Tensor:
-            return torch.where(edges.real, stored[edges.rows].long() + base, loops)
-
-        def starts(stored: Tensor) -> Tensor:
-            vertices = torch.arange(verts.room + 1, device=base.device)
-            padding = (edges.count + (vertices - verts.count) * LOOPS).clamp(max=room)
-            own = edges.starts[verts.graphs] + verts.take(stored).long()
-            return torch.where(vertices < verts.count, torch.cat([own, own.new_zeros(1)]), padding).unsqueeze(0)
-
-        by_sender = self.by_sender[edges.rows].long() + edges.starts[edges.graphs]
-        pattern = Pattern(
-            senders=ends(self.senders),
-            receivers=ends(self.receivers),
-            groups_of=None,
-            offsets=starts(self.first_in),
-            by_sender=torch.where(edges.real, by_sender, places),
-            sender_offsets=starts(self.first_out),
+        stored = self.senders, self.receivers, self.by_sender
+        senders, receivers, by_sender = packed_edges(self.offsets, items, verts.starts, *stored, room, LOOPS)
+        into, out = packed_segments(
+            verts.starts, edges.starts, verts.graphs, verts.rows, self.first_in, self.first_out, room, LOOPS
         )
-        return pattern, edges
+        return Pattern(senders, receivers, None, into, by_sender, out), edges
 
 
 def join(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from geoskip.kernels.packing import packed_rows
 from geoskip.shapes import Bool, Int
 
 
@@ -46,14 +47,7 @@ class Rows:
 
 def rows_of(offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], room: int) -> Rows:
     """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``room`` places, which must be enough."""
-    first = offsets[items]
-    counts = offsets[items + 1] - first
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    places = torch.arange(room, device=offsets.device)
-    graphs = torch.searchsorted(starts[1:], places, right=True).clamp(max=len(items) - 1)
-    real = places < starts[-1]
-    rows = torch.where(real, first[graphs] + places - starts[graphs], 0)
-    return Rows(starts, graphs, rows, real)
+    return Rows(*packed_rows(offsets, items, room))
 
 
 def room_for(offsets: Int[Tensor, " graphs_plus_1"], num_items: int) -> tuple[int, int]:

@@ -1,0 +1,89 @@
+"""Batches of graphs that are stored one after the other: which rows they take, and their edges in both orders.
+
+Shapes are fixed by ``room``, so that a step on a batch can be captured; places beyond the batch's own are padding.
+The functions here are plain PyTorch; on CUDA the same is done in one kernel each.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from geoskip.kernels.ops import on_triton
+from geoskip.shapes import Bool, Int, Shaped
+
+
+def packed_rows(
+    offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], room: int
+) -> tuple[Int[Tensor, " items_plus_1"], Int[Tensor, " places"], Int[Tensor, " places"], Bool[Tensor, " places"]]:
+    """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``room`` places, which must be enough.
+
+    Returns where each graph starts, the graph of each place (the last for padding), the stored row that each place
+    takes (0 for padding), and which places are not padding.
+    """
+    if on_triton(offsets):
+        from geoskip.kernels import triton
+
+        return triton.packed_rows(offsets, items, room)
+    first = offsets[items]
+    counts = offsets[items + 1] - first
+    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    places = torch.arange(room, device=offsets.device)
+    graphs = torch.searchsorted(starts[1:], places, right=True).clamp(max=len(items) - 1)
+    real = places < starts[-1]
+    return starts, graphs, torch.where(real, first[graphs] + places - starts[graphs], 0), real
+
+
+def packed_edges(
+    offsets: Int[Tensor, " graphs_plus_1"],
+    items: Int[Tensor, " items"],
+    vertex_starts: Int[Tensor, " items_plus_1"],
+    senders: Shaped[Tensor, " edges"],
+    receivers: Shaped[Tensor, " edges"],
+    by_sender: Shaped[Tensor, " edges"],
+    room: int,
+    loops: int,
+) -> tuple[Int[Tensor, " room"], Int[Tensor, " room"], Int[Tensor, " room"]]:
+    """Senders, receivers and sender order of the chosen graphs' edges, which are stored numbered within each graph.
+
+    Padding edges are self-loops of the vertices after the batch's own, ``loops`` at each.
+    """
+    if on_triton(offsets):
+        from geoskip.kernels import triton
+
+        return triton.packed_edges(offsets, items, vertex_starts, senders, receivers, by_sender, room, loops)
+    starts, graphs, rows, real = packed_rows(offsets, items, room)
+    places = torch.arange(room, device=offsets.device)
+    padding = vertex_starts[-1] + torch.div((places - starts[-1]).clamp(min=0), loops, rounding_mode="floor")
+    base = vertex_starts[graphs]
+    return (
+        torch.where(real, senders[rows].long() + base, padding),
+        torch.where(real, receivers[rows].long() + base, padding),
+        torch.where(real, by_sender[rows].long() + starts[graphs], places),
+    )
+
+
+def packed_segments(
+    vertex_starts: Int[Tensor, " items_plus_1"],
+    edge_starts: Int[Tensor, " items_plus_1"],
+    graphs: Int[Tensor, " vertices"],
+    rows: Int[Tensor, " vertices"],
+    first_in: Shaped[Tensor, " stored"],
+    first_out: Shaped[Tensor, " stored"],
+    room: int,
+    loops: int,
+) -> tuple[Int[Tensor, "1 vertices_plus_1"], Int[Tensor, "1 vertices_plus_1"]]:
+    """Where the edges into and out of each vertex of a batch begin; ``first_in`` and ``first_out`` count within a
+    graph."""
+    if on_triton(rows):
+        from geoskip.kernels import triton
+
+        return triton.packed_segments(vertex_starts, edge_starts, graphs, rows, first_in, first_out, room, loops)
+    vertices = torch.arange(len(rows) + 1, device=rows.device)
+    padding = (edge_starts[-1] + (vertices - vertex_starts[-1]) * loops).clamp(max=room)
+
+    def starts(stored: Tensor) -> Tensor:
+        own = edge_starts[graphs] + stored[rows].long()
+        return torch.where(vertices < vertex_starts[-1], torch.cat([own, own.new_zeros(1)]), padding).unsqueeze(0)
+
+    return starts(first_in), starts(first_out)
