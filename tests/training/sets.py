@@ -98,4 +98,5 @@ def graphs(count: int = 14, seed: int = 0, num_test: int = 4, uneven: bool = Tru
 
 
 def data(task: str) -> Any:
-    return {"reconstruction": meshes, "correspondence": correspondences, "classification": graphs}[task]()
+    makers: dict[str, Any] = {"reconstruction": meshes, "correspondence": correspondences, "classification": graphs}
+    return makers[task]()

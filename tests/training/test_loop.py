@@ -131,7 +131,7 @@ def test_another_set_does_not_go_on(tmp_path: Path) -> None:
 def test_a_fault_names_step_and_items_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     config = sets.config(checkpoint_every=1)
     spheres = sets.meshes()
-    task = make_task(config, spheres)
+    task: Any = make_task(config, spheres)
     second = Sampler(10, 4, 0).batch_at(1)
     task.data.shapes.verts[task.train[second[0]]] = float("nan")
     with pytest.raises(Diverged, match=r"step 2 \(epoch 1; .*sphere") as fault:

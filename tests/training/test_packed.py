@@ -166,9 +166,8 @@ def test_normalisation_that_saw_padding_would_differ() -> None:
 def test_norms_are_as_they_were_after_a_padded_batch() -> None:
     made = task(padded=True, operator="gin")
     model = made.make_model()
-    before = [type(norm).forward for norm in model.get_submodule("norms").children()]
     made.scores(model, made.store.batch(ITEMS))
-    assert [norm.forward.__func__ for norm in model.get_submodule("norms").children()] == before
+    assert all("forward" not in vars(norm) for norm in model.get_submodule("norms").children())
 
 
 @pytest.mark.parametrize("operator", ["monet", "gcn", "spiral"])

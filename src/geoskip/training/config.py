@@ -170,7 +170,7 @@ def _with(config: Config, path: str, value: Any) -> Config:
         if inner not in _names(Optim):
             raise ValueError(f"{path}: {unknown_name(path, _settable())}")
         whole = isinstance(value, int) and not isinstance(value, bool)
-        known = float(value) if whole and isinstance(getattr(current, inner), float) else value
+        known: Any = float(value) if whole and isinstance(getattr(current, inner), float) else value
         return replace(config, optim=replace(current, **{inner: known}))
     if not isinstance(current, Mapping) or not inner:
         raise ValueError(f"{path}: {key} has no parts; set {key} itself")
