@@ -281,7 +281,7 @@ def test_what_needs_no_gradient_gets_none(path: str) -> None:
         (expected,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
     with use_path(path):
         (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
-    torch.testing.assert_close(found, expected)
+    assert float((found - expected).norm() / expected.norm()) < 1e-5
 
 
 def moved(pattern: Pattern, device: str) -> Pattern:
