@@ -74,7 +74,7 @@ def test_change_is_the_end_over_the_start() -> None:
     def run(method: str, start: float, end: float) -> dict[str, Any]:
         return {"method": method, "start": {"overall": {"slope": start}}, "end": {"overall": {"slope": end}}}
 
-    found = [run("A", 2, 3), run("B", 4, 1), run("A", 5, 5)]
+    found = [run("A", 2.0, 3.0), run("B", 4.0, 1.0), run("A", 5.0, 5.0)]
     assert side_by_side(found, "slope", "change") == {"A": [1.5, 1.0], "B": [0.25]}
     assert side_by_side(found, "slope", "start") == {"A": [2, 5], "B": [4]}
     assert side_by_side(found, "edge_slope", "change") == {}
