@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -30,9 +31,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 
 
 def absent() -> str:
-    try:
-        import playwright  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("playwright") is None:
         return "no browser test: the package playwright is not installed"
     return "" if CHROMIUM else "no browser test: Chromium is not installed (on Debian: apt install chromium)"
 

@@ -8,6 +8,7 @@ class Stage {
   constructor(holder, surface) {
     Object.assign(this, { holder, surface, camera: new Camera(), views: [], extent: 1, look: { high: 1, map: 'ember' } });
     this.redraw = once(() => this.paint());
+    this.moving = this.slow = false;
     new ResizeObserver(this.redraw).observe(holder);
   }
 
@@ -36,8 +37,19 @@ class Stage {
     this.redraw();
   }
 
+  // Moves the camera. Where there is no graphics card, pictures are coarser until it rests.
+  move(action) {
+    action(this.camera);
+    this.moving = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => { this.moving = false; this.redraw(); }, 250);
+    this.redraw();
+  }
+
   paint() {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const begun = performance.now();
+    requestAnimationFrame(() => { if (this.moving && performance.now() - begun > 60) this.slow = true; });
+    const ratio = Math.min(window.devicePixelRatio || 1, 2) * (this.moving && this.slow ? 0.5 : 1);
     for (const { canvas } of this.views) {
       const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
       if (width && (canvas.width !== width || canvas.height !== height)) Object.assign(canvas, { width, height });
@@ -69,23 +81,22 @@ class Stage {
       if (!last) return this.readAt(view, event);
       const before = down.size > 1 ? apart() : 0;
       down.set(event.pointerId, now);
-      if (down.size > 1) this.camera.scale(apart() / Math.max(before, 1));
-      else this.camera.turn((last.x - now.x) * 0.5, (now.y - last.y) * 0.5);
-      return this.redraw();
+      return this.move((camera) => {
+        if (down.size > 1) camera.scale(apart() / Math.max(before, 1));
+        else camera.turn((last.x - now.x) * 0.5, (now.y - last.y) * 0.5);
+      });
     });
     canvas.addEventListener('pointerleave', () => { view.point.textContent = ''; });
-    canvas.addEventListener('dblclick', () => { this.camera.reset(); this.redraw(); });
+    canvas.addEventListener('dblclick', () => this.move((camera) => camera.reset()));
     canvas.addEventListener('wheel', (event) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
-      this.camera.scale(Math.exp(-event.deltaY / 200));
-      this.redraw();
+      this.move((camera) => camera.scale(Math.exp(-event.deltaY / 200)));
     }, { passive: false });
     canvas.addEventListener('keydown', (event) => {
       if (!KEYS[event.key] || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
-      KEYS[event.key](this.camera);
-      this.redraw();
+      this.move(KEYS[event.key]);
     });
   }
 
