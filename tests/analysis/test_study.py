@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from typer.testing import CliRunner
 
 from geoskip.analysis.record import read_analysis
 from geoskip.analysis.runs import side_by_side
-from geoskip.analysis.study import Study, coarser, run_study, stored
+from geoskip.analysis.smoothness import model_smoothness
+from geoskip.analysis.study import Study, coarser, run_study, start_alike, stored
 from geoskip.cli import app
 from geoskip.training import loop
+from geoskip.training.tasks import make_task
 from tests.analysis.small_run import CHANNELS, FACTORS, spheres
 
 MODEL = {"channels": list(CHANNELS), "latent": 5, "factors": list(FACTORS)}
@@ -68,6 +71,21 @@ def test_runs_are_trained_once_and_measured(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(loop, "Session", refuse)
     again = list(run_study(TINY, data, tmp_path, samples=2))
     assert [run.smoothness for run in again] == [run.smoothness for run in first]
+
+
+def test_methods_begin_with_the_same_convolutions() -> None:
+    data = spheres()
+    configs = dict(replace(TINY, seeds=2).configs(8))
+    models = {
+        name: start_alike(make_task(config, data=data), data).to("cpu").make_model() for name, config in configs.items()
+    }
+    starts = {name: [row.slope for row in model_smoothness(model)] for name, model in models.items()}
+    assert starts["monet-none-0"] == starts["monet-residual-0"] == starts["monet-affine-0"] != starts["monet-none-1"]
+    skips = [model.get_parameter("output.weight") for model in (models["monet-affine-0"], models["monet-affine-1"])]
+    assert not torch.equal(*skips)
+    assert bool((skips[0] != 0).all())
+    unpaired = make_task(configs["monet-affine-0"], data=data).make_model()
+    assert [row.slope for row in model_smoothness(unpaired)] != starts["monet-affine-0"]
 
 
 def test_change_is_the_end_over_the_start() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from geoskip.analysis.runs import run_parts, run_shares, run_smoothness
 from geoskip.data.mesh_set import MeshSet, StoredShapes
@@ -17,7 +17,7 @@ from geoskip.records.samples import MeshSamples
 from geoskip.shapes import Int
 from geoskip.training.config import Config, resolve
 from geoskip.training.loop import train
-from geoskip.training.tasks import make_task
+from geoskip.training.tasks import Task, make_task
 
 SKIPS = ("none", "residual", "affine")
 
@@ -97,9 +97,12 @@ class Measured:
 
 
 def run_study(study: Study, data: MeshSet, folder: Path, samples: int = 8) -> Iterator[Measured]:
-    """Train what is not trained yet, one run after the other, and measure each. ``folder`` keeps the runs."""
+    """Train what is not trained yet, one run after the other, and measure each. ``folder`` keeps the runs.
+
+    Runs of one operator and seed begin with the same convolutions, whatever their skips: see :func:`start_alike`.
+    """
     for name, config in study.configs(len(data.split.train)):
-        task = make_task(config, data=data)
+        task = start_alike(make_task(config, data=data), data)
         run = train(config, folder / name, task=task)
         smoothness = run_smoothness(run, task) | {"metrics": dict(run.record.metrics)}
         if config.skip == "none":
@@ -107,6 +110,23 @@ def run_study(study: Study, data: MeshSet, folder: Path, samples: int = 8) -> It
             continue
         parts, shapes = run_parts(run, samples, task)
         yield Measured(name, smoothness, run_shares(run, task=task), parts, shapes)
+
+
+def start_alike(task: Task, data: MeshSet) -> Task:
+    """The task, whose models now begin with the values that the seed gives to bare operators; skips keep their own.
+
+    Otherwise the draws of the skips would shift all later ones, and methods would differ in their luck as well.
+    """
+    bare, own = make_task(replace(task.config, skip="none"), data=data), task.make_model
+
+    def make_model() -> nn.Module:
+        model = own()
+        model.load_state_dict(bare.make_model().state_dict())
+        return model
+
+    # On the instance, so that copies on other devices keep it.
+    vars(task)["make_model"] = make_model
+    return task
 
 
 def coarser(data: MeshSet, factors: Sequence[int]) -> MeshSet:
