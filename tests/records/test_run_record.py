@@ -28,9 +28,7 @@ RECORD = RunRecord(
 
 def test_written_and_read_again(tmp_path: Path) -> None:
     write_record(tmp_path / "deep" / "record.json", RECORD)
-    found = read_record(tmp_path / "deep" / "record.json")
-    assert replace(found, curves={}) == replace(RECORD, curves={})
-    assert [tuple(point) for point in found.curves["loss"]] == [(1, 0.5), (2, 0.25)]
+    assert read_record(tmp_path / "deep" / "record.json") == RECORD
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["record.json"]
 
 

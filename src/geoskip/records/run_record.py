@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def record_from(entries: Any, place: str = "record") -> RunRecord:
     except TypeError as error:
         raise RecordError(f"{place}: {error}".replace("RunRecord.__init__()", "a run record is")) from error
     _check(record, place)
-    return record
+    return replace(record, curves={name: [(x, y) for x, y in points] for name, points in record.curves.items()})
 
 
 _TEXTS = ("name", "experiment", "row", "schedule", "device")
