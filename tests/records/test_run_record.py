@@ -18,7 +18,7 @@ RECORD = RunRecord(
     device="cpu",
     versions={"torch": "2.13.0"},
     metrics={"mean_mm": 0.4},
-    curves={"loss": [(1, 0.5), (2, 0.25)]},
+    curves={"loss": [(1.0, 0.5), (2.0, 0.25)]},
     experiment="table1",
     row="Aff-MoNet M=9",
     schedule="short",

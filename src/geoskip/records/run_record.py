@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -86,39 +86,43 @@ def record_from(entries: Any, place: str = "record") -> RunRecord:
     given = {key: value for key, value in entries.items() if key != "format"}
     if unknown := sorted(set(given) - known):
         raise RecordError(f"{place}: unknown entries {', '.join(unknown)}")
-    try:
-        record = RunRecord(**given)
-    except TypeError as error:
-        raise RecordError(f"{place}: {error}".replace("RunRecord.__init__()", "a run record is")) from error
-    _check(record, place)
-    return replace(record, curves={name: [(x, y) for x, y in points] for name, points in record.curves.items()})
+    if missing := sorted(entry.name for entry in fields(RunRecord) if _required(entry) and entry.name not in given):
+        raise RecordError(f"{place}: a run record has {', '.join(missing)} too")
+    _check(given, place)
+    # JSON knows neither pairs nor the difference between 1 and 1.0.
+    given["curves"] = {name: [(float(x), float(y)) for x, y in points] for name, points in _of(given, "curves")}
+    for group in ("metrics", "paper"):
+        given[group] = {name: float(value) for name, value in _of(given, group)}
+    return RunRecord(**given | {name: float(given[name]) for name in ("epochs", "seconds")})
 
 
 _TEXTS = ("name", "experiment", "row", "schedule", "device")
 _NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds")
 
 
-def _check(record: RunRecord, place: str) -> None:
+def _check(given: Mapping[str, Any], place: str) -> None:
     for name in _TEXTS:
-        if not isinstance(getattr(record, name), str):
-            raise RecordError(f"{place}: {name} must be text, got {getattr(record, name)!r}")
+        if not isinstance(given.get(name, ""), str):
+            raise RecordError(f"{place}: {name} must be text, got {given[name]!r}")
     for name in _NUMBERS:
-        _number(getattr(record, name), f"{place}: {name}")
+        _number(given[name], f"{place}: {name}")
+    for name in ("config", "versions", "metrics", "paper", "curves"):
+        if not isinstance(given.get(name, {}), Mapping):
+            raise RecordError(f"{place}: {name} must be an object with names, got {given[name]!r}")
     for group in ("metrics", "paper"):
-        for name, value in _mapping(record, group, place).items():
+        for name, value in _of(given, group):
             _number(value, f"{place}: {group}.{name}")
-    for name, points in _mapping(record, "curves", place).items():
-        if not isinstance(points, list | tuple) or any(not _is_point(point) for point in points):
+    for name, points in _of(given, "curves"):
+        if not isinstance(points, list) or any(not _is_point(point) for point in points):
             raise RecordError(f"{place}: curves.{name} must be a list of points [x, y]")
-    _mapping(record, "config", place)
-    _mapping(record, "versions", place)
 
 
-def _mapping(record: RunRecord, name: str, place: str) -> Mapping[str, Any]:
-    value = getattr(record, name)
-    if not isinstance(value, Mapping):
-        raise RecordError(f"{place}: {name} must be an object with names, got {value!r}")
-    return value
+def _of(given: Mapping[str, Any], group: str) -> Iterable[tuple[str, Any]]:
+    return given.get(group, {}).items()
+
+
+def _required(entry: Field[Any]) -> bool:
+    return entry.default is MISSING and entry.default_factory is MISSING
 
 
 def _number(value: Any, what: str) -> None:
@@ -128,7 +132,7 @@ def _number(value: Any, what: str) -> None:
 
 def _is_point(point: Any) -> bool:
     return (
-        isinstance(point, list | tuple)
+        isinstance(point, list)
         and len(point) == 2
         and all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in point)
     )
