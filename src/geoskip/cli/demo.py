@@ -18,7 +18,7 @@ def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for runs and pictures.")] = Path("runs/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print every run as JSON.")] = False,
 ) -> None:
-    """Make faces, train MoNet, Res-MoNet and Aff-MoNet on them, and compare."""
+    """Make faces, train MoNet, Res-MoNet and Aff-MoNet on them, compare, and write a page that shows it."""
     from geoskip.experiments.demo import demo_runs, demo_set
     from geoskip.experiments.demo_pictures import write_demo_pictures
     from geoskip.training.progress import choose_progress
@@ -36,6 +36,7 @@ def demo(
         _say(f"{run.name}, seed {run.seed}: {run.error_mm:.2f} mm after {run.seconds:.0f} s")
     first = {run.name: run.samples() for run in runs if run.seed == 0}
     pictures, high = write_demo_pictures(output / "pictures", first)
+    page = _page(output)
     if as_json:
         typer.echo(json.dumps([asdict(run) | {"folder": str(run.folder)} for run in runs], indent=1))
         return
@@ -43,6 +44,17 @@ def demo(
     console.print(_table(runs, made.about, seeds, epochs))
     console.print(_verdict(runs, seeds))
     console.print(f"Input, reconstruction, and error up to {high:.1f} mm, of four test shapes:", *pictures, sep="\n  ")
+    console.print(f"All of it, with meshes that turn: {page}", soft_wrap=True)
+
+
+def _page(folder: Path) -> Path:
+    """The report of the demo's runs."""
+    from geoskip.report.document import Page
+    from geoskip.report.runs import find_runs
+    from geoskip.report.write import write_report
+
+    page = Page("geoskip: the demo", (), ())
+    return write_report(find_runs([folder]).runs, folder / "report", page, figures=False).page
 
 
 def _table(runs: list[Any], about: str, seeds: int, epochs: int) -> Table:
