@@ -7,7 +7,7 @@ are Okabe and Ito's, which most colour-blind readers tell apart, and no figure r
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 import matplotlib
@@ -116,20 +116,24 @@ def power(record: AnalysisRecord) -> Figure:
 
 
 def smoothness(record: AnalysisRecord) -> Figure:
-    """Change of the slope in training, a point for each seed."""
+    """Change of the slope in training: a point for each seed, a bar for their geometric mean."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
     names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
     figure, axes = plt.subplots(1, len(operators), figsize=(3.6 * len(operators) + 0.6, 3.4), layout="constrained")
     for axis, operator in zip(np.atleast_1d(axes), operators, strict=True):
         rows = [row for row in record.rows if row["operator"] == operator]
         quantity = "slope" if operator == "cheb" else "edge_slope"
-        for place, (skip, (_, colour, marker, _)) in enumerate(SKIPS.items()):
-            found = side_by_side([row for row in rows if row["skip"] == skip], quantity, "change")
-            values = next(iter(found.values()), [])
-            offsets = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else np.zeros(1)
-            axis.scatter(place + offsets, values, color=colour, marker=marker, s=28, zorder=3)
+        columns = [
+            next(iter(side_by_side([row for row in rows if row["skip"] == skip], quantity, "change").values()), [])
+            for skip in SKIPS
+        ]
+        # One grey line for each seed: its three networks began with the same convolutions.
+        for values in zip(*columns, strict=False):
+            axis.plot(range(len(SKIPS)), values, color="#bbbbbb", linewidth=1, zorder=1)
+        for place, (values, (_, colour, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
+            axis.scatter([place] * len(values), values, color=colour, marker=marker, s=30, zorder=3)
             if values:
-                axis.hlines(float(np.exp(np.mean(np.log(values)))), place - 0.3, place + 0.3, color=colour, linewidth=2)
+                axis.hlines(geometric_mean(values), place - 0.25, place + 0.25, color=colour, linewidth=2.5)
         axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
         axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)

@@ -34,6 +34,7 @@ def study_block(records: Path = RECORDS, images: Path = IMAGES) -> str:
     paragraphs = [
         described(smooth),
         "![Roughness of filters after training over that before, by operator and skip](images/analysis-smoothness.png)",
+        "A point is a network, a grey line joins the three of one seed, a bar is their geometric mean.",
         smoothness_table(smooth),
         "### The share of the skip in each block",
         "![Share of the skip in each block's output over training](images/analysis-shares.png)",
@@ -42,7 +43,9 @@ def study_block(records: Path = RECORDS, images: Path = IMAGES) -> str:
         "### What each part decodes to",
         parts_table(split),
         "Distance from what whole blocks decode; how much of the difference between samples is left; how bumpy the "
-        "surface is, both relative to whole blocks. The bias belongs to the skip.",
+        "surface is, both relative to whole blocks. The bias belongs to the skip. Positions are standardised, so that a "
+        "decoder which puts out nothing gives the mean face: that a part decodes to a face is no merit of its own, as it "
+        "is none in the paper's figure. What tells samples apart is.",
     ]
     if (images / "analysis-parts.png").is_file():
         words = "Rows: faces, whole blocks, skips alone, convolutions alone"

@@ -47,26 +47,31 @@ def study(**ends: tuple[float, float]) -> AnalysisRecord:
 
 @pytest.mark.parametrize(
     ("with_skip", "said"),
-    [([0.5, 0.8], "smoother with every seed"), ([1.3, 9.0], "rougher with every seed"), ([0.5, 1.1], "no difference")],
+    [
+        ([0.5, 5.0], "× 0.79, smoother with 1 of 2 seeds"),
+        ([2.0, 16.0], "× 2.83, rougher with 2 of 2 seeds"),
+        ([0.5, 2.0], "× 0.50, smoother with 2 of 2 seeds"),
+    ],
 )
-def test_a_verdict_needs_every_seed(with_skip: list[float], said: str) -> None:
-    assert verdict([1.0, 1.2], with_skip).startswith(said)
+def test_a_verdict_goes_seed_by_seed(with_skip: list[float], said: str) -> None:
+    """The second seed is rough by itself, which must not count."""
+    assert verdict([1.0, 4.0], with_skip) == said
+
+
+def test_a_verdict_needs_the_same_seeds() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        verdict([1.0, 1.0], [1.0])
 
 
 def test_the_table_compares_changes_in_training() -> None:
     table = smoothness_table(study(none=(10.0, 12.0), residual=(5.0, 11.0), affine=(8.0, 9.0))).splitlines()
     assert len(table) == 2 + 6
     for row in (table[4], table[7]):
-        assert row.split(" | ")[1:] == [
-            "2",
-            "1.5 ± 0.71",
-            "10 ± 0",
-            "8.5 ± 0.71",
-            "0.85 ± 0.071",
-            "smoother with every seed |",
-        ]
+        cells = row.split(" | ")[1:]
+        assert cells[:5] == ["2", "1.5 ± 0.71", "10 ± 0", "8.5 ± 0.71", "0.85 ± 0.071"]
+        assert cells[5] == "× 0.77, smoother with 2 of 2 seeds |"
     assert table[2].endswith("| 1.1 ± 0.14 |  |")
-    assert table[3].endswith("no difference beyond the spread of the seeds |")
+    assert table[3].endswith("× 0.68, smoother with 2 of 2 seeds |")
 
 
 def test_one_seed_has_no_spread() -> None:
@@ -126,7 +131,7 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
     ]
     write_analysis(records / "shares.json", make_record("shares", SETTINGS, shares, 1.0))
     block = page_script()["blocks"](records, images)["study"]
-    assert "smoother with every seed" in block
+    assert "smoother with 2 of 2 seeds" in block
     assert "analysis-smoothness.png" in block
     made = runpy.run_path(str(DOCS / "make_analysis_images.py"))["main"](images, records)
     assert [path.name for path in made] == ["analysis-smoothness.png", "analysis-shares.png"]
