@@ -128,8 +128,8 @@ def smoothness(record: AnalysisRecord) -> Figure:
             for skip in SKIPS
         ]
         # One grey line for each seed: its three networks began with the same convolutions.
-        for values in zip(*columns, strict=False):
-            axis.plot(range(len(SKIPS)), values, color="#bbbbbb", linewidth=1, zorder=1)
+        for joined in zip(*columns, strict=False):
+            axis.plot(range(len(SKIPS)), joined, color="#bbbbbb", linewidth=1, zorder=1)
         for place, (values, (_, colour, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
             axis.scatter([place] * len(values), values, color=colour, marker=marker, s=30, zorder=3)
             if values:

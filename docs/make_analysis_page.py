@@ -43,9 +43,9 @@ def study_block(records: Path = RECORDS, images: Path = IMAGES) -> str:
         "### What each part decodes to",
         parts_table(split),
         "Distance from what whole blocks decode; how much of the difference between samples is left; how bumpy the "
-        "surface is, both relative to whole blocks. The bias belongs to the skip. Positions are standardised, so that a "
-        "decoder which puts out nothing gives the mean face: that a part decodes to a face is no merit of its own, as it "
-        "is none in the paper's figure. What tells samples apart is.",
+        "surface is, both relative to whole blocks. The bias belongs to the skip. Positions are standardised, so a "
+        "decoder that puts out nothing gives the mean face: that a part decodes to a face says little, here as in the "
+        "paper's figure. How far it tells samples apart says more.",
     ]
     if (images / "analysis-parts.png").is_file():
         words = "Rows: faces, whole blocks, skips alone, convolutions alone"
