@@ -34,15 +34,15 @@ def convolve(
     dtype, work = x.dtype, _work_dtype(x)
     x, theta = x.to(work), theta.to(work)
     if order is not None:
-        neighbours, weights = neighbours[order], weights[:, order]
-    y = x.new_zeros(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
-    for item, table, slots in _items(x, weights):
+        neighbours = neighbours[order]
+    y = x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
+    for item, table, slots in _items(x, weights, order):
         copies = table.shape[1] // x.shape[2]
         for low, high in _blocks(y.shape[1], table.shape[1] * table.element_size()):
-            sums = table.new_zeros((high - low) * copies, theta.shape[2])
+            sums = table.new_empty((high - low) * copies, theta.shape[2])
             for m, matrix in enumerate(theta):
                 z = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
-                sums.addmm_(z.view(-1, x.shape[2]), matrix)
+                sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
             y[item, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
     if skip is not None:
         y += x @ skip.to(work)
@@ -62,26 +62,25 @@ def convolve_gradients(
 ) -> Gradients:
     """Gradients of x, of the weights and of Θ, where ``needs`` asks for them."""
     senders, receivers, offsets, by_sender, sender_offsets = edges
-    grad_x = grad_weights = grad_theta = None
-    if needs[0]:
-        # The same operator on the reversed graph with each Θ_m transposed.
-        skip = None if skip is None else skip.t()
-        grad_x = convolve(grad_y, weights, theta.transpose(1, 2), receivers, by_sender, sender_offsets, skip, None)
     work = _work_dtype(x)
-    x, grad_y, matrices = x.to(work), grad_y.to(work), theta.to(work)
-    if needs[1]:
-        grad_weights = torch.zeros_like(weights, dtype=work)
-    if needs[2]:
-        grad_theta = torch.zeros_like(matrices)
-    for item, table, slots in _items(x, weights):
-        grads = grad_y[item].transpose(0, 1).flatten(1)
-        if grad_theta is not None:
-            _add_theta_gradient(grad_theta, grads, table, slots, senders, offsets)
+    own, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
+    grad_x = torch.empty_like(own) if needs[0] else None
+    grad_weights = torch.zeros_like(weights, dtype=work) if needs[1] else None
+    grad_theta = torch.zeros_like(matrices) if needs[2] else None
+    backwards = receivers[by_sender], sender_offsets
+    for item, table, slots in _items(grads, weights, by_sender):
+        if grad_x is not None or grad_theta is not None:
+            _gather_gradients(
+                None if grad_x is None else grad_x[item], grad_theta, own[item], table, slots, matrices, backwards
+            )
         if grad_weights is not None:
+            features = own[item].transpose(0, 1).flatten(1)
             place = grad_weights[..., 0 if weights.shape[2] == 1 else item.start]
-            _fill_weight_gradient(place, grads, table, matrices, senders, offsets)
+            _fill_weight_gradient(place, table, features, matrices, senders, offsets)
+    if grad_x is not None and skip is not None:
+        grad_x += grads @ skip.to(work).t()
     return (
-        grad_x,
+        None if grad_x is None else grad_x.to(x.dtype),
         None if grad_weights is None else grad_weights.to(weights.dtype),
         None if grad_theta is None else grad_theta.to(theta.dtype),
     )
@@ -105,17 +104,61 @@ def product(
     return y.contiguous() if minus is None else y - minus
 
 
+def softmax(
+    sender_scores: Tensor,
+    receiver_scores: Tensor,
+    offset: Tensor,
+    edge_scale: Tensor,
+    senders: Tensor,
+    receivers: Tensor,
+) -> Tensor:
+    """Item by item, so that the edges of one stay in the cache; weights of an item lie together."""
+    batch, _, slots = sender_scores.shape
+    work = _work_dtype(sender_scores)
+    weights = torch.empty(batch, len(senders), slots, dtype=work)
+    scale = edge_scale.to(work).unsqueeze(1)
+    for i in range(batch):
+        logits = sender_scores[i].to(work)[senders]
+        logits += (receiver_scores[i].to(work) + offset.to(work))[receivers]
+        torch.mul(torch.softmax(logits, dim=1), scale, out=weights[i])
+    return weights.permute(2, 1, 0)
+
+
+def softmax_gradients(
+    grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
+) -> Tensor:
+    edges = torch.arange(weights.shape[1]) if order is None else order
+    scale = edge_scale.to(weights.dtype).unsqueeze(1)
+    scale = torch.where(scale == 0, 1, scale)
+    out = weights.new_empty(weights.shape[2], offsets.shape[1] - 1, weights.shape[0])
+    for i, rows in enumerate(out):
+        w, g = weights[..., i].t(), grad[..., i].t()
+        pulled = w * g
+        pulled -= w * (pulled.sum(1, keepdim=True) / scale)
+        if len(edges):
+            rows.copy_(embedding_bag(edges, pulled.contiguous(), offsets[0], mode="sum", include_last_offset=True))
+        else:
+            rows.zero_()
+    return out
+
+
 def _work_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _items(x: Tensor, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot."""
+def _items(x: Tensor, weights: Tensor, order: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot with
+    the edges in ``order``."""
     if weights.shape[2] == 1:
-        yield slice(0, len(x)), x.transpose(0, 1).flatten(1), weights[..., 0].to(x.dtype)
+        yield slice(0, len(x)), x.transpose(0, 1).flatten(1), _slots(weights[..., 0].to(x.dtype), order)
     else:
         for i, item in enumerate(x):
-            yield slice(i, i + 1), item.contiguous(), weights[..., i].to(x.dtype).contiguous()
+            yield slice(i, i + 1), item.contiguous(), _slots(weights[..., i].to(x.dtype), order)
+
+
+def _slots(weights: Tensor, order: Tensor | None) -> Tensor:
+    # The weights of an edge lie together, so edges are reordered whole.
+    return (weights if order is None else weights.t()[order].t()).contiguous()
 
 
 def _blocks(rows: int, bytes_per_row: int) -> Iterator[tuple[int, int]]:
@@ -138,15 +181,30 @@ def _aggregate(table: Tensor, weights: Tensor, neighbours: Tensor, offsets: Tens
     )
 
 
-def _add_theta_gradient(
-    grad_theta: Tensor, grads: Tensor, table: Tensor, slots: Tensor, senders: Tensor, offsets: Tensor
+def _gather_gradients(
+    grad_x: Tensor | None,
+    grad_theta: Tensor | None,
+    x: Tensor,
+    table: Tensor,
+    slots: Tensor,
+    theta: Tensor,
+    backwards: tuple[Tensor, Tensor],
 ) -> None:
-    channels, out = grad_theta.shape[1:]
-    for low, high in _blocks(grads.shape[0], table.shape[1] * table.element_size()):
-        block = grads[low:high].reshape(-1, out)
-        for m, matrix in enumerate(grad_theta):
-            z = _aggregate(table, slots[m % len(slots)], senders, offsets[m % len(offsets), low : high + 1])
-            matrix.addmm_(z.view(-1, channels).t(), block)
+    r"""With :math:`h_m = \sum_i w_m(i,j)\, \partial y_i` over the edges out of j:
+    :math:`\partial x_j = \sum_m h_m \Theta_m^\top` and :math:`\partial \Theta_m = \sum_j x_j^\top h_m`."""
+    (neighbours, offsets), (_, channels, out) = backwards, theta.shape
+    for low, high in _blocks(x.shape[1], table.shape[1] * table.element_size()):
+        own = x[:, low:high].transpose(0, 1).reshape(-1, channels)
+        sums = torch.empty_like(own)
+        for m, matrix in enumerate(theta):
+            h = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
+            h = h.view(-1, out)
+            if grad_x is not None:
+                sums.addmm_(h, matrix.t(), beta=min(m, 1))
+            if grad_theta is not None:
+                grad_theta[m].addmm_(own.t(), h)
+        if grad_x is not None:
+            grad_x[:, low:high] = sums.view(high - low, len(x), channels).transpose(0, 1)
 
 
 def _fill_weight_gradient(

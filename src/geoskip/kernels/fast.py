@@ -1,7 +1,7 @@
 """The fast path: the signatures of :mod:`geoskip.kernels.reference`, on the operators of :mod:`geoskip.kernels.ops`.
 
 Here batches are flattened to one axis, and autocast is followed: features and matrices in the lower precision,
-basis weights and sums in float32. On the CPU the bases are the reference's own: they have no large intermediates.
+basis weights and sums in float32. On the CPU the Gaussian basis is the reference's own: it has no large intermediates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ def basis_convolution(
 ) -> Tensor:
     dims = x.dim()
     x, theta, skip, bias = _cast(x, theta, skip, bias)
-    y = ops.convolve(_items(x), _by_slot(weights), theta.contiguous(), *_edges(pattern), skip, bias)
+    slots = _by_slot(weights)
+    if ops.on_triton(x):
+        # The order in which the kernels read them best; on the CPU items are taken one by one, as they lie.
+        slots = slots.contiguous()
+    y = ops.convolve(_items(x), slots, theta.contiguous(), *_edges(pattern), skip, bias)
     return y if dims == 3 else y.view(*x.shape[:-2], *y.shape[1:])
 
 
@@ -60,8 +64,6 @@ def gaussian_basis(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float = 1
 def softmax_basis(
     sender_scores: Tensor, receiver_scores: Tensor, offset: Tensor, edge_scale: Tensor, pattern: Pattern
 ) -> Tensor:
-    if not ops.on_triton(sender_scores):
-        return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
     scores = _items(sender_scores), _items(receiver_scores)
     weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern)).permute(2, 1, 0)
     batch = sender_scores.shape[:-2]
@@ -126,8 +128,8 @@ def _items(x: Tensor) -> Tensor:
 
 
 def _by_slot(weights: Tensor) -> Tensor:
-    """[*batch, edges, slots] as [slots, edges, batch or 1], the order in which the kernels read them best."""
-    return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0).contiguous()
+    """[*batch, edges, slots] as [slots, edges, batch or 1]."""
+    return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0)
 
 
 def _edges(pattern: Pattern) -> tuple[Tensor, ...]:

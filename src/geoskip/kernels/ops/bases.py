@@ -1,4 +1,4 @@
-"""Gaussian and softmax bases as operators of torch. On the CPU they are plain enough to be left to autograd."""
+"""Gaussian and softmax bases as operators of torch. On the CPU the Gaussian is plain enough to be left to autograd."""
 
 import torch
 from torch import Tensor
@@ -48,7 +48,10 @@ def _softmax_shape(
     sender_scores, receiver_scores, offset, edge_scale, senders, receivers, offsets, by_sender, sender_offsets
 ):
     batch, _, slots = sender_scores.shape
-    return sender_scores.new_empty(slots, senders.shape[0], batch, dtype=torch.float32)
+    if sender_scores.is_cuda:
+        return sender_scores.new_empty(slots, senders.shape[0], batch, dtype=torch.float32)
+    dtype = torch.promote_types(sender_scores.dtype, torch.float32)
+    return sender_scores.new_empty(batch, senders.shape[0], slots, dtype=dtype).permute(2, 1, 0)
 
 
 @kernel(_softmax_shape)
@@ -63,13 +66,13 @@ def softmax(
     by_sender: Tensor,
     sender_offsets: Tensor,
 ) -> Tensor:
-    """q [slots, edges, batch] of scores [batch, vertices, slots], in float32."""
+    """q [slots, edges, batch] of scores [batch, vertices, slots], in float32 at least."""
     kernels = backend(sender_scores)
     return kernels.softmax(sender_scores, receiver_scores, offset, edge_scale, senders, receivers)
 
 
 def _softmax_gradients_shape(grad, weights, edge_scale, order, offsets):
-    return grad.new_empty(grad.shape[2], offsets.shape[1] - 1, grad.shape[0], dtype=torch.float32)
+    return grad.new_empty(grad.shape[2], offsets.shape[1] - 1, grad.shape[0], dtype=weights.dtype)
 
 
 @kernel(_softmax_gradients_shape)
@@ -89,7 +92,8 @@ def _softmax_context(ctx, inputs, output):
 def _softmax_backward(ctx, grad):
     weights, edge_scale, offsets, by_sender, sender_offsets = ctx.saved_tensors
     scores, offset = ctx.dtypes
-    grad = grad.contiguous()
+    if weights.is_contiguous():
+        grad = grad.contiguous()
     at_senders = softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets)
     at_receivers = softmax_gradients(grad, weights, edge_scale, None, offsets)
     grad_offset = at_receivers.sum((0, 1)).to(offset)
