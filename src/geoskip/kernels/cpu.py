@@ -35,6 +35,9 @@ def convolve(
     x, theta = x.to(work), theta.to(work)
     if order is not None:
         neighbours = neighbours[order]
+    if theta.shape[0] == weights.shape[2] == 1:
+        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], neighbours, order, offsets[0])
+        return _with_own(y, x, skip, bias).to(dtype)
     y = x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
     for item, table, slots in _items(x, weights, order):
         copies = table.shape[1] // x.shape[2]
@@ -44,11 +47,7 @@ def convolve(
                 z = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
                 sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
             y[item, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
-    if skip is not None:
-        y += x @ skip.to(work)
-    if bias is not None:
-        y += bias.to(work)
-    return y.to(dtype)
+    return _with_own(y, x, skip, bias).to(dtype)
 
 
 def convolve_gradients(
@@ -64,12 +63,16 @@ def convolve_gradients(
     senders, receivers, offsets, by_sender, sender_offsets = edges
     work = _work_dtype(x)
     own, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
-    grad_x = torch.empty_like(own) if needs[0] else None
     grad_weights = torch.zeros_like(weights, dtype=work) if needs[1] else None
-    grad_theta = torch.zeros_like(matrices) if needs[2] else None
     backwards = receivers[by_sender], sender_offsets
-    for item, table, slots in _items(grads, weights, by_sender):
-        if grad_x is not None or grad_theta is not None:
+    if once := theta.shape[0] == weights.shape[2] == 1:
+        slot = weights[0, :, 0].to(work)[by_sender]
+        grad_x, grad_theta = _gradients_once(grads, own, slot, matrices[0], backwards, needs)
+    else:
+        grad_x = torch.empty_like(own) if needs[0] else None
+        grad_theta = torch.zeros_like(matrices) if needs[2] else None
+    for item, table, slots in [] if once and not needs[1] else _items(grads, weights, by_sender):
+        if not once and (grad_x is not None or grad_theta is not None):
             _gather_gradients(
                 None if grad_x is None else grad_x[item], grad_theta, own[item], table, slots, matrices, backwards
             )
@@ -78,7 +81,7 @@ def convolve_gradients(
             place = grad_weights[..., 0 if weights.shape[2] == 1 else item.start]
             _fill_weight_gradient(place, table, features, matrices, senders, offsets)
     if grad_x is not None and skip is not None:
-        grad_x += grads @ skip.to(work).t()
+        grad_x.flatten(0, 1).addmm_(grads.flatten(0, 1), skip.to(work).t())
     return (
         None if grad_x is None else grad_x.to(x.dtype),
         None if grad_weights is None else grad_weights.to(weights.dtype),
@@ -179,6 +182,37 @@ def _aggregate(table: Tensor, weights: Tensor, neighbours: Tensor, offsets: Tens
         per_sample_weights=weights[low:high],
         include_last_offset=True,
     )
+
+
+def _convolve_once(
+    x: Tensor, weights: Tensor, theta: Tensor, neighbours: Tensor, order: Tensor | None, offsets: Tensor
+) -> Tensor:
+    """With one slot, x Θ comes first: the product itself brings the items of a vertex together."""
+    table = x.new_empty(x.shape[1], len(x), theta.shape[1])
+    torch.bmm(x, theta.expand(len(x), -1, -1), out=table.transpose(0, 1))
+    y = _aggregate(table.flatten(1), weights if order is None else weights[order], neighbours, offsets)
+    return y.view(len(y), *table.shape[1:]).transpose(0, 1).contiguous()
+
+
+def _with_own(y: Tensor, x: Tensor, skip: Tensor | None, bias: Tensor | None) -> Tensor:
+    """With what a vertex adds of its own; ``y`` is overwritten."""
+    if skip is not None:
+        y.flatten(0, 1).addmm_(x.flatten(0, 1), skip.to(x.dtype))
+    if bias is not None:
+        y += bias.to(x.dtype)
+    return y
+
+
+def _gradients_once(
+    grads: Tensor, x: Tensor, weights: Tensor, theta: Tensor, backwards: tuple[Tensor, Tensor], needs: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of x and Θ with one slot: both from one pass over the gradients of y."""
+    table = grads.transpose(0, 1).flatten(1)
+    h = _aggregate(table, weights, backwards[0], backwards[1][0])
+    h = h.view(len(h), len(grads), grads.shape[2]).transpose(0, 1)
+    grad_x = torch.bmm(h, theta.t().expand(len(x), -1, -1)) if needs[0] else None
+    grad_theta = torch.bmm(x.transpose(1, 2), h).sum(0, keepdim=True) if needs[2] else None
+    return grad_x, grad_theta
 
 
 def _gather_gradients(
