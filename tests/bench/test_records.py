@@ -16,6 +16,7 @@ from geoskip.bench.scaling import Growth, Point
 from geoskip.bench.tables import number
 from tests.bench.tiny import CPU
 
+ROOT = Path(__file__).parents[2]
 BARE = Row("faces", "monet", 9, False, "geoskip", "block(x, graph)", 0.5, (0.4, 0.6), 7, 50_000_000, error=2e-7)
 BARE = replace(BARE, repeats=True, floor_milliseconds=0.25, against="PyG", peer_does_more=True, time_ratio=18.6)
 AFFINE = replace(BARE, skip=True, milliseconds=0.55, peer_does_more=False, time_ratio=16.9, memory_ratio=60.04)
@@ -104,6 +105,13 @@ def test_page_shows_growth() -> None:
     assert lines_of(page, "MoNet")[0] == ["MoNet", "65,536", "1.00", "100", "3e-07", "yes"]
     assert lines_of(page, "MoNet")[1][2] == "failed"
     assert lines_of(page, "**MoNet**")[0][1:4] == ["**exponent**", "1.01", "1.00"]
+
+
+def test_committed_page_is_made_from_the_committed_records() -> None:
+    """After a new record: geoskip bench table results/bench/*.json -o docs/benchmarks.md"""
+    records = [(path.stem, load(path)) for path in sorted((ROOT / "results" / "bench").glob("*.json"))]
+    assert records
+    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == document(records)
 
 
 @pytest.mark.parametrize(
