@@ -13,17 +13,23 @@ from geoskip.training.config import Config
 
 
 def choose_device(name: str) -> str:
-    """``"auto"`` made definite; ValueError where there is no such device."""
+    """``"auto"`` made definite; ValueError where there is no such device. One of several GPUs becomes the current one,
+    since that is where Triton compiles and where graphs are captured."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        kind = torch.device(name).type
+        found = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device: unknown name {name!r}; choose auto, cpu, cuda or cuda:1") from error
+    kind = found.type
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"device: training runs on cpu and cuda, not on {kind}")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device: cuda was asked for, and torch sees no CUDA device; choose cpu")
+    if kind == "cuda" and found.index is not None:
+        if found.index >= (count := torch.cuda.device_count()):
+            raise ValueError(f"device: there is no {name}; the last of torch's CUDA devices is cuda:{count - 1}")
+        torch.cuda.set_device(found)
     return name
 
 
