@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from geoskip.training.progress import Lines
 from geoskip.training.run import METRICS, Run, RunError
 from geoskip.training.sampler import Sampler
 from geoskip.training.session import Diverged, Session
+from geoskip.training.signals import Interrupted
 from geoskip.training.steps import snapshot
-from geoskip.training.tasks import make_task
+from geoskip.training.tasks import Evaluation, make_task
+from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.training import sets
 
 TASKS = ["reconstruction", "correspondence", "classification"]
@@ -126,6 +129,31 @@ def test_another_set_does_not_go_on(tmp_path: Path) -> None:
     run(sets.config(), tmp_path, stop_after=1)
     with pytest.raises(ValueError, match="over 10 items with seed 0; here are 8"):
         run(sets.config(), tmp_path, sets.meshes(12))
+
+
+def test_other_data_of_the_same_size_do_not_go_on(tmp_path: Path) -> None:
+    run(sets.config(), tmp_path, stop_after=1)
+    before = (tmp_path / "context.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="not those that the run was trained on: deviation, mean differ"):
+        run(sets.config(), tmp_path, sets.meshes(seed=1))
+    assert (tmp_path / "context.safetensors").read_bytes() == before
+
+
+def test_a_signal_during_the_evaluation_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is whole then, but of several the next must not begin."""
+    config = sets.config()
+    task = make_task(config, sets.meshes())
+    true = Reconstruction.evaluate
+
+    def disturbed(self: Reconstruction, model: torch.nn.Module) -> Evaluation:
+        signal.raise_signal(signal.SIGINT)
+        return true(self, model)
+
+    monkeypatch.setattr(Reconstruction, "evaluate", disturbed)
+    with pytest.raises(Interrupted, match="is whole") as stopped:
+        train(config, tmp_path, task=task)
+    assert stopped.value.code == 130
+    assert Run.open(tmp_path).record.steps == 9
 
 
 def test_a_fault_names_step_and_items_and_keeps_the_checkpoint(tmp_path: Path) -> None:

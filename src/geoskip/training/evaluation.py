@@ -44,7 +44,7 @@ def evaluate_run(
     """
     config = run.config if place is None else replace(run.config, data=place)
     task = make_task(config, data)
-    _check_same_data(run, task)
+    check_same_data(run, task)
     model = run.model(device)
     task = task.to(device)
     evaluation = task.evaluate(model)
@@ -53,7 +53,8 @@ def evaluate_run(
     return Evaluated(evaluation, task.samples(model, count) if count else None, task)
 
 
-def _check_same_data(run: Run, task: Task) -> None:
+def check_same_data(run: Run, task: Task) -> None:
+    """ValueError, naming what differs, unless the task's data are those that the run was begun with."""
     trained, now = run.context, context_of(task)
     facts = json.loads(json.dumps(now.facts))
     differ = {name for name in trained.facts.keys() | facts.keys() if trained.facts.get(name) != facts.get(name)}
@@ -73,7 +74,7 @@ def _alike(one: Tensor | None, other: Tensor | None) -> bool:
     """Equal, but for sums that another machine adds in another order."""
     if one is None or other is None or one.shape != other.shape:
         return False
-    return torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-6)
+    return torch.allclose(one.double().cpu(), other.double().cpu(), rtol=1e-4, atol=1e-6)
 
 
 def _write(run: Run, evaluation: Evaluation) -> None:

@@ -13,11 +13,12 @@ from geoskip.training.checkpoint import State, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device, own_device
 from geoskip.training.distributed import Group, joined
+from geoskip.training.evaluation import check_same_data
 from geoskip.training.finishing import finish
 from geoskip.training.journal import Journal
 from geoskip.training.progress import Progress, Silent
 from geoskip.training.resuming import check_same, find_state, is_done
-from geoskip.training.run import METRICS, RECORD, Run
+from geoskip.training.run import CONTEXT, METRICS, RECORD, Run
 from geoskip.training.session import Session
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Task, make_task
@@ -51,7 +52,7 @@ def train(
         tensorboard: whether to write what TensorBoard reads, too.
 
     Raises:
-        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
+        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved, or with the whole run if training had ended.
         Diverged: where a loss or gradient is not finite.
     """
     run, device = Run(Path(folder), config), choose_device(config.device)
@@ -70,6 +71,9 @@ def train(
             loop.end()
         finally:
             loop.close()
+    if interrupts.number is not None:
+        # Too late to cut off this run, but whoever started several wants no other.
+        raise Interrupted(interrupts.number, f"interrupted when training had ended; the run in {run.folder} is whole")
     return run
 
 
@@ -88,6 +92,8 @@ class _Loop:
             self.session.load(state)
             self.saved = state.step
             self.loss = self.session.curve[-1][1] if self.session.curve else None
+            if (self.run.folder / CONTEXT).is_file():
+                check_same_data(self.run, self.session.task)
         if self.group.leads:
             Run.create(self.run.folder, self.session.config)
             self.run.write_context(self.session.task)
