@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import geoskip
 from geoskip.cli import app
 from geoskip.cli.errors import on_purpose, one_line
+from geoskip.training.signals import Interrupted
 
 SOURCE = Path(geoskip.__file__).parents[1]
 
@@ -110,6 +112,15 @@ def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: json.loads("{"))
     told = run("params")
     assert isinstance(told.exception, json.JSONDecodeError)
+
+
+def test_an_interruption_is_one_line_with_the_code_of_its_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> None:
+        raise Interrupted(signal.SIGTERM, "saved in runs/faces")
+
+    monkeypatch.setattr("geoskip.experiments.rows.all_rows", stop)
+    told = run("params")
+    assert (told.exit_code, told.stderr) == (143, "geoskip: saved in runs/faces\n")
 
 
 def test_broken_pipe_is_left_to_typer() -> None:

@@ -106,6 +106,8 @@ def test_dry_run_trains_nothing(tmp_path: Path, trained: list[Job]) -> None:
         (["table1", "--data", "faust"], "faust"),
         (["table1", "--on", "mars"], "--on"),
         (["table1", "--jobs", "0"], "--jobs"),
+        (["table1", "--gpus", "0.5"], "for --on ray"),
+        (["table1", "--address", "auto"], "for --on ray"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], named: str, tmp_path: Path) -> None:

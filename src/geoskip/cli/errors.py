@@ -6,16 +6,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from geoskip.training.signals import Interrupted
+
 # What the package raises on purpose; MeshError is a ValueError, a missing extra an ImportError.
 PURPOSEFUL = (ValueError, TypeError, ImportError)
 
 
 class CleanErrors(TyperGroup):
-    """The group of all commands, with an exit code of 2 for bad input."""
+    """The group of all commands, with an exit code of 2 for bad input, and that of its signal for an interruption."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except Interrupted as interrupted:
+            typer.echo(f"geoskip: {interrupted}", err=True)
+            raise typer.Exit(interrupted.code) from interrupted
         except (*PURPOSEFUL, OSError) as error:
             if ctx.params.get("traceback") or not on_purpose(error):
                 raise

@@ -57,6 +57,8 @@ def reproduce(
 
     if on not in ("here", "ray"):
         raise typer.BadParameter(f"--on: here or ray, not {on}")
+    if on == "here" and (address is not None or gpus):
+        raise typer.BadParameter("--address and --gpus are for --on ray")
     progress = Progress.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
     console = Console()
     view = _View(console, progress)
@@ -111,16 +113,10 @@ class _View:
 
 
 def _follow(view: _View, outcomes: Iterator[Outcome]) -> None:
-    from geoskip.training.signals import Interrupted
-
     with view.live or nullcontext():
         view.draw()
-        try:
-            for outcome in outcomes:
-                view.add(outcome)
-        except Interrupted as interrupted:
-            typer.echo(str(interrupted), err=True)
-            raise typer.Exit(interrupted.code) from interrupted
+        for outcome in outcomes:
+            view.add(outcome)
     if view.live is None:
         view.console.print(_table(view.progress.sheet()))
         typer.echo(view.progress.words())
