@@ -9,9 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from geoskip.cli import app
+from geoskip.cli.plan import plan
 from geoskip.cli.train import default_name
 from geoskip.meshes.files import write_mesh
 from geoskip.training.config import resolve
+from geoskip.training.tasks.classification import Classification
 from tests.training import sets
 
 SMALL = ["--kernel-size", "2", "--set", "model.channels=[4,6]", "--set", "data_options.unit_mm=100", "--device", "cpu"]
@@ -67,6 +69,13 @@ def test_a_dry_run_tells_parameters_steps_and_memory(folder: Path, tmp_path: Pat
     assert memory.pop("all") == sum(memory.values()) > 0
     words = train("reconstruction", "--data", str(folder), *SMALL, "--dry-run")
     assert "memory on CUDA, about" in words.output
+
+
+def test_packed_graphs_count_as_data_beside_what_they_are_made_of() -> None:
+    """Both lie on the device while a classifier trains, whoever asked for the packed ones first."""
+    fresh, packed = (Classification(sets.config("classification"), sets.graphs()) for _ in range(2))
+    assert len(packed.store) == 10
+    assert plan(fresh)["memory"]["data"] == plan(packed)["memory"]["data"]
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ def plan(task: Task) -> dict[str, Any]:
     parts = {name: _count(module.parameters()) for name, module in model.named_children()}
     parameters = _count(model.parameters())
     per_epoch = -(-task.num_items // min(optim.batch, task.num_items))
+    # First, since packed graphs are made for it, and held beside the data that they are made of.
+    step = step_memory(task, model)
     # Weights and two moments last; gradients are part of the step.
     held = {"weights": 12 * parameters + _bytes(model.buffers()), "data": _bytes(_tensors(vars(task)))}
-    step = step_memory(task, model)
     return {
         "items": {"train": task.num_items, "test": task.num_test},
         "parameters": {"all": parameters, **{name: count for name, count in parts.items() if count}},
