@@ -108,9 +108,11 @@ def test_remaining_time() -> None:
 
 
 def test_time_in_words() -> None:
-    assert [in_words(seconds) for seconds in (4.4, 150.0, 3600.0, 7500.0)] == [
+    assert [in_words(seconds) for seconds in (4.4, 150.0, 3590.0, 3600.0, 7190.0, 7500.0)] == [
         "4 s",
         "2 min",
         "1 h 0 min",
+        "1 h 0 min",
+        "2 h 0 min",
         "2 h 5 min",
     ]

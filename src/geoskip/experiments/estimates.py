@@ -36,7 +36,7 @@ def _cost(job: Job, done: Sequence[tuple[Job, RunRecord]]) -> float:
 
 def in_words(seconds: float) -> str:
     """``2 h 5 min``, ``40 s``."""
-    minutes, hours = round(seconds / 60), round(seconds) // 3600
     if seconds < 60:
         return f"{round(seconds)} s"
-    return f"{minutes} min" if hours == 0 else f"{hours} h {minutes - 60 * hours} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

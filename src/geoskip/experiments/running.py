@@ -15,13 +15,10 @@ from geoskip.data.locks import exclusive, owner
 from geoskip.experiments.jobs import Job, finished
 from geoskip.experiments.recipe import TINY
 from geoskip.experiments.tiny import tiny_set
-from geoskip.records import RunRecord, write_record, write_samples
+from geoskip.records import RunRecord, write_record
 from geoskip.records.atomic import write_whole
 from geoskip.training.progress import Lines, Progress, Silent, described, remaining
 from geoskip.training.signals import Interrupted
-
-# Of the test set, for figures to show.
-NUM_SAMPLES = 4
 
 
 @dataclass(frozen=True)
@@ -51,17 +48,12 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
 
 
 def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRecord:
-    from geoskip.training.devices import choose_device
     from geoskip.training.loop import train
-    from geoskip.training.run import SAMPLES
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
     task = make_task(config, data=loaded(config.task, config.data))
     run = train(config, job.folder(out), task=task, progress=progress)
-    if count := min(NUM_SAMPLES, task.num_test):
-        home = choose_device(config.device)
-        write_samples(run.folder / SAMPLES, task.to(home).samples(run.model(home), count))
     record = replace(
         run.record,
         name=job.recipe.name,
