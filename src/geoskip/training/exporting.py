@@ -28,7 +28,7 @@ from geoskip.training.inference.coding import MeshCoder
 from geoskip.training.inference.matching import Matcher
 from geoskip.training.packed import own_scale, relative
 from geoskip.training.pretrained import Trained
-from geoskip.training.tasks.correspondence import COORDINATES
+from geoskip.training.tasks.base import COORDINATES
 
 
 class Reconstructs(nn.Module):

@@ -18,6 +18,10 @@ from geoskip.shapes import Float, Int
 from geoskip.training.checks import unknown_name
 from geoskip.training.config import Config
 
+# Operators that add self-loops, and those that look at pseudo-coordinates.
+LOOPED = ("feast", "gcn")
+COORDINATES = ("monet", "spline")
+
 
 @dataclass(frozen=True)
 class Evaluation:

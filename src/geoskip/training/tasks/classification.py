@@ -18,11 +18,8 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import classification_metrics, confusion
 from geoskip.training.packed import GraphStore, PackedBatch, counting_real, store_set
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts
+from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts
 from geoskip.training.tasks.loading import load_data
-
-LOOPED = ("feast", "gcn")
-COORDINATES = ("monet", "spline")
 
 
 class Classification(Task):

@@ -18,11 +18,8 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split
+from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split
 from geoskip.training.tasks.loading import load_data
-
-LOOPED = ("feast", "gcn")
-COORDINATES = ("monet", "spline")
 
 
 class Correspondence(Task):
