@@ -6,7 +6,7 @@ date. Figures come first: ``python docs/make_analysis_images.py``.
 
 from pathlib import Path
 
-from geoskip.analysis.answer import described, parts_table, smoothness_table
+from geoskip.analysis.answer import described, parts_table, short_answer, smoothness_table
 from geoskip.analysis.pairs import graph_pairs
 from geoskip.analysis.record import read_analysis
 
@@ -33,6 +33,7 @@ def study_block(records: Path = RECORDS, images: Path = IMAGES) -> str:
     smooth, split = read_analysis(records / "smoothness.json"), read_analysis(records / "parts.json")
     paragraphs = [
         described(smooth),
+        short_answer(smooth),
         "![Roughness of filters after training over that before, by operator and skip](images/analysis-smoothness.png)",
         "A point is a network, a grey line joins the three of one seed, a bar is their geometric mean.",
         smoothness_table(smooth),

@@ -17,6 +17,8 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     write_analysis(tmp_path / "made" / "power.json", record)
     assert read_analysis(tmp_path / "made" / "power.json") == record
     assert record.versions["geoskip"]
+    assert record.device == "cpu"
+    assert make_record("smoothness", {}, [], 1.0, "a card").device == "a card"
 
 
 def test_numbers_are_short_and_rows_have_a_line_each(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from geoskip.analysis import kernel_grams, model_smoothness, spectrum
 from geoskip.analysis.grams import filter_roughness
 from geoskip.analysis.runs import method_of, run_smoothness, side_by_side
 from geoskip.analysis.smoothness import met_pseudo, overall
-from geoskip.blocks import AffineSkip, ResidualSkip
+from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
 from geoskip.graphs import Graph
 from geoskip.models import make_operator
 from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv
@@ -120,6 +120,11 @@ def test_chebnets_spectra_come_with_the_run(tmp_path: Path, skip: str) -> None:
     assert (curves["block"] == curves["filter"]) is (skip == "none")
 
 
+def test_a_skip_that_is_not_linear_has_no_spectrum(tmp_path: Path) -> None:
+    run, _ = small_run(tmp_path, operator="cheb", skip="polynomial")
+    assert all(set(curves) == {"filter"} for curves in run_smoothness(run)["end"]["spectra"].values())
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(TypeError, match="conv: the basis of GCNConv is no function"):
         kernel_grams(GCNConv(2, 2))
@@ -127,6 +132,8 @@ def test_bad_input_is_named() -> None:
         kernel_grams(GCNConv(2, 2), features(3, 2))
     with pytest.raises(TypeError, match="block: a spectrum needs a ChebConv, got GCNConv"):
         spectrum(AffineSkip(GCNConv(2, 2)), torch.zeros(1))
+    with pytest.raises(TypeError, match="block: a polynomial skip is not linear, so it has no spectrum"):
+        spectrum(PolynomialSkip(ChebConv(2, 2, 3)), torch.zeros(1))
     with pytest.raises(ValueError, match="model: MeshAutoencoder has no MoNet, SplineCNN or ChebNet layer"):
         model_smoothness(autoencoder(operator="gcn"))
 

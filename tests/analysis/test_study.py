@@ -11,11 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from geoskip.analysis.record import read_analysis
-from geoskip.analysis.runs import side_by_side
+from geoskip.analysis.runs import run_parts, run_shares, run_smoothness, side_by_side
 from geoskip.analysis.smoothness import model_smoothness
-from geoskip.analysis.study import Study, coarser, run_study, start_alike, stored
+from geoskip.analysis.study import Study, run_study
+from geoskip.analysis.study_data import STUDY, coarser, start_alike, stored, task_of, write_study
 from geoskip.cli import app
 from geoskip.training import loop
+from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
 from tests.analysis.small_run import CHANNELS, FACTORS, spheres
 
@@ -38,6 +40,10 @@ def test_operators_are_named_with_their_size() -> None:
     assert TINY.settings()["operators"] == ["monet=2"]
     with pytest.raises(ValueError, match="operator: monet needs its M, such as monet=9"):
         TINY.with_operators(["monet"])
+    with pytest.raises(ValueError, match="operator: gcn has no filter to measure; choose from monet, spline, cheb"):
+        TINY.with_operators(["monet=4", "gcn=1"])
+    with pytest.raises(ValueError, match="operator: each one once"):
+        TINY.with_operators(["monet=4", "monet=9"])
 
 
 def test_a_coarser_set_has_the_same_shapes_at_fewer_vertices() -> None:
@@ -115,9 +121,47 @@ def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.Mo
     assert {row["run"] for row in found["parts"].rows} == {"monet-residual-0", "monet-affine-0"}
     assert found["shares"].settings["vertices"] == 21
     assert (tmp_path / "runs" / "monet-affine-0" / "parts.safetensors").is_file()
+    assert found["shares"].settings["coarse"] == [2]
+    # Where it was trained, as the runs' own records say.
+    run = Run.open(tmp_path / "runs" / "monet-affine-0")
+    assert {record.device for record in found.values()} == {run.record.device}
+    for command in ("parts", "share", "smoothness"):
+        options = {"parts": ["--samples", "2"], "smoothness": ["--start"]}.get(command, [])
+        told = CliRunner().invoke(app, ["analyse", command, str(run.folder), *options])
+        assert told.exit_code == 0, told.output
+    again = run_smoothness(run, task_of(run))
+    (row,) = (row for row in found["smoothness"].rows if row["skip"] == "affine")
+    assert again["start"]["overall"] == pytest.approx(row["start"]["overall"], rel=1e-6)
+    shares = [{"run": run.folder.name, **row} for row in run_shares(run)]
+    kept = [row for row in found["shares"].rows if row["run"] == run.folder.name]
+    assert [row["share"] for row in shares] == pytest.approx([row["share"] for row in kept], rel=1e-5)
+    assert len(run_parts(run, 2)[0]) == len([row for row in found["parts"].rows if row["run"] == run.folder.name])
+
+
+def test_a_run_on_another_mesh_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose data were given in Python, or a study's that has lost its note."""
+    from geoskip.data import faces
+
+    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    data = coarser(spheres(24), (2,))
+    list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=2))
+    run = Run.open(tmp_path / "monet-affine-0")
+    assert task_of(run).num_items == len(data.split.train)
+    (run.folder / STUDY).unlink()
+    with pytest.raises(ValueError, match="monet-affine-0: the run was trained on another mesh than faces has now"):
+        task_of(run)
+    (run.folder / STUDY).write_text('{"format": 9}')
+    with pytest.raises(ValueError, match=r"study\.json: does not say what the run was trained on"):
+        task_of(run)
+    write_study(run.folder, ())
+    with pytest.raises(ValueError, match="another mesh"):
+        task_of(run)
 
 
 def test_lists_of_numbers_are_checked(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--channels", "4;2"])
     assert told.exit_code == 2
     assert "4;2 is not a list of whole numbers" in told.output
+    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--coarse", "0"])
+    assert told.exit_code == 2
+    assert "0 is not a list of whole numbers" in told.output

@@ -8,11 +8,11 @@ from typing import Any
 
 from geoskip.analysis.record import AnalysisRecord
 from geoskip.analysis.runs import side_by_side
+from geoskip.training.naming import OPERATORS, SKIPS
 
 Rows = Sequence[dict[str, Any]]
 # Where a filter lives: on the edges of the mesh, or, for ChebNet, on the spectrum.
 QUANTITY = {"cheb": "slope"}
-PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
 
 
 def verdict(without: Sequence[float], with_skip: Sequence[float]) -> str:
@@ -41,6 +41,16 @@ def smoothness_table(record: AnalysisRecord) -> str:
                 said = verdict(plain, change) if plain and skip != "none" else ""
                 lines.append(_line(rows, QUANTITY.get(operator, "edge_slope"), change, said))
     return "\n".join(lines)
+
+
+def short_answer(record: AnalysisRecord) -> str:
+    """The paper's question answered in a sentence for each operator, as far as the record goes."""
+    said = []
+    for operator in dict.fromkeys(row["operator"] for row in record.rows):
+        plain, affine = (_changes(record.rows, operator, skip) for skip in ("none", "affine"))
+        if plain and affine:
+            said.append(f"{OPERATORS.get(operator, operator)} {verdict(plain, affine)}")
+    return f"**With affine skips against none**, change of roughness in training: {'; '.join(said)}."
 
 
 def parts_table(record: AnalysisRecord) -> str:
@@ -90,5 +100,4 @@ def _line(rows: Rows, quantity: str, change: Sequence[float], said: str) -> str:
 
 def _method(run: str) -> str:
     operator, skip = run.split("-")
-    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
-    return PREFIXES[skip] + names.get(operator, operator)
+    return SKIPS[skip] + OPERATORS.get(operator, operator)

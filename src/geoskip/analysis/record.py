@@ -23,11 +23,12 @@ class AnalysisRecord:
     """One analysis.
 
     Attributes:
-        analysis: which one: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"`` or ``"parts"``.
+        analysis: which one: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"``, ``"parts"``; ``"shares"`` are
+            those of a study's runs.
         settings: what it was run with.
         rows: what was found.
         seconds: how long it took.
-        device: where.
+        device: where networks were trained, in words, or where the analysis ran if it trained none.
         versions: of the packages that matter, and of Python.
     """
 
@@ -40,7 +41,7 @@ class AnalysisRecord:
 
 
 def make_record(
-    analysis: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]], seconds: float
+    analysis: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]], seconds: float, device: str = "cpu"
 ) -> AnalysisRecord:
     versions = {
         "geoskip": __version__,
@@ -48,7 +49,7 @@ def make_record(
         "numpy": numpy.__version__,
         "python": platform.python_version(),
     }
-    return AnalysisRecord(analysis, settings, rows, round(seconds, 2), "cpu", versions)
+    return AnalysisRecord(analysis, settings, rows, round(seconds, 2), device, versions)
 
 
 def write_analysis(path: Path, record: AnalysisRecord) -> None:

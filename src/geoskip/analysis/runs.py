@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from geoskip.analysis.decoding import ALL, PARTS, compare_parts, decode_layers, decode_parts
 from geoskip.analysis.share import block_shares
 from geoskip.analysis.smoothness import met_pseudo, model_smoothness, overall, spectrum
-from geoskip.blocks import Skip
+from geoskip.analysis.study_data import task_of
+from geoskip.blocks import PolynomialSkip, Skip
 from geoskip.models import MeshAutoencoder
 from geoskip.operators import ChebConv
 from geoskip.records.samples import MeshSamples
 from geoskip.training.checkpoint import load_checkpoint
+from geoskip.training.naming import row_name
 from geoskip.training.run import Run
 from geoskip.training.tasks import Task
 from geoskip.training.tasks.reconstruction import Reconstruction
@@ -26,12 +28,8 @@ SPECTRUM_POINTS = 41
 
 
 def method_of(run: Run) -> str:
-    """What tables call the run's method, from its record or its configuration."""
-    prefixes = {"none": "", "residual": "Res-", "affine": "Aff-", "polynomial": "Poly-"}
-    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet", "feast": "FeaStNet", "gcn": "GCN"}
-    operator = names.get(run.config.operator, run.config.operator)
-    size = "" if run.config.kernel_size is None else f" M={run.config.kernel_size}"
-    return f"{prefixes[run.config.skip]}{operator}{size}"
+    """What tables call the run's method."""
+    return row_name(run.config)
 
 
 def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
@@ -39,10 +37,10 @@ def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[
     model = run.model()
     if not isinstance(model, MeshAutoencoder):
         raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to look into")
-    task = task or run.make_task()
+    task = task or task_of(run)
     assert isinstance(task, Reconstruction)
     if not 2 <= count <= task.num_test:
-        raise ValueError(f"count: from 2 to the {task.num_test} test items, got {count}")
+        raise ValueError(f"samples: from 2 to the {task.num_test} test items, got {count}")
     # Spread over the test set, whose neighbours are frames of one sequence.
     items = task.data.split.test[torch.arange(count) * task.num_test // count]
     verts = task.data.verts(items)
@@ -60,7 +58,7 @@ def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[
 
 def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict[str, Any]]:
     """Shares of the skips in every block: at the start, at every kept checkpoint, at the end."""
-    task = task or run.make_task()
+    task = task or task_of(run)
     batch = task.batch(torch.arange(min(count, task.num_items)))
     return [
         {"step": step, **asdict(row)}
@@ -132,7 +130,7 @@ def _edges(model: nn.Module) -> dict[str, Tensor] | None:
 
 
 def _spectra(model: nn.Module) -> dict[str, Any]:
-    """Of ChebNet's layers, the filter alone and with the skip."""
+    """Of ChebNet's layers, the filter alone and, where that is linear too, with the skip."""
     blocks = {
         name: module
         for name, module in model.named_modules()
@@ -143,7 +141,8 @@ def _spectra(model: nn.Module) -> dict[str, Any]:
         return {}
     places = torch.linspace(0, 2, SPECTRUM_POINTS, dtype=torch.float64)
     curves = {
-        name: {"filter": spectrum(block, places, skip=False).tolist(), "block": spectrum(block, places).tolist()}
+        name: {"filter": spectrum(block, places, skip=False).tolist()}
+        | ({} if isinstance(block, PolynomialSkip) else {"block": spectrum(block, places).tolist()})
         for name, block in outer.items()
     }
     return {"eigenvalues": places.tolist(), "spectra": curves}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from geoskip.analysis.gaussian_grams import gaussian_grams
 from geoskip.analysis.grams import Grams, basis_roughness, filter_roughness, sampled_grams
 from geoskip.analysis.polynomial_grams import bspline_grams, chebyshev, chebyshev_grams
-from geoskip.blocks import Skip
+from geoskip.blocks import PolynomialSkip, Skip
 from geoskip.graphs import Graph
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
@@ -127,6 +127,8 @@ def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool
     conv = block.conv if isinstance(block, Skip) else block
     if not isinstance(conv, ChebConv):
         raise TypeError(f"block: a spectrum needs a ChebConv, got {type(conv).__name__}")
+    if skip and isinstance(block, PolynomialSkip):
+        raise TypeError("block: a polynomial skip is not linear, so it has no spectrum; ask for skip=False")
     with torch.no_grad():
         basis = chebyshev(eigenvalues.double() - 1, len(conv.theta), conv.centre)
         response = torch.einsum("pm,mio->pio", basis, conv.theta.double())

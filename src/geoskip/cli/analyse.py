@@ -25,7 +25,6 @@ WHEN = {
     "end": "at the end of training",
     "change": "at the end over the start of training",
 }
-PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
 
 
 @analyse.command()
@@ -146,11 +145,12 @@ def smoothness(
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
     from geoskip.analysis.runs import run_smoothness
+    from geoskip.analysis.study_data import task_of
     from geoskip.training.run import Run
 
     started = time.perf_counter()
     opened = [Run.open(folder) for folder in sorted(runs)]
-    rows = [run_smoothness(run, run.make_task() if start else None) for run in opened]
+    rows = [run_smoothness(run, task_of(run) if start else None) for run in opened]
     console = Console()
     for when in WHEN if start else ("end",):
         console.print(_smoothness_table(rows, when))
@@ -175,7 +175,8 @@ def study(
 
     What is trained already is not trained again, so the command may be interrupted and called anew.
     """
-    from geoskip.analysis.study import Study, coarser, run_study, stored
+    from geoskip.analysis.study import Study, run_study
+    from geoskip.analysis.study_data import coarser, stored
     from geoskip.data.faces import faces
 
     started, console = time.perf_counter(), Console()
@@ -186,12 +187,13 @@ def study(
         test_items=test_items,
         batch=batch,
         device=device,
-        model={"channels": _numbers(channels)} if channels else {},
+        model={"channels": _numbers(channels, "--channels")} if channels else {},
+        coarse=tuple(_numbers(coarse, "--coarse")) if coarse else (),
     )
     chosen = chosen.with_operators(operator) if operator else chosen
     data = faces()
-    if coarse:
-        data = stored(coarser(data, _numbers(coarse)))
+    if chosen.coarse:
+        data = stored(coarser(data, chosen.coarse))
     measured = []
     for run in run_study(chosen, data, folder):
         measured.append(run)
@@ -199,10 +201,11 @@ def study(
     for when in WHEN:
         console.print(_smoothness_table([run.smoothness for run in measured], when))
     settings = {**chosen.settings(), "vertices": data.template.num_verts}
-    _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started)
+    device = ", ".join(sorted({run.device for run in measured}))
+    _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started, device)
     for analysis in ("shares", "parts"):
         rows = [{"run": run.name, **row} for run in measured for row in getattr(run, analysis)]
-        _keep(records / f"{analysis}.json", analysis, settings, rows, started)
+        _keep(records / f"{analysis}.json", analysis, settings, rows, started, device)
     for run in measured:
         if run.shapes is not None:
             from geoskip.records.samples import write_samples
@@ -210,11 +213,15 @@ def study(
             write_samples(folder / run.name / "parts.safetensors", run.shapes)
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str, option: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
+        if min(numbers) < 1:
+            raise ValueError(f"{min(numbers)} is below 1")
     except ValueError as error:
-        raise typer.BadParameter(f"{text} is not a list of whole numbers, such as 4,2") from error
+        message = f"{text} is not a list of whole numbers from 1 on, such as 4,2"
+        raise typer.BadParameter(message, param_hint=option) from error
+    return numbers
 
 
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
@@ -233,6 +240,8 @@ def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
 
 
 def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None:
+    from geoskip.training.naming import SKIPS
+
     table = Table(title=title, title_justify="left")
     depths = sorted({row["depth"] for row in rows})
     for column in ("method", "activation", *(f"{layers} layers" for layers in depths)):
@@ -241,7 +250,7 @@ def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None
     for skip, activation in kinds:
         same = [row for row in rows if (row["skip"], row["activation"]) == (skip, activation)]
         cells = ([row[quantity] for row in same if row["depth"] == layers] for layers in depths)
-        table.add_row(f"{PREFIXES[skip]}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
+        table.add_row(f"{SKIPS[skip]}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
     Console().print(table)
 
 
@@ -253,8 +262,10 @@ def _spread(values: list[float] | None) -> str:
     return f"{fmean(values):.3g}" + (f" ± {stdev(values):.1g}" if len(values) > 1 else "")
 
 
-def _keep(path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float) -> None:
+def _keep(
+    path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, device: str = "cpu"
+) -> None:
     if path is not None:
         from geoskip.analysis.record import make_record, write_analysis
 
-        write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started))
+        write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started, device))
