@@ -1,11 +1,14 @@
 import statistics
+from dataclasses import replace
 
 import pytest
 
+from geoskip.experiments.recipe import Recipe
 from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.experiments.rows import rows
 from geoskip.report.glance import glance_cards, glances
 from geoskip.report.metrics import subject_of
+from geoskip.report.runs import ReportRun
 from geoskip.report.summary import experiments, spread
 from geoskip.report.tables import best, experiment_table
 from tests.report.made_runs import made_run
@@ -31,6 +34,30 @@ def test_data_and_schedules_are_kept_apart() -> None:
     assert [(e.data, e.schedule) for e in found] == [(d, s) for d in ("faces", "coma") for s in ("short", "full")]
     path = made_run(TABLE1.recipes[0], "/home/someone/data/mine", 0)
     assert experiments([path])[0].data == "mine"
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> None:
+    """Two rates under one name: two rows, each beside the plain one of its own rate."""
+    plain, affine = TABLE1.select(["MoNet M=9", "Aff-MoNet M=9"])
+
+    def trained(recipe: Recipe, rate: float, seed: int) -> ReportRun:
+        run = made_run(recipe, "faces", seed)
+        return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"lr": rate}}))
+
+    runs = [trained(affine, rate, seed) for rate in (0.1, 0.01) for seed in (0, 1)]
+    (experiment,) = experiments([*runs, trained(plain, 0.01, 0)])
+    assert [(row.label, len(row.runs)) for row in experiment.rows] == [
+        ("MoNet M=9, optim.lr=0.01", 1),
+        ("Aff-MoNet M=9, optim.lr=0.01", 2),
+        ("Aff-MoNet M=9, optim.lr=0.1", 2),
+    ]
+    assert experiment.rows[0].group == experiment.rows[1].group != experiment.rows[2].group
+    assert "optim.lr=0.1<" in experiment_table(experiment)
+    elsewhere = [
+        replace(run, record=replace(run.record, config={**run.record.config, "device": "cuda"})) for run in runs[:1]
+    ]
+    (experiment,) = experiments([*runs[1:2], *elsewhere])
+    assert [row.variant for row in experiment.rows] == [""]
 
 
 def test_groups_and_best_are_those_of_the_paper() -> None:

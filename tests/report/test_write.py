@@ -68,6 +68,18 @@ def test_renders_are_drawn_in_a_process_of_their_own(tmp_path: Path, monkeypatch
         renders.write_renders(found, tmp_path / "renders")
 
 
+def test_renders_that_fail_cost_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renders, "PROBE", "pass")
+    monkeypatch.setattr(renders, "DRAW", ["-c", "import sys; sys.exit('the lamp is broken')"])
+    written = write_report(RUNS[:1], tmp_path, figures=False, renders=True)
+    assert written.page.exists()
+    assert [why.split(":")[0] for why in written.missing] == ["renders"]
+    monkeypatch.setattr(renders, "DRAW", ["-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(write, "renders_missing", lambda: "")
+    monkeypatch.setattr(renders, "TIME_LIMIT_S", -39.5)  # two pictures may take 20 s each
+    assert "timed out" in write_report(RUNS[:1], tmp_path, figures=False, renders=True).missing[0]
+
+
 def test_renders_where_they_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pyvista or OpenGL the report says so; with them the pictures are there."""
     why = renders.renders_missing()

@@ -27,5 +27,8 @@ def report(
     for why in written.missing:
         typer.echo(f"not written: {why}", err=True)
     size = written.page.stat().st_size / 1e6
-    count = len(found.runs)
-    typer.echo(f"{count} run{'s' if count > 1 else ''}: {written.page} ({size:.1f} MB), {len(written.files)} figures")
+    told = [
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for count, word in ((len(found.runs), "run"), (len(written.files), "figure"))
+    ]
+    typer.echo(f"{told[0]}: {written.page} ({size:.1f} MB), {told[1]}")

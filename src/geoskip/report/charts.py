@@ -126,8 +126,9 @@ def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
     for row in rows:
         methods.setdefault((row.method, *row.group[2:]), []).append(row)
     ours, paper = [], []
-    for (method, *further), members in methods.items():
-        name = " ".join([method, *(f"({text})" for text in further if text and not method.endswith("†"))])
+    for (method, *further, variant), members in methods.items():
+        aside = [*([] if method.endswith("†") else further), variant]
+        name = " ".join([method, *(f"({text})" for text in aside if text)])
         measured = sorted((row for row in members if metric.key in row.metrics), key=x)
         own = [(x(row), row.metrics[metric.key]) for row in measured]
         look = _look(members[0], members[0].family)

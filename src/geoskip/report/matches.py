@@ -71,7 +71,6 @@ def _method(row: Row, samples: CorrespondenceSamples, blobs: Blobs, count: int) 
     return {
         "name": row.method,
         "skip": row.look,
-        "seed": row.runs[0].record.seed,
         "predicted": [blobs.indices(predicted) for predicted in samples.predicted[:count]],
         "errors": [blobs.steps(errors, 0.01) for errors in samples.error_pct[:count]],
         "right": [

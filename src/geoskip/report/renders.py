@@ -1,4 +1,4 @@
-"""Still renders by pyvista (the extra ``renders``), for papers: smooth shading, ambient occlusion, large.
+"""Still renders by pyvista (the extra ``renders``), for papers: smooth shading, no jagged edges, large.
 
 Without OpenGL VTK does not raise an error, it crashes. Whether it can draw is therefore tried out in another process
 first, and so are the renders themselves: a machine without OpenGL loses them and nothing else.

@@ -95,7 +95,6 @@ def _method(row: Row, samples: MeshSamples, blobs: Blobs, count: int, step: floa
         "name": row.method,
         "aside": row.larger or row.method.endswith("†"),
         "skip": row.look,
-        "seed": row.runs[0].record.seed,
         "parts": {name: [blobs.steps(verts, step) for verts in part] for name, part in moved.items()},
     }
 

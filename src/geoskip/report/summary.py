@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from geoskip.report.runs import ReportRun
 
 SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
+# Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
+FREE = ("seed", "device", "checkpoint_every", "keep", "test_items", "data")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Row:
     """One row of a table: all seeds of one method.
 
     label: what the row is called; method: the same without its kernel size.
+    variant: settings in which it differs from runs that are called the same, such as ``"optim.lr=0.01"``.
     operator, skip, kernel_size: from the configuration, where it tells.
     group: rows of one group are compared with each other, as between the rules of the paper's tables.
     """
@@ -41,6 +45,7 @@ class Row:
     skip: str
     kernel_size: int | None
     group: tuple[str, ...]
+    variant: str
     parameters: int
     metrics: dict[str, Spread]
     paper: dict[str, float]
@@ -91,15 +96,42 @@ def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
 
 
 def _experiment(key: str, runs: list[ReportRun], name: str, task: str, data: str, schedule: str) -> Experiment:
-    by_row: dict[str, list[ReportRun]] = {}
+    by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
-        by_row.setdefault(run.record.row or run.record.name, []).append(run)
-    rows = sorted((_row(label, members) for label, members in by_row.items()), key=_order)
+        by_label.setdefault(run.record.row or run.record.name, []).append(run)
+    differing = sorted({name for members in by_label.values() for name in _differing(members)})
+    by_row: dict[tuple[str, str], list[ReportRun]] = {}
+    for label, members in by_label.items():
+        for run in members:
+            by_row.setdefault((label, _variant(run.record, differing)), []).append(run)
+    rows = sorted((_row(*names, members) for names, members in by_row.items()), key=_order)
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
     return Experiment(key, name, task, data, schedule, subject_of(task, keys), tuple(rows))
 
 
-def _row(label: str, runs: list[ReportRun]) -> Row:
+def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
+    """Settings that are not the same in all runs of one name: these are then no seeds of one row."""
+    settings = [dict(_settings(run.record.config)) for run in runs]
+    for name in {name for found in settings for name in found}:
+        if len({found.get(name) for found in settings}) > 1:
+            yield name
+
+
+def _variant(record: RunRecord, names: Sequence[str]) -> str:
+    settings = dict(_settings(record.config))
+    return ", ".join(f"{name}={settings[name]}" for name in names if name in settings)
+
+
+def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names as ``geoskip train --set`` takes them, with their values."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{name}.")
+        elif prefix or name not in FREE:
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _row(label: str, variant: str, runs: list[ReportRun]) -> Row:
     runs = sorted(runs, key=lambda run: run.record.seed)
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
@@ -110,12 +142,13 @@ def _row(label: str, runs: list[ReportRun]) -> Row:
     column = size - 1 if size is not None and larger else size
     loops = "without self-loops" if operator == "feast" and first.name.endswith("†") else ""
     return Row(
-        label=label,
+        label=f"{label}, {variant}" if variant else label,
         method=first.name,
         operator=operator,
         skip=_text(first, "skip") or "none",
         kernel_size=size,
-        group=(operator or first.name, str(column or ""), _text(first, "pseudo"), loops),
+        group=(operator or first.name, str(column or ""), _text(first, "pseudo"), loops, variant),
+        variant=variant,
         parameters=first.parameters,
         metrics=metrics,
         paper=dict(first.paper),

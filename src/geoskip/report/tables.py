@@ -74,8 +74,9 @@ def _line(
     sized: bool,
     tops: dict[str, tuple[float | None, float | None]],
 ) -> str:
-    pseudo = f' <span class="unit">{escape(row.group[2])}</span>' if row.group[2] and not sized else ""
-    cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{escape(row.method)}{pseudo}</th>']
+    told = ", ".join(filter(None, ("" if sized else row.group[2], row.variant)))
+    aside = f' <span class="unit">{escape(told)}</span>' if told else ""
+    cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{escape(row.method)}{aside}</th>']
     if sized:
         cells.append(_number("" if row.kernel_size is None else str(row.kernel_size), row.kernel_size))
     cells.append(_number(f"{row.parameters:,}", row.parameters))

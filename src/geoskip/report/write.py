@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from geoskip.records.atomic import write_whole
 from geoskip.report.charts import charts
@@ -45,7 +46,10 @@ def write_report(
     if renders and (why := renders_missing()):
         missing.append(why)
     elif renders:
-        files += write_renders(scenes(found), folder / "renders")
+        try:
+            files += write_renders(scenes(found), folder / "renders")
+        except (RuntimeError, TimeoutExpired) as error:
+            missing.append(str(error))
     return Written(index, tuple(files), tuple(missing))
 
 
