@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -109,7 +110,7 @@ class Reconstruction(Task):
 
     def samples(self, model: nn.Module, count: int) -> Any:
         from geoskip.blocks.parts import only
-        from geoskip.records.samples import MeshSamples
+        from geoskip.records.samples import MeshLevel, MeshSamples
 
         assert isinstance(model, MeshAutoencoder)
         model.eval()
@@ -124,7 +125,11 @@ class Reconstruction(Task):
                         parts[part] = self.restore(model.decode(code))
         names = tuple(self.data.names[item] for item in items.tolist())
         arrays = {name: part.cpu().numpy() for name, part in parts.items()}
-        return MeshSamples(names, self.data.template.faces, self.data.unit_mm, arrays)
+        meshes = self.template.meshes
+        # A level keeps some vertices of the one before, those some of the finest.
+        kept = list(accumulate(meshes.kept, lambda finer, own: finer[own]))
+        levels = tuple(MeshLevel(own, mesh.faces) for own, mesh in zip(kept, meshes.levels[1:], strict=True))
+        return MeshSamples(names, self.data.template.faces, self.data.unit_mm, arrays, levels)
 
     def constants(self) -> dict[str, Tensor]:
         return {"mean": self.mean, "deviation": self.deviation}

@@ -1,0 +1,21 @@
+"""What a run keeps for the report to show."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from geoskip.training.tasks import make_task
+from geoskip.training.tasks.reconstruction import Reconstruction
+from tests.training.sets import config, meshes
+
+
+def test_samples_of_an_autoencoder_have_the_levels_of_its_hierarchy() -> None:
+    """Each vertex of a level is one of the finest mesh: at its place."""
+    task = make_task(config(skip="affine"), data=meshes())
+    assert isinstance(task, Reconstruction)
+    samples = task.samples(task.make_model(), 2)
+    template, *coarser = task.template.meshes.levels
+    assert len(samples.levels) == len(coarser) == 2
+    for level, mesh in zip(samples.levels, coarser, strict=True):
+        np.testing.assert_array_equal(template.verts[level.kept], mesh.verts)
+        np.testing.assert_array_equal(level.faces, mesh.faces)
