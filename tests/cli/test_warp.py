@@ -20,6 +20,7 @@ def ball(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_mesh(BALL, "ball.ply")
     write_mesh(icosphere(2, radius=2.0), "big.obj")
     Path("held.json").write_text(json.dumps(HELD))
+    Path("few.json").write_text(json.dumps(HELD[:3]))
     points = 2 * BALL.verts[HELD]
     points[0] += 0.5
     Path("targets.csv").write_text("x,y,z\n" + "\n".join(",".join(map(repr, map(float, point))) for point in points))
@@ -73,9 +74,13 @@ def test_a_local_edit(ball: Path) -> None:
         (["ball.ply", "absent.json", "targets.csv"], "No such file"),
         (["ball.ply", "held.json", "ball.ply"], "landmarks are read from .json and .csv files"),
         (["ball.ply", "held.json", "targets.csv", "--kernel", "gauss"], "kernel: 'gauss' is not one of"),
-        (["ball.ply", "held.json", "targets.csv", "--kernel", "gaussian"], "epsilon: gaussian needs"),
+        (
+            ["ball.ply", "held.json", "targets.csv", "--kernel", "gaussian"],
+            "--width: the gaussian kernel needs one; try the distance",
+        ),
         (["ball.ply", "held.json", "targets.csv", "--width", "0"], "a length above 0"),
-        (["ball.ply", "held.json", "targets.csv", "--width", "1"], "epsilon: linear has no width"),
+        (["ball.ply", "held.json", "targets.csv", "--width", "1"], "--width: the linear kernel has none"),
+        (["ball.ply", "few.json", "few.json"], "landmarks: an affine part needs at least 4 of them, got 3"),
         (["ball.ply", "held.json", "targets.csv", "--smoothing", "-1"], "smoothing: expected a number"),
         (["ball.ply", "held.json", "targets.csv", "-o", "out.txt"], "unknown mesh format '.txt'"),
     ],

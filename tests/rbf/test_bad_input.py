@@ -46,6 +46,7 @@ def with_nan(given: Tensor) -> Tensor:
         (lambda: native_energy(fit_rbf(CENTRES, VALUES, degree=0)), "needs a polynomial part of degree 1 or more"),
         (lambda: bending_energy(fit_rbf(CENTRES, VALUES, "cubic")), "cubic in 2 dimensions is no fundamental solution"),
         (lambda: bending_energy(fit_rbf(CENTRES, VALUES, "gaussian", epsilon=4.0)), "has no bending energy"),
+        (lambda: bending_energy(fit_rbf(CENTRES, VALUES, degree=2)), "degree 2 bends without end; .* degrees below 2"),
         (lambda: fit_local(CENTRES, VALUES, neighbours=21), "neighbours: expected 1 to 20"),
         (lambda: fit_local(CENTRES, VALUES, neighbours=0), "neighbours: expected 1 to 20"),
         (lambda: fit_local(CENTRES[None], VALUES[None], neighbours=4), "the local form takes one set"),

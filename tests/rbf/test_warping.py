@@ -68,3 +68,9 @@ def test_a_mesh_keeps_its_faces() -> None:
 def test_a_target_for_each_landmark() -> None:
     with pytest.raises(ValueError, match=r"targets: expected \[10, 3\], a point for each landmark, got \[9, 3\]"):
         warp(LANDMARKS, LANDMARKS[:9])
+
+
+def test_an_affine_part_needs_landmarks_enough() -> None:
+    with pytest.raises(ValueError, match="landmarks: an affine part needs at least 4 of them, got 3; add some, or"):
+        warp(LANDMARKS[:3], LANDMARKS[:3] + 1)
+    assert_close(warp(LANDMARKS[:3], LANDMARKS[:3] + 1, affine=False)(LANDMARKS[:3]), LANDMARKS[:3] + 1)

@@ -60,11 +60,15 @@ def _kernel(name: str | None, width: float | None) -> Any:
         return None
     from geoskip.rbf import make_kernel
 
+    name = name or "linear"
     try:
-        return make_kernel(name or "linear", None if width is None else 1 / width)
+        return make_kernel(name, None if width is None else 1 / width)
     except ValueError as error:
+        if not str(error).startswith("epsilon"):
+            raise typer.BadParameter(str(error), param_hint="--kernel") from error
         # The library counts in inverse widths.
-        raise typer.BadParameter(str(error), param_hint="--width" if "epsilon" in str(error) else "--kernel") from error
+        said = "has none" if width is not None else "needs one; try the distance between neighbouring landmarks"
+        raise typer.BadParameter(f"the {name} kernel {said}", param_hint="--width") from error
 
 
 def _tensor(points: Any) -> Any:

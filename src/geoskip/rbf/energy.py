@@ -30,13 +30,19 @@ def bending_energy(interpolant: RBFInterpolant) -> Float[Tensor, "*batch out"]:
 
     for exponent k in d dimensions, θ the constant of the fundamental solution (Wahba 1990, section 2.4). Thin plate
     spline in the plane: :math:`\int f_{xx}^2 + 2 f_{xy}^2 + f_{yy}^2 = 8\pi\, w^\top \Phi\, w`; the paper prints it
-    without the squares and the 2. It is 0 for polynomials of degree below m alone.
+    without the squares and the 2. It is 0 for polynomials of degree below m alone; with a polynomial part of degree m
+    or more it would be infinite, which is refused.
     """
     kernel, dim = interpolant.kernel, interpolant.centres.shape[-1]
     if kernel.exponent is None or (kernel.exponent + dim) % 2:
         raise ValueError(
             f"kernel: {kernel.name} in {dim} dimensions is no fundamental solution of a power of the Laplacian, so it "
             "has no bending energy; use native_energy, or polyharmonic(k) with k + dim even"
+        )
+    if interpolant.degree >= (kernel.exponent + dim) // 2:
+        raise ValueError(
+            f"degree: over all of space a polynomial part of degree {interpolant.degree} bends without end; the energy "
+            f"of the {kernel.name} kernel in {dim} dimensions is for degrees below {(kernel.exponent + dim) // 2}"
         )
     return native_energy(interpolant) / abs(_fundamental(kernel.exponent, dim))
 

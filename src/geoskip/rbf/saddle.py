@@ -44,13 +44,14 @@ def solve_saddle(
     system = torch.cat([upper, torch.cat([poly.mT, corner], dim=-1)], dim=-2)
     right = torch.cat([values, values.new_zeros(*values.shape[:-2], poly.shape[-1], values.shape[-1])], dim=-2)
     solution, info = torch.linalg.solve_ex(system, right)
-    missed = (system.detach() @ solution.detach() - right.detach()).abs()
+    # Each item by itself, or the large values of one would hide what another misses.
+    missed = (system.detach() @ solution.detach() - right.detach()).abs().amax(dim=(-2, -1))
     # Written so that NaN is caught; a good system leaves 1e-10 or so.
-    if bool((info != 0).any()) or not bool(missed.max() <= _TOLERANCE * right.abs().max()):
+    if bool((info != 0).any()) or not bool((missed <= _TOLERANCE * right.detach().abs().amax(dim=(-2, -1))).all()):
+        wanting = f", or a degree of at least {kernel.min_degree}" if degree < kernel.min_degree else ""
         raise ValueError(
             f"centres: the system of {num_centres} centres with the {kernel.name} kernel and degree {degree} is "
-            "singular to working precision; use a narrower kernel (a larger epsilon), smoothing, or a degree of at "
-            f"least {kernel.min_degree}"
+            f"singular to working precision; use a narrower kernel (a larger epsilon), or smoothing{wanting}"
         )
     weights, coefficients = solution.split([num_centres, poly.shape[-1]], dim=-2)
     return weights / size, coefficients

@@ -54,6 +54,11 @@ def warp(
     dim = landmarks.shape[-1]
     chosen = choose_kernel(biharmonic(dim) if kernel is None else kernel, epsilon, dim)
     degree = max(1, chosen.min_degree) if affine else -1
+    if affine and len(landmarks) <= dim:
+        raise ValueError(
+            f"landmarks: an affine part needs at least {dim + 1} of them, got {len(landmarks)}; add some, or leave the "
+            "affine part out"
+        )
     return Warp(fit_rbf(landmarks, targets - landmarks, chosen, degree=degree, smoothing=smoothing))
 
 
