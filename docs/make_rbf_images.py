@@ -1,4 +1,4 @@
-"""The pictures of rbf.md, made by the code it is about: ``python docs/make_rbf_images.py [FOLDER]``."""
+"""The pictures of rbf.md and analogy.md, made by what they are about: ``python docs/make_rbf_images.py [FOLDER]``."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
+from geoskip.blocks.analogy import interpolant_block, interpolant_graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
 from geoskip.report.camera import view_of
@@ -34,9 +37,40 @@ def flat_function() -> np.ndarray:
     for axes, affine in ((with_affine, True), (without, False)):
         draw_grid(axes, warp(LANDMARKS, LANDMARKS @ turn, affine=affine))
         axes.set_title("thin plate, with A, b" if affine else "without", fontsize=10)
+    return _pixels(figure)
+
+
+def spline_block() -> np.ndarray:
+    """Splines computed by their blocks: what the convolution says, what the skip says, and the sum."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, dpi=80)
+    line = 0.4 + 1.2 * KNOTS
+    for axes, title, values in (
+        (panels[0], "values on a wave", line + 0.35 * torch.sin(9 * KNOTS)),
+        (panels[1], "values on a line", line),
+    ):
+        draw_block(axes, thin_plate_spline(KNOTS, values))
+        axes.plot(KNOTS[:, 0], values[:, 0], "ko", markersize=4)
+        axes.set_title(title, fontsize=10)
+    panels[1].legend(frameon=False, fontsize=9, loc="upper left")
+    return _pixels(figure)
+
+
+def draw_block(axes: Axes, spline: RBFInterpolant) -> None:
+    x = torch.linspace(-0.15, 1.15, 300, dtype=torch.float64)[:, None]
+    block, (features, edges) = interpolant_block(spline), interpolant_graph(spline, x)
+    with torch.no_grad():
+        parts = block.convolution(features, edges), block.affine(features), block(features, edges)
+    looks = ("convolution", ORANGE, "--"), ("skip", BLUE, "-."), ("block: their sum", GREEN, "-")
+    for part, (label, colour, style) in zip(parts, looks, strict=True):
+        axes.plot(x[:, 0], part[:300, 0], style, color=colour, label=label)
+
+
+def _pixels(figure: Figure) -> np.ndarray:
     figure.tight_layout()
     figure.canvas.draw()
-    drawn = np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+    canvas = figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg)
+    drawn = np.asarray(canvas.buffer_rgba())[..., :3].copy()
     plt.close(figure)
     return drawn
 
@@ -94,7 +128,11 @@ def _dots(ball: Mesh, numbers: np.ndarray) -> np.ndarray:
     return np.where(near[:, None], np.array([0.0, 0.45, 0.7]), np.array(CLAY))
 
 
-PICTURES: dict[str, Callable[[], np.ndarray]] = {"rbf-flat": flat_function, "rbf-warp": warped_ball}
+PICTURES: dict[str, Callable[[], np.ndarray]] = {
+    "rbf-analogy": spline_block,
+    "rbf-flat": flat_function,
+    "rbf-warp": warped_ball,
+}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES

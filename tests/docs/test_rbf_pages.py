@@ -15,11 +15,11 @@ def test_the_page_runs(page: str) -> None:
     run(snippets(page), page)
 
 
-@pytest.mark.parametrize("name", ["rbf-flat", "rbf-warp"])
+@pytest.mark.parametrize("name", ["rbf-analogy", "rbf-flat", "rbf-warp"])
 def test_the_pictures_are_those_of_the_script(name: str) -> None:
-    """The plot by its size, since fonts differ between machines; the render by its pixels."""
+    """The plots roughly, since fonts differ between machines; the render by its pixels."""
     made = runpy.run_path(str(DOCS / "make_rbf_images.py"))["PICTURES"][name]()
     with Image.open(DOCS / "images" / f"{name}.png") as image:
         kept = np.asarray(image).astype(float)
     assert kept.shape == made.shape
-    assert np.abs(kept - made).mean() < (8 if name == "rbf-flat" else 0.5)
+    assert np.abs(kept - made).mean() < (0.5 if name == "rbf-warp" else 8)
