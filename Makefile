@@ -22,7 +22,7 @@ lint: $(VENV)/.installed
 
 # Shapes in signatures are checked as the tests run, except where torch or Triton reads the code itself.
 test: lint
-	$(BIN)/python -m pytest -m "not compiled and not gpu" --jaxtyping-packages=geoskip,beartype.beartype
+	$(BIN)/python -m pytest -m "not compiled and not gpu" --jaxtyping-packages=geoskip,tests.check
 	$(BIN)/python -m pytest -m "compiled and not gpu"
 
 bench: $(VENV)/.installed
