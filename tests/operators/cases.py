@@ -10,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.operators import ChebConv, FeaStConv, GCNConv, GINConv, MoNetConv, Operator, SpiralConv, SplineConv
+from geoskip.operators import (
+    ChebConv,
+    FeaStConv,
+    GCNConv,
+    GINConv,
+    MoNetConv,
+    Operator,
+    RBFConv,
+    SpiralConv,
+    SplineConv,
+)
 from tests.operators import oracles
 from tests.operators.oracles import Lists, Matrix, Vector
 
@@ -48,7 +58,7 @@ class Case:
 
     @property
     def sees_pseudo(self) -> bool:
-        return self.operator in (MoNetConv, SplineConv)
+        return self.operator in (MoNetConv, RBFConv, SplineConv)
 
     @property
     def counted(self) -> int:
@@ -96,6 +106,9 @@ CASES = [
     Case(SplineConv, {"kernel_size": 3, "dim": 2, "closed": True}, {"M": 9}),
     Case(SplineConv, {"kernel_size": (5, 3), "dim": 2, "degree": 2, "closed": (False, True)}, {"M": 15}),
     Case(SplineConv, {"kernel_size": 2, "dim": 1, "degree": 3, "closed": True}, {"M": 2}),
+    Case(RBFConv, {"kernel_size": 4, "dim": 2}, {"M": 4, "dim": 2}),
+    Case(RBFConv, {"kernel_size": 3, "kernel": "thin_plate", "bias": False}, {"M": 3, "dim": 3}),
+    Case(RBFConv, {"kernel_size": 2, "dim": 1, "kernel": "inverse_multiquadric"}, {"M": 2, "dim": 1}),
 ]
 # One of each class, where every option would cost too much.
 FIRST = list({case.operator: case for case in reversed(CASES)}.values())[::-1]
@@ -116,6 +129,8 @@ def _oracle(case: Case, p: dict[str, Any], x: Matrix, graph: Lists) -> Matrix:
     b: Vector = p.get("bias", [0.0] * OUT)
     if case.operator is MoNetConv:
         return oracles.monet(x, graph, p["theta"], p["mean"], p["scale"], b)
+    if case.operator is RBFConv:
+        return oracles.rbf(x, graph, p["theta"], p["mean"], p["scale"], b, options.get("kernel", "gaussian"))
     if case.operator is FeaStConv:
         receiver = None if options.get("translation_invariant", True) else p["receiver_attention"]
         self_loops = options.get("self_loops", True)

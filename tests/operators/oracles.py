@@ -1,4 +1,4 @@
-r"""The seven operators as the paper prints them: scalars, lists and loops, nothing of geoskip.
+r"""The operators as the paper prints them, and RBFConv: scalars, lists and loops, nothing of geoskip.
 
 ``x[i][c]`` are features, ``theta[m][c][o]`` the matrices of the slots, ``b[o]`` the bias. Each oracle returns
 ``y[i][o]``. What the paper leaves open is settled as in the design's table of bases: an edge that is listed twice
@@ -9,7 +9,7 @@ of the graph is that term and counts once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, prod, sqrt
+from math import exp, log, prod, sqrt
 
 Vector = list[float]
 Matrix = list[Vector]
@@ -60,6 +60,26 @@ def monet(x: Matrix, graph: Lists, theta: list[Matrix], mean: Matrix, scale: Mat
                     (u[d] - mean[m][d]) * (1 / scale[m][d] ** 2) * (u[d] - mean[m][d]) for d in range(len(u))
                 )
                 accumulate(y_i, exp(-0.5 * distance), times(x[j], theta[m]))
+        y.append(y_i)
+    return y
+
+
+PROFILES = {
+    "gaussian": lambda r: exp(-(r**2)),
+    "thin_plate": lambda r: r**2 * log(r),
+    "inverse_multiquadric": lambda r: 1 / sqrt(1 + r**2),
+}
+
+
+def rbf(x: Matrix, graph: Lists, theta: list[Matrix], mean: Matrix, scale: Matrix, b: Vector, kernel: str) -> Matrix:
+    """Σ_j x_j G(u_ij), G(u) = Σ_m φ(‖(u - μ_m) / σ_m‖) Θ_m, a matrix for each edge."""
+    y = []
+    for i in range(graph.num_vertices):
+        y_i = list(b)
+        for j, u in graph.into(i):
+            for m in range(len(theta)):
+                radius = sqrt(sum(((u[d] - mean[m][d]) / scale[m][d]) ** 2 for d in range(len(u))))
+                accumulate(y_i, PROFILES[kernel](radius), times(x[j], theta[m]))
         y.append(y_i)
     return y
 

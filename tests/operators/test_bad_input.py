@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs import Graph
-from geoskip.operators import ChebConv, FeaStConv, GCNConv, GINConv, MoNetConv, Operator, SpiralConv, SplineConv
+from geoskip.operators import (
+    ChebConv,
+    FeaStConv,
+    GCNConv,
+    GINConv,
+    MoNetConv,
+    Operator,
+    RBFConv,
+    SpiralConv,
+    SplineConv,
+)
 from geoskip.operators.bspline import bspline
 from tests.operators.cases import FIRST, Case
 from tests.specimens import specimen
@@ -42,6 +52,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ChebConv(3, 2, 0), ValueError, r"kernel_size: ChebConv needs .* at least 1, got 0"),
     (lambda: FeaStConv(3, 2, -3), ValueError, r"kernel_size: FeaStConv needs .* at least 1, got -3"),
     (lambda: MoNetConv(3, 2, 4, dim=0), ValueError, r"dim: MoNetConv needs .* at least 1, got 0"),
+    (lambda: RBFConv(3, 2, 4, dim=0), ValueError, r"dim: RBFConv needs .* at least 1, got 0"),
     (lambda: SplineConv(3, 2, 4, dim=0), ValueError, r"dim: SplineConv needs .* at least 1, got 0"),
     (lambda: SplineConv(3, 2, (4, 0), dim=2), ValueError, r"kernel_size: SplineConv needs .* at least 1, got 0"),
     (lambda: SpiralConv(3, 2, 4, dilation=0), ValueError, r"dilation: SpiralConv needs .* at least 1, got 0"),
@@ -77,6 +88,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"graph: MoNetConv needs pseudo.*cartesian.*conv\(x, edge_index",
     ),
+    (lambda: RBFConv(3, 2, 4)(X, bare()), ValueError, r"graph: RBFConv needs pseudo-coordinates; make them"),
     (lambda: SplineConv(3, 2, 4)(X, EDGES), ValueError, r"graph: SplineConv needs pseudo-coordinates; make them"),
     (lambda: MoNetConv(3, 2, 4)(X, GRAPH), ValueError, r"pseudo: MoNetConv .* dim=3, .* 2 dimensions; .*dim=2"),
     (lambda: SPLINE(X, beside(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalise them"),

@@ -7,8 +7,7 @@ from torch.autograd import gradcheck
 from torch.testing import assert_close
 
 from geoskip.blocks.analogy import interpolant_block, interpolant_graph
-from geoskip.operators import MoNetConv
-from geoskip.operators.rbf import RBFConv
+from geoskip.operators import MoNetConv, RBFConv
 from geoskip.rbf import KERNEL_NAMES, RBFInterpolant, fit_rbf, make_kernel, thin_plate_spline
 from tests.rbf.scattered import normal, scattered, uniform, widths
 from tests.specimens import features, specimen

@@ -1,4 +1,4 @@
-"""The paper's seven graph convolutions, one file each."""
+"""The paper's seven graph convolutions, and one whose filter is any radial basis network; one file each."""
 
 from geoskip.operators.base import Operator
 from geoskip.operators.cheb import ChebConv
@@ -6,6 +6,7 @@ from geoskip.operators.feast import FeaStConv
 from geoskip.operators.gcn import GCNConv
 from geoskip.operators.gin import GINConv
 from geoskip.operators.monet import MoNetConv
+from geoskip.operators.rbf import RBFConv
 from geoskip.operators.spiral import SpiralConv
 from geoskip.operators.spline import SplineConv
 
@@ -16,6 +17,7 @@ __all__ = [
     "GINConv",
     "MoNetConv",
     "Operator",
+    "RBFConv",
     "SpiralConv",
     "SplineConv",
 ]
