@@ -1,14 +1,17 @@
 """The snippets of the pages on the library: each page from top to bottom, as one program."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.experiments.rows import all_rows
 from tests.docs.pages import DOCS, blocks
+from tests.report.made_runs import made_run, write_runs
 
-PAGES = ["graphs.md", "models.md", "operators.md", "skips.md"]
+PAGES = ["graphs.md", "models.md", "operators.md", "report.md", "skips.md", "training.md", "what-skips-learn.md"]
 
 
 def snippets(page: str) -> dict[int, str]:
@@ -28,7 +31,11 @@ def run(found: dict[int, str], page: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_runs(page: str) -> None:
+def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, with some runs in results/ for the page that is about them."""
+    monkeypatch.chdir(tmp_path)
+    recipe = EXPERIMENTS["table1"].recipes[0]
+    write_runs(tmp_path / "results", [made_run(recipe, "faces", 0)])
     run(snippets(page), page)
 
 
