@@ -24,6 +24,8 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
     "int | None": ((int, type(None)), "a whole number or none"),
     "float": ((float, int), "a number"),
+    "bool | None": ((bool, type(None)), "true, false or none"),
+    "Sequence[int]": ((list, tuple), "whole numbers, such as [32,64]"),
     "Mapping[str, Any]": ((Mapping,), "names with values"),
     "Optim": ((object,), "names with values"),
 }
@@ -31,10 +33,15 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 def check_types(record: Any, prefix: str = "") -> None:
     for entry in fields(record):
-        value = getattr(record, entry.name)
-        types, said = KINDS[str(entry.type)]
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise ValueError(f"{prefix}{entry.name}: expected {said}, got {value!r}")
+        check_type(f"{prefix}{entry.name}", getattr(record, entry.name), str(entry.type))
+
+
+def check_type(name: str, value: Any, kind: str) -> None:
+    """ValueError unless the value is of a kind, one of ``KINDS``, as annotations write it."""
+    types, said = KINDS[kind]
+    fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    if not fits or (kind == "Sequence[int]" and any(type(entry) is not int for entry in value)):
+        raise ValueError(f"{name}: expected {said}, got {value!r}")
 
 
 def at_least(name: str, value: int | None, least: int) -> None:

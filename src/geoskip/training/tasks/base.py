@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from geoskip.data.split import Split
 from geoskip.models import OPERATORS, make_operator
 from geoskip.shapes import Float, Int
-from geoskip.training.checks import unknown_name
+from geoskip.training.checks import check_type, unknown_name
 from geoskip.training.config import Config
 
 # Operators that add self-loops, and those that look at pseudo-coordinates.
@@ -50,9 +50,10 @@ class Task(ABC):
     """
 
     Model: ClassVar[type[nn.Module]]
-    # Arguments of the model that follow from the data, and settings under model. that are the task's own.
+    # Arguments of the model that follow from the data, and settings under model. that are the task's own, with their
+    # kinds.
     from_data: ClassVar[tuple[str, ...]] = ()
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[Mapping[str, str]] = {}
     config: Config
     names: Sequence[str]
     device: torch.device
@@ -110,10 +111,12 @@ class Task(ABC):
         if self.config.operator not in OPERATORS:
             raise ValueError(f"operator: {unknown_name(self.config.operator, sorted(OPERATORS))}")
         hidden = ("self", "options", "operator", "skip", "kernel_size", *self.from_data)
-        known = [name for name in signature(self.Model.__init__).parameters if name not in hidden] + list(self.own)
-        for name in self.config.model:
+        parameters = signature(self.Model.__init__).parameters.items()
+        known = {name: str(entry.annotation) for name, entry in parameters if name not in hidden} | dict(self.own)
+        for name, value in self.config.model.items():
             if name not in known:
-                raise ValueError(f"model.{name}: {unknown_name(name, known)}")
+                raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
+            check_type(f"model.{name}", value, known[name])
         # Made once for nothing: it checks the kernel size and the options.
         make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
 

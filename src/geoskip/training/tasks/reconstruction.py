@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class Reconstruction(Task):
 
     Model = MeshAutoencoder
     from_data = ("hierarchy", "in_channels")
-    own = ("factors",)
+    own: ClassVar[Mapping[str, str]] = {"factors": "Sequence[int]"}
 
     def __init__(self, config: Config, data: MeshSet | None = None) -> None:
         self.config = config
