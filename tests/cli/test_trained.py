@@ -139,6 +139,7 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["apply", "absent", "one.ply", "-o", "out"], "absent: there is no such run"),
         (["apply", "run", "absent.ply", "-o", "out"], "No such file"),
         (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
+        (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
         (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42"),
         (["apply", "run", "meshes/sphere-000.ply"], "-o"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from geoskip.records import RunRecord, write_record
 from geoskip.training.checkpoint import State, save_checkpoint
 from geoskip.training.config import TASKS
+from geoskip.training.pretrained import save_pretrained
 from geoskip.training.run import Run, RunError
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
@@ -77,6 +78,12 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
         Run.open(tmp_path / "absent")
     with pytest.raises(RunError, match=r"not the folder of a run: it has no config\.json"):
         Run.open(tmp_path)
+
+
+def test_an_exported_model_is_no_run(tmp_path: Path) -> None:
+    save_pretrained(tmp_path / "model", untrained(tmp_path / "run")[0].trained())
+    with pytest.raises(RunError, match="an exported model, to be applied"):
+        Run.open(tmp_path / "model")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"task": "reconstruction"}', '{"task": "x", "data": "y", "odd": 1}'])

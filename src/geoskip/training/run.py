@@ -70,7 +70,12 @@ class Run:
         if not (folder / CONFIG).is_file():
             raise RunError(f"{folder}: not the folder of a run: it has no {CONFIG}")
         try:
-            config = Config.from_json(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+            entries = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            if "library_name" in entries:
+                raise RunError(f"{folder}: an exported model, to be applied; name the run that it was exported from")
+            config = Config.from_json(entries)
+        except RunError:
+            raise
         except (ValueError, TypeError, AttributeError) as error:
             raise RunError(f"{folder / CONFIG}: not a configuration that this version reads: {error}") from error
         return cls(folder, config)

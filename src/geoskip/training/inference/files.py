@@ -51,6 +51,11 @@ class Outputs:
 
 
 def read_meshes(paths: Sequence[Path]) -> list[Mesh]:
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path}: a folder; name the meshes in it, such as {path}/*.ply")
+        if not is_mesh(path):
+            raise ValueError(f"{path}: unknown mesh format; known are {', '.join(sorted(PARSERS))}")
     return [read_mesh(path) for path in paths]
 
 
