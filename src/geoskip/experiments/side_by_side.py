@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from types import FrameType
@@ -134,11 +134,16 @@ class Worker:
 
     def stop(self) -> int:
         """Send no more jobs, and wait for its end: the exit code."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # Gone already, perhaps, or being asked by another thread.
+        with suppress(OSError, ValueError):
+            self.process.stdin.close()
         try:
-            self.process.communicate(timeout=PATIENCE)
+            code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.communicate()
-        except ValueError:  # stopped before
-            pass
-        return self.process.wait()
+            code = self.process.wait()
+        with suppress(OSError, ValueError):
+            self.process.stdout.close()
+        return code

@@ -113,7 +113,7 @@ def _check(given: Mapping[str, Any], place: str) -> None:
         for name, value in _of(given, group):
             _number(value, f"{place}: {group}.{name}")
     for name, points in _of(given, "curves"):
-        if not isinstance(points, list) or any(not _is_point(point) for point in points):
+        if not isinstance(points, list | tuple) or any(not _is_point(point) for point in points):
             raise RecordError(f"{place}: curves.{name} must be a list of points [x, y]")
 
 
@@ -132,7 +132,7 @@ def _number(value: Any, what: str) -> None:
 
 def _is_point(point: Any) -> bool:
     return (
-        isinstance(point, list)
+        isinstance(point, list | tuple)
         and len(point) == 2
         and all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in point)
     )
