@@ -39,12 +39,20 @@ def test_depth(tmp_path: Path) -> None:
     told = analyse("depth", "--seeds", 1, "--vertices", 12, "--json", tmp_path / "depth.json")
     assert told.exit_code == 0, told.output
     assert "Aff-GCN" in told.output
-    assert "64 layers" in told.output
+    assert f"wrote {tmp_path / 'depth.json'}" in told.output
     record = read_analysis(tmp_path / "depth.json")
     assert record.settings == {"seeds": 1, "vertices": 12, "width": 32}
     kinds = {(row["skip"], row["activation"]) for row in record.rows}
     assert kinds == {(s, a) for s in ("none", "residual", "affine") for a in ("linear", "elu", "theory")}
     assert len(record.rows) == 9 * 7
+
+
+def test_the_tables_fit_a_terminal() -> None:
+    told = CliRunner().invoke(app, ["analyse", "depth", "--seeds", "2", "--vertices", "12"], env={"COLUMNS": "80"})
+    assert "…" not in told.output
+    assert max(map(len, told.output.splitlines())) <= 80
+    rows = [line.split() for line in told.output.splitlines() if line.strip().startswith("Aff-GCN")]
+    assert [len(row) for row in rows] == [2 + 7] * 5
 
 
 def test_power(tmp_path: Path) -> None:

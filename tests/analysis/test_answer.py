@@ -81,6 +81,8 @@ def test_the_answer_in_short_is_about_affine_skips() -> None:
 def test_one_seed_has_no_spread() -> None:
     assert spread([2.0]) == "2"
     assert spread([1.0, 3.0]) == "2 ± 1.4"
+    assert spread([2000.0, 3000.0]) == "2,500 ± 707"
+    assert spread([0.00123456]) == "0.00123"
 
 
 def test_parts_are_those_of_whole_decoders() -> None:

@@ -132,6 +132,16 @@ def test_linear_layers_smooth_as_theory_expects(skip: str) -> None:
     assert_close(energies / sizes, expected_frequency(graph, skip, (2, 4)), rtol=0.05, atol=0)
 
 
+def test_theory_knows_how_little_many_layers_leave() -> None:
+    """On two triangles L̃ is 1/3 within each: eigenvalues 1 and 0 alone, so one layer leaves nothing at all; a
+    skip halves the rest with each layer."""
+    triangles = Graph.from_edge_index(undirected([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)]), 6)
+    assert expected_frequency(triangles, "none", (1, 64)).abs().max() < 1e-30
+    # Two eigenvalues 1, which grow twofold, and four 0, which stay: 4 / (4 + 2 · 2^k).
+    wanted = torch.tensor([4 / (4 + 2 * 2.0**k) for k in (0, 3, 64)], dtype=torch.float64)
+    assert_close(expected_frequency(triangles, "affine", (0, 3, 64)), wanted, rtol=1e-9, atol=0)
+
+
 def test_a_skip_slows_smoothing_and_depth_remains() -> None:
     plain, residual, affine = (expected_frequency(sphere(), skip) for skip in SKIPS)
     assert_close(residual, affine)

@@ -144,7 +144,9 @@ def test_a_run_on_another_mesh_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(faces, "faces", lambda: spheres(24))
     data = coarser(spheres(24), (2,))
-    list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=2))
+    few = len(data.split.test)
+    measured = list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=few + 1))
+    assert [None if run.shapes is None else len(run.shapes.names) for run in measured] == [None, few, few]
     run = Run.open(tmp_path / "monet-affine-0")
     assert task_of(run).num_items == len(data.split.train)
     (run.folder / STUDY).unlink()

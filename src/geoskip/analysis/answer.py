@@ -82,7 +82,12 @@ def described(record: AnalysisRecord) -> str:
 
 def spread(values: Sequence[float]) -> str:
     """Mean, and standard deviation where there are several."""
-    return f"{fmean(values):.3g}" + (f" ± {stdev(values):.2g}" if len(values) > 1 else "")
+    return _number(fmean(values), 3) + (f" ± {_number(stdev(values), 2)}" if len(values) > 1 else "")
+
+
+def _number(value: float, digits: int) -> str:
+    """To so many digits, but whole numbers in full: 2,330 reads better than 2.33e+03."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def _changes(rows: Rows, operator: str, skip: str) -> list[float]:

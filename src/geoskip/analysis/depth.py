@@ -98,7 +98,9 @@ def expected_frequency(graph: Graph, skip: str, depths: Sequence[int] = DEPTHS) 
     """
     if skip not in SKIPS:
         raise ValueError(f"skip: choose from {', '.join(SKIPS)}, got {skip!r}")
-    eigenvalues = torch.linalg.eigvalsh(smoothing_matrix(graph))
+    found = torch.linalg.eigvalsh(smoothing_matrix(graph))
+    # The largest is 1, once for each component; what rounding makes of it would be all that deep networks leave.
+    eigenvalues = torch.where(found > 1 - 1e-12, 1.0, found)
     growth = eigenvalues.square() + (0 if skip == "none" else 1)
     # Relative to the largest, which keeps powers of 64 within range.
     weights = (growth / growth.max()) ** torch.tensor(depths, dtype=torch.float64).unsqueeze(1)

@@ -118,5 +118,5 @@ def run_study(study: Study, data: MeshSet, folder: Path, samples: int = 8) -> It
         if config.skip == "none":
             yield Measured(name, device, smoothness, [], [], None)
             continue
-        parts, shapes = run_parts(run, samples, task)
+        parts, shapes = run_parts(run, min(samples, task.num_test), task)
         yield Measured(name, device, smoothness, run_shares(run, task=task), parts, shapes)

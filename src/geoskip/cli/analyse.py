@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -48,7 +49,7 @@ def depth(
             for layers, value in zip(DEPTHS, expected, strict=True)
         ]
     for quantity, title in (
-        ("frequency", f"Mean frequency of features on a sphere of {graph.num_vertices} vertices (0: smooth)"),
+        ("frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices"),
         ("rank", "Effective rank of 32 channels"),
     ):
         _print_depths(rows, quantity, title)
@@ -164,8 +165,8 @@ def study(
     operator: Annotated[list[str] | None, typer.Option(help="Such as monet=9, name and M; may be repeated.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
     epochs: Annotated[int, typer.Option(help="Passes over the training items.", min=1)] = 300,
-    train_items: Annotated[int | None, typer.Option(help="Training items; all where not given.")] = None,
-    test_items: Annotated[int | None, typer.Option(help="Test items; all where not given.")] = None,
+    train_items: Annotated[int | None, typer.Option(help="Training items; all where not given.", min=1)] = None,
+    test_items: Annotated[int | None, typer.Option(help="Test items; all where not given.", min=2)] = None,
     batch: Annotated[int, typer.Option(help="Items of a step.", min=1)] = 32,
     coarse: Annotated[str, typer.Option(help="Coarsen the faces by these factors, such as 4,2.")] = "",
     channels: Annotated[str, typer.Option(help="Of the encoder, such as 16,16,32; the paper's if not given.")] = "",
@@ -225,41 +226,36 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
+    from geoskip.analysis.answer import spread
     from geoskip.analysis.runs import side_by_side
 
     columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
     table = Table(title=f"Filters {WHEN[when]}, geometric mean of the layers", title_justify="left")
     table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
-    table.add_column("method")
+    table.add_column("method", no_wrap=True)
     table.add_column("seeds", justify="right")
     for title in QUANTITIES.values():
         table.add_column(title, justify="right")
     for method, values in columns["slope"].items():
-        table.add_row(method, str(len(values)), *(_spread(columns[name].get(method)) for name in QUANTITIES))
+        cells = (columns[name].get(method) for name in QUANTITIES)
+        table.add_row(method, str(len(values)), *(spread(cell) if cell else "-" for cell in cells))
     return table
 
 
 def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None:
     from geoskip.training.naming import SKIPS
 
-    table = Table(title=title, title_justify="left")
+    # No lines between the columns: 80 characters must hold them.
+    table = Table(title=f"{title}, by number of layers", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     depths = sorted({row["depth"] for row in rows})
-    for column in ("method", "activation", *(f"{layers} layers" for layers in depths)):
-        table.add_column(column, justify="left" if column in ("method", "activation") else "right")
+    for column in ("method", "activation", *map(str, depths)):
+        table.add_column(column, justify="right" if column.isdecimal() else "left", no_wrap=True)
     kinds = dict.fromkeys((row["skip"], row["activation"]) for row in rows if quantity in row)
     for skip, activation in kinds:
         same = [row for row in rows if (row["skip"], row["activation"]) == (skip, activation)]
         cells = ([row[quantity] for row in same if row["depth"] == layers] for layers in depths)
         table.add_row(f"{SKIPS[skip]}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
     Console().print(table)
-
-
-def _spread(values: list[float] | None) -> str:
-    from statistics import fmean, stdev
-
-    if not values:
-        return "-"
-    return f"{fmean(values):.3g}" + (f" ± {stdev(values):.1g}" if len(values) > 1 else "")
 
 
 def _keep(
@@ -269,3 +265,4 @@ def _keep(
         from geoskip.analysis.record import make_record, write_analysis
 
         write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started, device))
+        typer.echo(f"wrote {path}")
