@@ -20,6 +20,7 @@ from geoskip.experiments.running import Busy, attempt, loaded, run_here, run_job
 from geoskip.experiments.side_by_side import run_side_by_side
 from geoskip.experiments.worker import serve
 from geoskip.records import RunRecord
+from geoskip.report.runs import find_runs
 from geoskip.training.loop import train
 from geoskip.training.signals import Interrupted
 from geoskip.training.tasks import make_task
@@ -67,6 +68,13 @@ def test_weights_and_samples_stay_and_checkpoints_go(tmp_path: Path) -> None:
     kept = {path.name for path in JOB.folder(tmp_path).iterdir()}
     assert {"model.safetensors", "samples.safetensors", "config.json", "record.json"} <= kept
     assert "checkpoints" not in kept
+
+
+def test_a_report_on_the_results_sees_each_run_once_with_its_samples(tmp_path: Path) -> None:
+    record = run_job(JOB, tmp_path, "cpu")
+    (found,) = find_runs([tmp_path]).runs
+    assert found.record == record
+    assert found.samples is not None
 
 
 def test_seeds_make_a_difference(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
 
 def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRecord:
     from geoskip.training.loop import train
+    from geoskip.training.run import RECORD
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
@@ -62,6 +63,8 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
         schedule=job.schedule,
         paper=dict(job.recipe.paper),
     )
+    # The same beside the samples, so that a report knows the two for one run.
+    write_record(run.folder / RECORD, record)
     write_record(job.record_path(out), record)
     # The weights of the end stay; with the record there, nobody goes on from a checkpoint.
     shutil.rmtree(run.checkpoints, ignore_errors=True)
