@@ -303,6 +303,14 @@ def test_colours_for_a_grey_model_are_refused(
         classifier[0].classify(np.stack([images] * 3, axis=3))
 
 
+def test_images_of_another_size_are_refused(
+    classifier: tuple[ImageClassifier, Classification], images: np.ndarray
+) -> None:
+    doubled = images.repeat(2, axis=1).repeat(2, axis=2)
+    with pytest.raises(ValueError, match=r"images: superpixels as far as \d+ × \d+ pixels.*--size"):
+        classifier[0].classify(doubled)
+
+
 def test_the_size_of_images_where_the_configuration_tells(
     classifier: tuple[ImageClassifier, Classification], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def context_of(task: Task) -> Context:
         dim = data.levels[0].pos.shape[1] if task.config.pseudo == "position" else 1
         facts |= {"in_channels": data.x.shape[1], "dim": max(dim, 1), "radius": _longest_edge(data)}
         facts["vertices"] = int(data.levels[0].offsets.diff().max())
+        facts["extent"] = data.levels[0].pos.amax(0).tolist()
     return Context(constants, facts)
 
 

@@ -20,6 +20,8 @@ from geoskip.training.tasks.base import in_parts
 from geoskip.training.tasks.classification import Classification
 
 CHUNK = 64
+# The outermost superpixels of an image may lie somewhat further in or out than those of others of its size.
+LARGEST_CHANGE = 0.25
 MNIST_NAMES = ("superpixels", "mnist", "fashion-mnist")
 
 
@@ -35,6 +37,7 @@ class ImageClassifier(Classification):
         self.radius: float = facts["radius"]
         self.in_channels: int = facts["in_channels"]
         self.num_segments: int = facts["vertices"]
+        self.extent: list[float] = facts["extent"]
 
     @property
     def image_size(self) -> tuple[int, int] | None:
@@ -49,13 +52,25 @@ class ImageClassifier(Classification):
         channels = images.shape[3] if images.ndim == 4 else 1
         if channels != self.in_channels:
             raise ValueError(f"images: {channels} channels, and the model was trained on {self.in_channels}")
-        self.data = self._graphs(images).to(self.device)
+        graphs = self._graphs(images)
+        self._check_extent(graphs.levels[0].pos)
+        self.data = graphs.to(self.device)
         self.__dict__.pop("test_store", None)
 
         def probabilities(part: Tensor) -> Tensor:
             return self.scores(self.model, self.test_store.batch(part.to(self.device))).float().softmax(-1).cpu()
 
         return torch.cat(in_parts(len(images), CHUNK, probabilities))
+
+    def _check_extent(self, pos: Float[Tensor, "vertices 2"]) -> None:
+        """Positions are in pixels, so images of another size would be graphs that the model never saw."""
+        found = pos.amax(0).tolist()
+        if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(found, self.extent, strict=True)):
+            reached, trained = ("{:.0f} × {:.0f}".format(*extent) for extent in (found, self.extent))
+            raise ValueError(
+                f"images: superpixels as far as {reached} pixels, and those of the training reached {trained}; scale "
+                "the images to the size of the training's with --size HEIGHT,WIDTH"
+            )
 
     def _graphs(self, images: np.ndarray) -> GraphSet:
         centroids, means = superpixels(images, Slic(self.num_segments), workers=1)
