@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,22 @@ def test_the_group_with_most_skips_is_looked_at_first() -> None:
     assert by_key(runs)["e0-size"].first == "MoNet"
     variants = {series.name: series.variant for series in by_key(runs)["e0-size"].series}
     assert (variants["MoNet+"], variants["ChebNet†"], variants["SpiralNet++"], variants["MoNet"]) == ("+", "†", "", "")
+
+
+def test_words_and_lines_are_of_what_there_is() -> None:
+    """A user's own runs: no figures of the paper, one kind of pseudo-coordinates, one seed, one epoch."""
+    runs = [
+        made_run(recipe, "mine", 0, paper={}, curves={"loss": [(1.0, 0.5)]}) for recipe in TABLE1.select(["*MoNet M=9"])
+    ]
+    runs = [
+        replace(run, record=replace(run.record, config={**run.record.config, "pseudo": "position"})) for run in runs
+    ]
+    found = by_key(runs)
+    assert "e0-loss" not in found
+    assert "paper" not in found["e0-parameters"].text
+    assert [series.name for series in found["e0-parameters"].series] == ["MoNet", "Res-MoNet", "Aff-MoNet"]
+    longer = [replace(run, record=replace(run.record, curves={"loss": [(1.0, 0.5), (2.0, 0.4)]})) for run in runs]
+    assert "seed" not in by_key(longer)["e0-loss"].text
 
 
 def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:

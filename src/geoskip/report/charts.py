@@ -63,12 +63,13 @@ def charts(experiments: Sequence[Experiment]) -> list[Chart]:
 
 
 def _charts_of(experiment: Experiment) -> list[Chart]:
-    where = f"{experiment.data or 'own data'}"
+    where = experiment.data or "own data"
+    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in experiment.rows) else ""
     found = [
         Chart(
             f"{experiment.key}-loss",
             f"Training loss, {where}",
-            f"{experiment.subject.title}: mean loss of each epoch, over seeds; the band spans all seeds.",
+            f"{experiment.subject.title}: mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
             _curves(experiment.rows, "loss"),
@@ -91,7 +92,8 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
     """The metric against the kernel size, if there are several, and against the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
     sized = [row for row in experiment.rows if row.kernel_size is not None]
-    better = f"{metric.better} is better. Hollow marks are the paper's figures."
+    hollow = " Hollow marks are the paper's figures." if any(metric.key in row.paper for row in experiment.rows) else ""
+    better = f"{metric.better} is better.{hollow}"
     found = []
     if len({row.kernel_size for row in sized}) > 1:
         found.append(
@@ -123,8 +125,10 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
 def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
     """A line for each method, and one for its figures in the paper."""
     methods: dict[tuple[str, ...], list[Row]] = {}
+    # Where all look at the same pseudo-coordinates these tell nothing apart.
+    several = len({row.group[2] for row in rows}) > 1
     for row in rows:
-        methods.setdefault((row.method, *row.group[2:]), []).append(row)
+        methods.setdefault((row.method, row.group[2] if several else "", *row.group[3:]), []).append(row)
     ours, paper = [], []
     for (method, *further, variant), members in methods.items():
         aside = [*([] if method.endswith("†") else further), variant]
@@ -143,7 +147,8 @@ def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
 
 def _curves(rows: Sequence[Row], name: str) -> tuple[Series, ...]:
     made = [_curve(row, name) for row in rows if any(run.record.curves.get(name) for run in row.runs)]
-    return tuple(series for series in made if series.points)
+    # One point is no curve: of a single epoch nothing would be seen but axes.
+    return tuple(series for series in made if len(series.points) > 1)
 
 
 def _curve(row: Row, name: str) -> Series:

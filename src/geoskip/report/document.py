@@ -124,15 +124,22 @@ def _about(runs: Sequence[ReportRun], problems: Sequence[str]) -> str:
     """Where the figures come from: devices, versions, time; and what could not be read."""
     devices = sorted({run.record.device for run in runs})
     versions = sorted({f"{name} {version}" for run in runs for name, version in run.record.versions.items()})
-    hours = sum(run.record.seconds for run in runs) / 3600
+    seconds = sum(run.record.seconds for run in runs)
     entries = [
         ("Trained on", ", ".join(devices)),
-        ("Time of training", f"{hours:.1f} hours in all" if hours >= 1 else f"{60 * hours:.1f} minutes in all"),
+        ("Time of training", f"{_duration(seconds)} in all"),
         ("Versions", ", ".join(versions)),
     ]
     told = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in entries if text)
     faults = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
     return f"<dl>{told}</dl>" + (f'<h3>Not shown</h3><ul class="problems">{faults}</ul>' if faults else "")
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
 
 
 def _asset(name: str) -> str:
