@@ -33,6 +33,7 @@ def with_nan(given: Tensor) -> Tensor:
         (lambda: fit_rbf(CENTRES, VALUES, degree=-2), "degree: of the polynomial part, -1 for none, got -2"),
         (lambda: fit_rbf(CENTRES, VALUES, smoothing=-0.1), "smoothing: expected a number of at least 0"),
         (lambda: fit_rbf(CENTRES, VALUES, smoothing=float("nan")), "smoothing: expected a number of at least 0"),
+        (lambda: fit_rbf(CENTRES, VALUES, smoothing=float("inf")), "smoothing: expected a number of at least 0"),
         (lambda: fit_rbf(CENTRES, VALUES, smoothing=uniform(9)), "one for each of 20 centres"),
         (lambda: fit_rbf(CENTRES[:2], VALUES[:2]), "degree 1 needs at least 3 of them, got 2"),
         (lambda: fit_rbf(LINE, VALUES), "they do not fix a polynomial of degree 1"),
@@ -54,6 +55,7 @@ def with_nan(given: Tensor) -> Tensor:
         (lambda: fit_local(CENTRES, VALUES, neighbours=2)(CENTRES), "degree 1 needs at least 3 of them"),
         (lambda: fit_sparse(CENTRES[None], VALUES[None], 0.5), "the sparse form takes one set"),
         (lambda: fit_sparse(CENTRES, VALUES, 0.0), "radius: of the kernel's support, a number above 0, got 0"),
+        (lambda: fit_sparse(CENTRES, VALUES, 0.5, tolerance=0.0), "tolerance: of the relative residual"),
         (lambda: fit_sparse(CENTRES, VALUES, 0.5, smoothness=1), "kernel: 'wendland_c1' is not one of"),
         (lambda: fit_sparse(CENTRES.clone().requires_grad_(), VALUES, 0.5), "gives no gradients; detach them"),
         (lambda: fit_sparse(TWINS, VALUES, 0.5), "centres: 3 and 7 coincide"),
@@ -75,6 +77,13 @@ def test_smoothing_takes_centres_that_coincide() -> None:
     fitted = fit_rbf(TWINS, values, smoothing=1e-3)
     assert fitted(TWINS).abs().max() < 1e-9
     assert fit_sparse(TWINS, values, 0.5, smoothing=1e-3)(TWINS).abs().max() < 1e-9
+
+
+def test_a_bad_item_is_not_hidden_by_large_values_of_another() -> None:
+    centres, values = torch.stack([CENTRES, CENTRES * 1e-4]), torch.stack([VALUES * 1e12, VALUES])
+    fit_rbf(centres[:1], values[:1], "gaussian", epsilon=4.0)
+    with pytest.raises(ValueError, match="singular to working precision"):
+        fit_rbf(centres, values, "gaussian", epsilon=4.0)
 
 
 def test_only_names_that_exist_are_found() -> None:

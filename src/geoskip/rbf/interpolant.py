@@ -138,7 +138,8 @@ def check_data(centres: Tensor, values: Tensor) -> None:
 
 def check_smoothing(smoothing: float | Tensor, centres: Tensor) -> Float[Tensor, "*#batch centres"]:
     ridge = torch.as_tensor(smoothing, dtype=centres.dtype, device=centres.device)
-    if ridge.dim() > 1 or (ridge.dim() == 1 and ridge.shape[0] != centres.shape[-2]) or not bool((ridge >= 0).all()):
+    fits = ridge.dim() == 0 or ridge.shape == centres.shape[-2:-1]
+    if not fits or not bool(((ridge >= 0) & ridge.isfinite()).all()):
         raise ValueError(
             f"smoothing: expected a number of at least 0, or one for each of {centres.shape[-2]} centres, "
             f"got {smoothing}"

@@ -48,10 +48,11 @@ def solve_saddle(
     missed = (system.detach() @ solution.detach() - right.detach()).abs().amax(dim=(-2, -1))
     # Written so that NaN is caught; a good system leaves 1e-10 or so.
     if bool((info != 0).any()) or not bool((missed <= _TOLERANCE * right.detach().abs().amax(dim=(-2, -1))).all()):
+        narrower = "a narrower kernel (a larger epsilon), " if kernel.exponent is None else ""
         wanting = f", or a degree of at least {kernel.min_degree}" if degree < kernel.min_degree else ""
         raise ValueError(
             f"centres: the system of {num_centres} centres with the {kernel.name} kernel and degree {degree} is "
-            f"singular to working precision; use a narrower kernel (a larger epsilon), or smoothing{wanting}"
+            f"singular to working precision; use {narrower}centres further apart, or smoothing{wanting}"
         )
     weights, coefficients = solution.split([num_centres, poly.shape[-1]], dim=-2)
     return weights / size, coefficients

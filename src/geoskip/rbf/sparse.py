@@ -76,6 +76,8 @@ def fit_sparse(
         )
     if not 0 < radius < float("inf"):
         raise ValueError(f"radius: of the kernel's support, a number above 0, got {radius}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: of the relative residual, a number above 0 and below 1, got {tolerance}")
     kernel = make_kernel(f"wendland_c{smoothness}", 1 / radius, centres.shape[1])
     degree = choose_degree(kernel, degree)
     centres, values = centres.double(), values.double()
