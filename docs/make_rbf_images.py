@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import matplotlib
@@ -29,6 +30,19 @@ KNOTS = torch.tensor([0.02, 0.12, 0.2, 0.34, 0.42, 0.55, 0.62, 0.78, 0.86, 0.98]
 LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.5, 0.45]], dtype=torch.float64)
 
 
+def plain(draw: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
+    """Drawn with matplotlib's own settings, whatever others in the process have set."""
+
+    @wraps(draw)
+    def drawn() -> np.ndarray:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            return draw()
+
+    return drawn
+
+
+@plain
 def flat_function() -> np.ndarray:
     """A line through ten values, and a turned grid, each with and without the polynomial part."""
     figure, (line, with_affine, without) = plt.subplots(1, 3, figsize=(10, 3.3), width_ratios=(1.5, 1, 1), dpi=80)
@@ -40,6 +54,7 @@ def flat_function() -> np.ndarray:
     return _pixels(figure)
 
 
+@plain
 def spline_block() -> np.ndarray:
     """Splines computed by their blocks: what the convolution says, what the skip says, and the sum."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, dpi=80)
