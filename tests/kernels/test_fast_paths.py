@@ -140,6 +140,22 @@ def test_basis_convolution(where: Where, sizes: Sizes, per_item: bool) -> None:
     compare(function, inputs, where)
 
 
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_matrices_that_lie_column_by_column(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, sizes.slots, seed=2),
+        drawn(sizes.slots, sizes.out, sizes.channels, seed=3),
+        drawn(sizes.out, sizes.channels, seed=4),
+    ]
+
+    def function(x, weights, theta, skip, device):
+        return kernels.basis_convolution(x, weights, theta.mT, moved(pattern, device), skip.t())
+
+    compare(function, inputs, where)
+
+
 @pytest.mark.parametrize(("where", "sizes"), cases(least_slots=2))
 def test_one_set_of_edges_per_slot(where: Where, sizes: Sizes) -> None:
     pattern = edges(sizes, groups=sizes.slots)

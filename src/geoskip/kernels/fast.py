@@ -24,19 +24,16 @@ def basis_convolution(
     skip: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    dims = x.dim()
-    x, theta, skip, bias = _cast(x, theta, skip, bias)
+    x, theta, skip, bias = _ready(x, theta, skip, bias)
     slots = _by_slot(weights)
     if ops.on_triton(x):
         # The order in which the kernels read them best; on the CPU items are taken one by one, as they lie.
         slots = slots.contiguous()
-    y = ops.convolve(_items(x), slots, theta.contiguous(), *_edges(pattern), skip, bias)
-    return y if dims == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+    return _batched(ops.convolve(_items(x), slots, theta, *_edges(pattern), skip, bias), x)
 
 
 def sparse_product(x: Tensor, weights: Tensor, pattern: Pattern) -> Tensor:
-    y = ops.product(_items(x), weights, *_edges(pattern))
-    return y.view(*x.shape[:-2], *y.shape[1:])
+    return _batched(ops.product(_items(x), weights, *_edges(pattern)), x)
 
 
 def chebyshev_convolution(
@@ -50,9 +47,8 @@ def chebyshev_convolution(
 ) -> Tensor:
     if weights.requires_grad:
         return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
-    x, theta, skip, bias = _cast(x, theta, skip, bias)
-    y = ops.chebyshev(_items(x), weights, theta.contiguous(), *_edges(pattern), first, skip, bias)
-    return y.view(*x.shape[:-2], *y.shape[1:])
+    x, theta, skip, bias = _ready(x, theta, skip, bias)
+    return _batched(ops.chebyshev(_items(x), weights, theta, *_edges(pattern), first, skip, bias), x)
 
 
 def gaussian_basis(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float = 1e-15) -> Tensor:
@@ -84,9 +80,8 @@ def gaussian_convolution(
     if not _is_eager_on_triton(x):
         return basis_convolution(x, gaussian_basis(pseudo, mean, scale, floor), theta, pattern, skip, bias)
     basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor
-    x, theta, skip, bias = _cast(x, theta, skip, bias)
-    y = ops.GaussianConvolve.apply(*basis, _items(x), theta.contiguous(), *_edges(pattern), skip, bias)
-    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+    x, theta, skip, bias = _ready(x, theta, skip, bias)
+    return _batched(ops.GaussianConvolve.apply(*basis, _items(x), theta, *_edges(pattern), skip, bias), x)
 
 
 def softmax_convolution(
@@ -106,15 +101,14 @@ def softmax_convolution(
         return basis_convolution(x, weights, theta, pattern, skip, bias)
     receivers = None if receiver_scores is None else _items(receiver_scores)
     basis = _items(sender_scores), receivers, offset, edge_scale
-    x, theta, skip, bias = _cast(x, theta, skip, bias)
-    y = ops.SoftmaxConvolve.apply(*basis, _items(x), theta.contiguous(), *_edges(pattern), skip, bias)
-    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+    x, theta, skip, bias = _ready(x, theta, skip, bias)
+    return _batched(ops.SoftmaxConvolve.apply(*basis, _items(x), theta, *_edges(pattern), skip, bias), x)
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:
     if not _is_eager_on_triton(x) or len(weight) > MOST_CLASSES:
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)
-    x, weight, bias, _ = _cast(x, weight, bias, None)
+    x, weight, bias, _ = _ready(x, weight, bias, None)
     return ops.LinearCrossEntropy.apply(x, weight, bias, labels, shares)
 
 
@@ -127,6 +121,11 @@ def _items(x: Tensor) -> Tensor:
     return (x.unsqueeze(0) if x.dim() == 2 else x.flatten(0, -3)).contiguous()
 
 
+def _batched(y: Tensor, x: Tensor) -> Tensor:
+    """[batch, vertices, out] with the batch axes of x."""
+    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+
+
 def _by_slot(weights: Tensor) -> Tensor:
     """[*batch, edges, slots] as [slots, edges, batch or 1]."""
     return (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0)
@@ -136,12 +135,13 @@ def _edges(pattern: Pattern) -> tuple[Tensor, ...]:
     return pattern.senders, pattern.receivers, pattern.offsets, pattern.by_sender, pattern.sender_offsets
 
 
-def _cast(
+def _ready(
     x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """As autocast wants them, and matrices row by row in memory, as the kernels of the gradients read them."""
     device = x.device.type
-    if not torch.is_autocast_enabled(device):
-        return x, theta, skip, bias
-    dtype = torch.get_autocast_dtype(device)
-    skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    return x.to(dtype), theta.to(dtype), skip, bias
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        x, theta = x.to(dtype), theta.to(dtype)
+        skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
+    return x, theta.contiguous(), None if skip is None else skip.contiguous(), bias

@@ -6,13 +6,30 @@ The functions here are plain PyTorch; on CUDA the same is done in one kernel eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 import torch
 from torch import Tensor
 
-from geoskip.kernels.ops import on_triton
+from geoskip.kernels.ops.backend import backend, on_triton
 from geoskip.shapes import Bool, Int, Shaped
 
+Packing = TypeVar("Packing", bound=Callable[..., Any])
 
+
+def in_one_kernel(plain: Packing) -> Packing:
+    """Where Triton runs, its kernel of the same name instead."""
+
+    @wraps(plain)
+    def chosen(*args: Any) -> Any:
+        return getattr(backend(args[0]), plain.__name__)(*args) if on_triton(args[0]) else plain(*args)
+
+    return cast(Packing, chosen)
+
+
+@in_one_kernel
 def packed_rows(
     offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], room: int
 ) -> tuple[Int[Tensor, " items_plus_1"], Int[Tensor, " places"], Int[Tensor, " places"], Bool[Tensor, " places"]]:
@@ -21,10 +38,6 @@ def packed_rows(
     Returns where each graph starts, the graph of each place (the last for padding), the stored row that each place
     takes (0 for padding), and which places are not padding.
     """
-    if on_triton(offsets):
-        from geoskip.kernels import triton
-
-        return triton.packed_rows(offsets, items, room)
     first = offsets[items]
     counts = offsets[items + 1] - first
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -34,6 +47,7 @@ def packed_rows(
     return starts, graphs, torch.where(real, first[graphs] + places - starts[graphs], 0), real
 
 
+@in_one_kernel
 def packed_edges(
     offsets: Int[Tensor, " graphs_plus_1"],
     items: Int[Tensor, " items"],
@@ -48,10 +62,6 @@ def packed_edges(
 
     Padding edges are self-loops of the vertices after the batch's own, ``loops`` at each.
     """
-    if on_triton(offsets):
-        from geoskip.kernels import triton
-
-        return triton.packed_edges(offsets, items, vertex_starts, senders, receivers, by_sender, room, loops)
     starts, graphs, rows, real = packed_rows(offsets, items, room)
     places = torch.arange(room, device=offsets.device)
     padding = vertex_starts[-1] + torch.div((places - starts[-1]).clamp(min=0), loops, rounding_mode="floor")
@@ -63,6 +73,7 @@ def packed_edges(
     )
 
 
+@in_one_kernel
 def packed_segments(
     vertex_starts: Int[Tensor, " items_plus_1"],
     edge_starts: Int[Tensor, " items_plus_1"],
@@ -75,10 +86,6 @@ def packed_segments(
 ) -> tuple[Int[Tensor, "1 vertices_plus_1"], Int[Tensor, "1 vertices_plus_1"]]:
     """Where the edges into and out of each vertex of a batch begin; ``first_in`` and ``first_out`` count within a
     graph."""
-    if on_triton(rows):
-        from geoskip.kernels import triton
-
-        return triton.packed_segments(vertex_starts, edge_starts, graphs, rows, first_in, first_out, room, loops)
     vertices = torch.arange(len(rows) + 1, device=rows.device)
     padding = (edge_starts[-1] + (vertices - vertex_starts[-1]) * loops).clamp(max=room)
 

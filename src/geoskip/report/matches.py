@@ -11,7 +11,7 @@ import numpy as np
 from geoskip.records import CorrespondenceSamples
 from geoskip.report.embed import Blobs
 from geoskip.report.palette import place_colours
-from geoskip.report.summary import Experiment, Row
+from geoskip.report.summary import Experiment, Row, sampled
 from geoskip.shapes import Float
 
 # Where the paper saturates its pictures of the geodesic error, in percent of the diameter.
@@ -30,15 +30,11 @@ class Matching:
 
 def matchings(experiments: Sequence[Experiment]) -> list[Matching]:
     """Rows of one operator that have samples of the same bodies."""
-    found = []
-    for experiment in experiments:
-        groups: dict[tuple[str, ...], list[tuple[Row, CorrespondenceSamples]]] = {}
-        for row in experiment.rows:
-            samples = next((run.samples for run in row.runs if isinstance(run.samples, CorrespondenceSamples)), None)
-            if samples is not None and len(samples.names):
-                key = (*row.group, str(samples.names), str(samples.verts.shape), str(samples.target_verts.shape))
-                groups.setdefault(key, []).append((row, samples))
-        found += [_matching(f"{experiment.key}-{n}", experiment, group) for n, group in enumerate(groups.values())]
+    found = [
+        _matching(f"{experiment.key}-{n}", experiment, members)
+        for experiment in experiments
+        for n, members in enumerate(sampled(experiment, CorrespondenceSamples, _bodies))
+    ]
     return sorted(found, key=lambda matching: -len({row.skip for row in matching.methods}))
 
 
@@ -78,6 +74,10 @@ def _method(row: Row, samples: CorrespondenceSamples, blobs: Blobs, count: int) 
             for p, t in zip(samples.predicted[:count], samples.labels[:count], strict=True)
         ],
     }
+
+
+def _bodies(samples: CorrespondenceSamples) -> str:
+    return f"{samples.names} {samples.verts.shape} {samples.target_verts.shape}"
 
 
 def _matching(key: str, experiment: Experiment, members: list[tuple[Row, CorrespondenceSamples]]) -> Matching:

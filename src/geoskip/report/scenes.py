@@ -10,7 +10,7 @@ import numpy as np
 
 from geoskip.records import MeshSamples
 from geoskip.report.embed import Blobs
-from geoskip.report.summary import Experiment, Row
+from geoskip.report.summary import Experiment, Row, sampled
 from geoskip.shapes import Float
 
 # Where the paper saturates its pictures of the error.
@@ -33,14 +33,7 @@ class Scene:
 
 def scenes(experiments: Sequence[Experiment]) -> list[Scene]:
     """Rows of one group that have samples of the same meshes; scenes with more methods come first."""
-    found = []
-    for experiment in experiments:
-        groups: dict[tuple[str, ...], list[tuple[Row, MeshSamples]]] = {}
-        for row in experiment.rows:
-            samples = next((run.samples for run in row.runs if isinstance(run.samples, MeshSamples)), None)
-            if samples is not None and len(samples.names):
-                groups.setdefault((*row.group, _fingerprint(samples)), []).append((row, samples))
-        found += [_scene(experiment, members) for members in groups.values()]
+    found = [_scene(e, members) for e in experiments for members in sampled(e, MeshSamples, _fingerprint)]
     # The operators are in order of what they reach in the paper: the last ones are seen first.
     found.reverse()
     found.sort(key=lambda scene: -len({row.skip for row in scene.methods}))

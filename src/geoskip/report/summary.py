@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from geoskip.experiments.registry import EXPERIMENTS
-from geoskip.records import RunRecord
+from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord
 from geoskip.report.metrics import Subject, subject_of
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
 
+Samples = TypeVar("Samples", bound=MeshSamples | CorrespondenceSamples)
 SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
 # Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
@@ -93,6 +94,18 @@ def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
         r = run.record
         parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
     return [_experiment(f"e{number}", members, *key) for number, (key, members) in enumerate(parted.items())]
+
+
+def sampled(
+    experiment: Experiment, kind: type[Samples], same: Callable[[Samples], str]
+) -> list[list[tuple[Row, Samples]]]:
+    """Rows of one group with the samples of their first seed that has any, apart where ``same`` tells them apart."""
+    groups: dict[tuple[str, ...], list[tuple[Row, Samples]]] = {}
+    for row in experiment.rows:
+        samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
+        if samples is not None and len(samples.names):
+            groups.setdefault((*row.group, same(samples)), []).append((row, samples))
+    return list(groups.values())
 
 
 def _experiment(key: str, runs: list[ReportRun], name: str, task: str, data: str, schedule: str) -> Experiment:
