@@ -10,7 +10,6 @@ import torch
 
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
-from geoskip.data.levels import largest_degree, largest_offset
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.graphs.pooled import cluster_of_vertex
@@ -181,11 +180,11 @@ def test_graphs_as_a_model_takes_them() -> None:
 
 def test_scales_of_a_whole_set() -> None:
     fine, coarse = graph_set().levels
-    assert largest_offset(fine) == 4.0
-    assert largest_degree(fine) == 2
-    assert largest_offset(coarse) == 0.0
+    assert fine.largest_offset == 4.0
+    assert fine.largest_degree == 2
+    assert coarse.largest_offset == 0.0
     bare = fine.select(torch.tensor([1]))
-    assert (largest_offset(bare), largest_degree(bare)) == (0.0, 0)
+    assert (bare.largest_offset, bare.largest_degree) == (0.0, 0)
 
 
 def test_the_coarsest_level_has_no_clusters() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,8 @@ from geoskip.data.split import Split
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.pooled import PooledGraphs
 from geoskip.shapes import Float, Int, Shaped
+
+CHUNK = 2048  # graphs at once: bounds the memory for edges numbered in 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,23 @@ class GraphLevel:
     def graph_of_vertex(self) -> Int[Tensor, " vertices"]:
         """The graph each vertex belongs to (PyTorch Geometric's ``batch``)."""
         return _spread(torch.arange(len(self), device=self.offsets.device), self.offsets)
+
+    @cached_property
+    def largest_offset(self) -> float:
+        """The largest |component of p_j - p_i| over all edges: one scale for the pseudo-coordinates of a whole set."""
+        largest = 0.0
+        for items in chunks(len(self)):
+            some = self.select(items)
+            senders, receivers = some.pos[some.edge_index]
+            offsets = (senders - receivers).abs()
+            largest = max(largest, float(offsets.max()) if offsets.numel() else 0.0)
+        return largest
+
+    @cached_property
+    def largest_degree(self) -> int:
+        """The largest number of neighbours of a vertex, likewise over a whole set."""
+        counts = [torch.bincount(some.edge_index[1]) for some in map(self.select, chunks(len(self)))]
+        return max(int(count.max()) if count.numel() else 0 for count in counts)
 
     def graph(self) -> Graph:
         """The packed graphs as an operator sees them, without pseudo-coordinates yet."""
@@ -131,6 +151,12 @@ class GraphSet:
             one = self.select(torch.tensor([item]))
             finest = one.levels[0]
             yield cls(x=one.x, pos=finest.pos, edge_index=finest.edge_index, y=one.labels)
+
+
+def chunks(num_graphs: int) -> Iterator[Int[Tensor, " items"]]:
+    """Numbers of graphs, some at a time."""
+    # One chunk even of nothing, so that a set without graphs has (empty) levels too.
+    yield from torch.arange(num_graphs).split(CHUNK) if num_graphs else [torch.arange(0)]
 
 
 def ranges(

@@ -1,41 +1,23 @@
 """Coarser levels of packed graphs: Graclus once per graph, and the levels rebuilt from its clusters."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import GraphLevel, local_dtype
+from geoskip.data.bitmaps import LARGEST, contracted_edges
+from geoskip.data.graph_set import GraphLevel, chunks, local_dtype
 from geoskip.data.progress import Progress
 from geoskip.graphs.coarsening import contract, graclus
 from geoskip.shapes import Float, Int, Shaped
-
-CHUNK = 2048  # graphs at once: bounds the memory for edges numbered in 64 bits
 
 
 def gaussian_weights(level: GraphLevel, sigma: float) -> Float[np.ndarray, " edges"]:
     """Similarity of the ends of each edge, exp(-|p_i - p_j|² / 2σ²)."""
     senders, receivers = level.pos[level.edge_index].double()
     return torch.exp((senders - receivers).square().sum(1) / (-2 * sigma**2)).numpy()
-
-
-def largest_offset(level: GraphLevel) -> float:
-    """The largest |component of p_j - p_i| over all edges: one scale for the pseudo-coordinates of a whole set."""
-    largest = 0.0
-    for items in _chunks(len(level)):
-        some = level.select(items)
-        senders, receivers = some.pos[some.edge_index]
-        offsets = (senders - receivers).abs()
-        largest = max(largest, float(offsets.max()) if offsets.numel() else 0.0)
-    return largest
-
-
-def largest_degree(level: GraphLevel) -> int:
-    """The largest number of neighbours of a vertex, likewise over a whole set."""
-    counts = [torch.bincount(some.edge_index[1]) for some in map(level.select, _chunks(len(level)))]
-    return max(int(count.max()) if count.numel() else 0 for count in counts)
 
 
 def find_clusters(
@@ -48,7 +30,7 @@ def find_clusters(
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(num_levels)]
     with Progress("coarsening", len(level)) as progress:
-        for items in _chunks(len(level)):
+        for items in chunks(len(level)):
             some = level.select(items)
             edges, weights, offsets, volumes = some.edge_index.numpy(), weigh(some), some.offsets.numpy(), None
             for depth in range(num_levels):
@@ -76,15 +58,19 @@ def _coarser(level: GraphLevel, clusters: Tensor) -> GraphLevel:
     counts.scatter_reduce_(0, level.graph_of_vertex, clusters.long() + 1, "amax")
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
     joined = clusters.long() + offsets[:-1].repeat_interleave(level.offsets.diff())
-    edges, edge_counts = zip(*(_coarse_edges(level.select(items)) for items in _chunks(len(level))), strict=True)
+    edges, edge_counts = zip(*(_coarse_edges(level.select(items)) for items in chunks(len(level))), strict=True)
     edge_offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(edge_counts).cumsum(0)])
     dtype = local_dtype(int(counts.max()) if len(counts) else 0)
     return GraphLevel(_means(level.pos, joined, int(offsets[-1])), offsets, torch.cat(edges, 1).to(dtype), edge_offsets)
 
 
-def _coarse_edges(some: GraphLevel) -> tuple[Int[Tensor, "2 _"], Int[Tensor, " _"]]:
+def _coarse_edges(some: GraphLevel) -> tuple[Shaped[Tensor, "2 _"], Int[Tensor, " _"]]:
     """Edges between clusters, numbered within their graph, and how many each graph has."""
     assert some.clusters is not None
+    if some.offsets.diff().numpy().max(initial=0) <= LARGEST:
+        counts = some.edge_offsets.diff().numpy()
+        small, edge_counts = contracted_edges(some.edges.numpy(), counts, some.offsets.numpy(), some.clusters.numpy())
+        return torch.from_numpy(small), torch.from_numpy(edge_counts)
     # Any numbering that keeps graphs apart will do here; a graph has no more clusters than vertices.
     joined = some.clusters.long() + some.offsets[:-1].repeat_interleave(some.offsets.diff())
     edge_index, _ = contract(some.edge_index.numpy(), np.ones(some.edges.shape[1]), joined.numpy(), len(joined))
@@ -100,8 +86,3 @@ def _means(values: Tensor, groups: Tensor, count: int) -> Tensor:
 
 def _smallest(clusters: np.ndarray) -> Tensor:
     return torch.from_numpy(clusters).to(local_dtype(int(clusters.max(initial=0)) + 1))
-
-
-def _chunks(num_graphs: int) -> Iterator[Tensor]:
-    # One chunk even of nothing, so that a set without graphs has (empty) levels too.
-    yield from torch.arange(num_graphs).split(CHUNK) if num_graphs else [torch.arange(0)]

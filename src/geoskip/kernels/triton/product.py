@@ -7,10 +7,10 @@ import triton.language as tl
 from torch import Tensor
 
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.tiles import ceil_div, power_of_two
+from geoskip.kernels.triton.tiles import SIZES, ceil_div, power_of_two
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _product_kernel(
     x, weights, minus, y, neighbours, order, offsets, num_senders, num_receivers, C, scale,
     HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr,

@@ -9,6 +9,8 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
+# Numbers that differ from batch to batch: kernels are not compiled anew for those that 16 divides.
+SIZES = ("num_senders", "num_receivers", "num_tiles", "num_parts", "stride_wb", "stride_wm")
 
 
 class VertexTiles(NamedTuple):

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import in_layout_of_loads, product
-from geoskip.kernels.triton.tiles import VertexTiles, ceil_div, needs_wide, precision
+from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision
 from geoskip.kernels.triton.vertices import rows_of, slot_offset, strides_of
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_receivers, C, O, M, num_tiles, num_parts,
@@ -85,7 +85,7 @@ def theta_gradients(
     return partial.sum(0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _weight_gradients_kernel(
     grad_y, x, theta, grad_weights, senders, offsets,
     batch, num_receivers, C, O, stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,

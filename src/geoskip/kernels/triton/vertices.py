@@ -8,7 +8,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product
-from geoskip.kernels.triton.tiles import VertexTiles, ceil_div, needs_wide, precision
+from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
     return tl.cast(i_m, tl.int64) * stride_wm if WIDE else i_m * stride_wm
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbours, order, offsets,
     num_senders, num_receivers, C, O, M,

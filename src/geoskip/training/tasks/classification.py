@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from geoskip.data.graph_set import GraphSet
-from geoskip.data.levels import largest_degree, largest_offset
 from geoskip.models import GraphClassifier
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
@@ -20,6 +19,8 @@ from geoskip.training.metrics import classification_metrics, confusion
 from geoskip.training.packed import GraphStore, PackedBatch, counting_real, store_set
 from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts
 from geoskip.training.tasks.loading import load_data
+
+EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
 
 
 class Classification(Task):
@@ -63,19 +64,22 @@ class Classification(Task):
         """Per level, the offset (or degree) of the whole set that becomes 1; 1 where all are 0."""
         if self.coordinates is None:
             return (1.0,) * len(self.data.levels)
-        measure = largest_offset if self.coordinates == "position" else largest_degree
-        return tuple(float(measure(level)) or 1.0 for level in self.data.levels)
+        by_position = self.coordinates == "position"
+        found = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
+        return tuple(float(value) or 1.0 for value in found)
 
     @cached_property
     def store(self) -> GraphStore:
-        return self._store(self.data.split.train, padded=self.device.type == "cuda")
+        return self._store(self.data.split.train)
 
     @cached_property
     def test_store(self) -> GraphStore:
-        return self._store(self.data.split.test, padded=False)
+        return self._store(self.data.split.test)
 
-    def _store(self, items: Tensor, padded: bool) -> GraphStore:
+    def _store(self, items: Tensor) -> GraphStore:
         looped = self.config.operator in LOOPED
+        # On a GPU steps are captured and kernels compiled for a shape: all batches of a size have one.
+        padded = self.device.type == "cuda"
         return store_set(self.data, items, self.coordinates, self.largest, looped=looped, padded=padded)
 
     @cached_property
@@ -117,7 +121,11 @@ class Classification(Task):
         def classes(part: Tensor) -> Tensor:
             return self.scores(model, self.test_store.batch(part.to(self.device))).argmax(-1).cpu()
 
-        return torch.cat(in_parts(self.num_test, 256, classes)) if self.num_test else torch.zeros(0, dtype=torch.long)
+        return (
+            torch.cat(in_parts(self.num_test, EVALUATED, classes))
+            if self.num_test
+            else torch.zeros(0, dtype=torch.long)
+        )
 
     def evaluate(self, model: nn.Module) -> Evaluation:
         predicted = self.predict(model)
