@@ -5,13 +5,16 @@ Where it is not installed (a machine with a GPU, say, that has what the package 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-try:
-    from beartype import BeartypeConf, beartype
-except ImportError:
 
-    def check(function: Any) -> Any:
-        return function
-else:
-    check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+def _checker() -> Callable[[Any], Any]:
+    try:
+        from beartype import BeartypeConf, beartype
+    except ImportError:
+        return lambda function: function
+    return beartype(conf=BeartypeConf(is_pep484_tower=True))
+
+
+check = _checker()

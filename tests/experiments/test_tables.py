@@ -60,7 +60,7 @@ def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
         (False, False, True),
     ]
     assert "data coma; schedule full (300 epochs, rate 0.001 × 0.99 each); seeds 1; test device" in found[0]
-    assert "data faces; schedule short (20 epochs" in found[2]
+    assert "data faces; schedule short (6 epochs" in found[2]
 
 
 def test_cells() -> None:
