@@ -16,6 +16,7 @@ from geoskip.bench.training.sets import correspondence_set, graph_set, mesh_set
 from geoskip.bench.training.workloads import TRAININGS, Run
 from geoskip.bench.workloads import ONE_MATRIX
 from geoskip.graphs import attach, cartesian
+from geoskip.kernels import linear_cross_entropy
 from geoskip.models import CorrespondenceNet, GraphClassifier
 from geoskip.training.config import resolve
 from geoskip.training.steps import Learner, PlainStep
@@ -42,10 +43,11 @@ def test_correspondence(operator: str, classes: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("geoskip.bench.network_memory.MASK", 4)
     graph, (kernel_size, slots) = sphere_graph(700, 9), sizes(operator, 3)
     model = CorrespondenceNet(classes, operator=operator, skip="affine", kernel_size=kernel_size)
-    x, labels = torch.randn(700, 3), torch.arange(700) % classes
+    x, labels, shares = torch.randn(700, 3), torch.arange(700) % classes, torch.full((700,), 1 / 700)
 
     def step() -> tuple[torch.Tensor, ...]:
-        cross_entropy(model(x, graph), labels).backward()
+        features = model.features(x, graph)
+        linear_cross_entropy(features, model.output.weight, model.output.bias, labels, shares).backward()
         model.zero_grad()
         return ()
 

@@ -11,6 +11,7 @@ import torch
 from geoskip.bench.ledger import Ledger
 from geoskip.bench.memory import GRADIENTS, Sizes, passes
 from geoskip.bench.model_memory import estimate_autoencoder_memory
+from geoskip.kernels.ops.entropy import STEP
 from geoskip.training.config import Config
 from geoskip.training.tasks import Task
 from geoskip.training.tasks.classification import Classification
@@ -93,7 +94,7 @@ def _correspondence(plan: _Plan, classes: int) -> int:
     step.lift(plan.feature * vertices * lift)
     layers = [plan.layer(0, i, o) for i, o in widths]
     chapters = [step.forward(s) for s in layers]
-    step.head(vertices, (layers[-1].out, head, classes), plan, active=False)
+    step.matching_head(vertices, (layers[-1].out, head, classes), plan)
     for chapter, s in zip(chapters[::-1], layers[::-1], strict=True):
         step.backward(chapter, s)
     return step.book.peak
@@ -111,7 +112,7 @@ def _classifier(plan: _Plan, classes: int) -> int:
         chapters.append(step.forward(s))
         if level + 1 < len(layers):
             step.pool(chapters[-1], s, layers[level + 1].x)
-    step.head(plan.room.items, (channels[-1], plan.given("head", 128), classes), plan, active=True, mean=layers[-1])
+    step.pooled_head(layers[-1], (channels[-1], plan.given("head", 128), classes), plan)
     for level, (chapter, s) in reversed(list(enumerate(zip(chapters, layers, strict=True)))):
         if level + 1 < len(layers):
             step.unpool(chapter, s)
@@ -164,25 +165,43 @@ class _Step:
         chapter.drop("grad_x")
         self.book.hold(flow=s.x * s.needs_x)
 
-    def head(
-        self, rows: int, widths: tuple[int, int, int], plan: _Plan, active: bool, mean: Sizes | None = None
-    ) -> None:
-        """Two linear layers with dropout between them, and the cross-entropy in float32; then back through them."""
+    def pooled_head(self, last: Sizes, widths: tuple[int, int, int], plan: _Plan) -> None:
+        """The mean of each graph, two linear layers with dropout between them, and the cross-entropy; then back."""
         inputs, hidden, classes = widths
+        rows = plan.room.items
         dropped, scores = plan.feature * rows * hidden, FLOAT * rows * classes
         book = self.book.chapter()
-        if active:
-            book.hold(mean=plan.feature * rows * inputs, hidden=dropped)
-        book.hold(before=dropped, mask=MASK * rows * hidden, after=dropped)
-        book.drop("before")
+        book.hold(mean=plan.feature * rows * inputs, hidden=dropped)
+        self._drop_out(book, rows, dropped, hidden)
         book.hold(scores=scores, logarithms=scores)
         book.drop("scores")
         book.hold(grad_logarithms=scores, grad_scores=scores)
         book.drop("grad_logarithms", "logarithms")
         book.hold(grad_output=FLOAT * hidden * classes, grad_after=dropped)
         book.drop("grad_scores", "after")
+        self._back_to_inputs(book, dropped, inputs * hidden)
+        self.book.hold(flow=last.y)
+
+    def matching_head(self, rows: int, widths: tuple[int, int, int], plan: _Plan) -> None:
+        """Likewise for every vertex, with the last layer and the cross-entropy as one step that holds scores once."""
+        inputs, hidden, classes = widths
+        dropped, padded = plan.feature * rows * hidden, classes + -classes % STEP
+        book = self.book.chapter()
+        self._drop_out(book, rows, dropped, hidden)
+        book.hold(wide=plan.feature * hidden * padded, scores=plan.feature * rows * padded)
+        book.hold(product=dropped, grad_after=dropped)
+        book.drop("product")
+        book.hold(product=plan.feature * hidden * padded, grad_output=FLOAT * hidden * classes)
+        book.drop("product", "wide", "scores", "after")
+        self._back_to_inputs(book, dropped, inputs * hidden)
+        self.book.hold(flow=plan.feature * rows * inputs)
+
+    def _drop_out(self, book: Ledger, rows: int, dropped: int, hidden: int) -> None:
+        book.hold(before=dropped, mask=MASK * rows * hidden, after=dropped)
+        book.drop("before")
+
+    def _back_to_inputs(self, book: Ledger, dropped: int, weights: int) -> None:
         book.hold(grad_before=dropped)
         book.drop("grad_after", "mask")
-        book.hold(grad_head=FLOAT * inputs * hidden)
-        self.book.hold(flow=plan.feature * rows * inputs if mean is None else mean.y)
+        book.hold(grad_head=FLOAT * weights)
         book.keep("grad_output", "grad_head")

@@ -1,8 +1,8 @@
 """Tables in Markdown from the records in a folder, and pages that hold them between markers.
 
 In a page the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` puts there: any experiment
-by its name, ``claims`` for the verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are
-no records a block is empty.
+by its name, ``main`` for the three main tables in few lines, ``held`` for a sentence on the claims, ``claims`` for the
+verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are no records a block is empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 
-from geoskip.experiments.claims import Verdict, verdict
+from geoskip.experiments.brief import brief_sheets, sentence
+from geoskip.experiments.claims import Runs, Verdict, verdict
 from geoskip.experiments.jobs import finished_runs
 from geoskip.experiments.paper_claims import all_claims
 from geoskip.experiments.recipe import ORIGINAL, STAND_IN, Experiment, Recipe
@@ -23,7 +24,7 @@ from geoskip.records import RunRecord
 
 # Tiny data and the smoke schedule prove nothing, so they are not published.
 PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
-BLOCKS = (*EXPERIMENTS, "claims", "verdicts")
+BLOCKS = (*EXPERIMENTS, "main", "held", "claims", "verdicts")
 OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 BRACKETS = "Mean over seeds ± half of its 95 % interval (Student's t); in brackets what the paper has."
@@ -51,8 +52,10 @@ def block(name: str, results: Path) -> str:
     """What stands between the markers of one of ``BLOCKS``; empty without records."""
     if name in EXPERIMENTS:
         parts = [_table(EXPERIMENTS[name], results, *published) for published in PUBLISHED]
+    elif name == "main":
+        parts = [_main(results, *published) for published in PUBLISHED]
     else:
-        write = subjects if name == "claims" else verdicts
+        write = {"held": sentence, "claims": subjects, "verdicts": verdicts}[name]
         parts = [write(found) for published in PUBLISHED if (found := judged(results, *published))]
     return "".join(f"\n{part}\n\n" for part in parts if part)
 
@@ -66,6 +69,11 @@ def _table(experiment: Experiment, results: Path, schedule: str, data: Mapping[s
     return markdown(Sheet(made.title, made.header, some, (BRACKETS, *made.notes)))
 
 
+def _main(results: Path, schedule: str, data: Mapping[str, str]) -> str:
+    made = brief_sheets(all_runs(results, schedule, data))
+    return "\n\n".join(map(markdown, made)) + f"\n\n{BRACKETS}" if made else ""
+
+
 def markdown(made: Sheet) -> str:
     """A table with its title above and its notes below."""
     rule = ("---", *("---:" for _ in made.header[1:]))
@@ -75,12 +83,18 @@ def markdown(made: Sheet) -> str:
 
 def judged(results: Path, schedule: str, data: Mapping[str, str]) -> list[Verdict]:
     """Every claim in the light of the runs of one schedule and one choice of data; empty where nothing was run."""
+    runs = all_runs(results, schedule, data)
+    found = [verdict(claim, runs) for claim in all_claims()]
+    return found if any(each.comparison for each in found) else []
+
+
+def all_runs(results: Path, schedule: str, data: Mapping[str, str]) -> Runs:
+    """The records of every row of the paper."""
     runs: dict[Recipe, Mapping[int, RunRecord]] = {}
     for experiment in EXPERIMENTS.values():
         if not experiment.figure:  # figures have no rows of their own
             runs |= finished_runs(experiment, data, schedule, results)
-    found = [verdict(claim, runs) for claim in all_claims()]
-    return found if any(each.comparison for each in found) else []
+    return runs
 
 
 def subjects(found: list[Verdict]) -> str:
