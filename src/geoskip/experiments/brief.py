@@ -31,7 +31,7 @@ def _sheet(experiment: Experiment, column: int | None, runs: Runs) -> Sheet:
             lines.append((operator, *cells))
     title = f"{experiment.title.partition(' (')[0]}: {UNITS[chosen[0].metrics[0]]}"
     some = Experiment(experiment.name, experiment.title, tuple(chosen))
-    return Sheet(title, ("operator", *SKIPS.values()), tuple(lines), notes(some, runs))
+    return Sheet(title, (title, *SKIPS.values()), tuple(lines), notes(some, runs))
 
 
 def _by_operator(recipes: Sequence[Recipe]) -> list[tuple[str, list[Recipe]]]:

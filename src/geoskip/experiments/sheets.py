@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from geoskip.experiments.claims import Runs
 from geoskip.experiments.recipe import Experiment, Recipe
@@ -76,17 +77,20 @@ def notes(experiment: Experiment, runs: Runs) -> tuple[str, ...]:
 
 def _provenance(records: Sequence[RunRecord]) -> str:
     data = ", ".join(sorted({str(record.config["data"]) for record in records}))
-    schedules = ", ".join(sorted({_schedule(record) for record in records}))
+    kinds = sorted({record.schedule for record in records})
+    schedules = "; ".join(f"schedule {kind} ({_rates(records, kind)})" for kind in kinds)
     devices = ", ".join(sorted({record.device for record in records}))
     return f"data {data}; {schedules}; seeds {_seeds(records)}; {devices}"
 
 
-def _schedule(record: RunRecord) -> str:
-    optim = record.config["optim"]
+def _rates(records: Sequence[RunRecord], schedule: str) -> str:
+    return " or ".join(sorted({_rate(record.config["optim"]) for record in records if record.schedule == schedule}))
+
+
+def _rate(optim: Mapping[str, Any]) -> str:
     every = "each" if optim["decay_every"] == 1 else f"every {optim['decay_every']}"
-    rates = f"rate {optim['lr']:g} × {optim['lr_decay']:.3g} {every}"
     epochs = f"{optim['epochs']} epoch{'' if optim['epochs'] == 1 else 's'}"
-    return f"schedule {record.schedule} ({epochs}, {rates})"
+    return f"{epochs}, rate {optim['lr']:g} × {optim['lr_decay']:.3g} {every}"
 
 
 def _seeds(records: Sequence[RunRecord]) -> str:

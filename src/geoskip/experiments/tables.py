@@ -1,8 +1,8 @@
 """Tables in Markdown from the records in a folder, and pages that hold them between markers.
 
 In a page the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` puts there: any experiment
-by its name, ``main`` for the three main tables in few lines, ``held`` for a sentence on the claims, ``claims`` for the
-verdicts by subject, ``verdicts`` for each of them. Nothing is invented: where there are no records a block is empty.
+by its name, ``main`` for the three main tables and what became of the claims in few lines, ``claims`` for the verdicts
+by subject, ``verdicts`` for each of them. Nothing is invented: where there are no records a block is empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from geoskip.records import RunRecord
 
 # Tiny data and the smoke schedule prove nothing, so they are not published.
 PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
-BLOCKS = (*EXPERIMENTS, "main", "held", "claims", "verdicts")
+BLOCKS = (*EXPERIMENTS, "main", "claims", "verdicts")
 OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 BRACKETS = "Mean over seeds ± half of its 95 % interval (Student's t); in brackets what the paper has."
@@ -55,7 +55,7 @@ def block(name: str, results: Path) -> str:
     elif name == "main":
         parts = [_main(results, *published) for published in PUBLISHED]
     else:
-        write = {"held": sentence, "claims": subjects, "verdicts": verdicts}[name]
+        write = subjects if name == "claims" else verdicts
         parts = [write(found) for published in PUBLISHED if (found := judged(results, *published))]
     return "".join(f"\n{part}\n\n" for part in parts if part)
 
@@ -71,14 +71,21 @@ def _table(experiment: Experiment, results: Path, schedule: str, data: Mapping[s
 
 def _main(results: Path, schedule: str, data: Mapping[str, str]) -> str:
     made = brief_sheets(all_runs(results, schedule, data))
-    return "\n\n".join(map(markdown, made)) + f"\n\n{BRACKETS}" if made else ""
+    if not made:
+        return ""
+    told = "  \n".join([BRACKETS, *(note for each in made for note in each.notes)])
+    claims = judged(results, schedule, data)
+    return "\n\n".join([*("\n".join(_lines(each)) for each in made), told, *([sentence(claims)] if claims else [])])
 
 
 def markdown(made: Sheet) -> str:
     """A table with its title above and its notes below."""
+    return "\n".join([f"**{made.title}**", "", *_lines(made), "", *("  \n".join(made.notes).splitlines())])
+
+
+def _lines(made: Sheet) -> list[str]:
     rule = ("---", *("---:" for _ in made.header[1:]))
-    lines = ["| " + " | ".join(cells) + " |" for cells in (made.header, rule, *made.lines)]
-    return "\n".join([f"**{made.title}**", "", *lines, "", *("  \n".join(made.notes).splitlines())])
+    return ["| " + " | ".join(cells) + " |" for cells in (made.header, rule, *made.lines)]
 
 
 def judged(results: Path, schedule: str, data: Mapping[str, str]) -> list[Verdict]:

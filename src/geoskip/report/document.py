@@ -97,7 +97,7 @@ def _meshes(found: Sequence[Experiment]) -> tuple[Blobs, list[dict[str, Any]], l
 
 
 def _lede(runs: Sequence[ReportRun], found: Sequence[Experiment]) -> str:
-    rows = sum(len(experiment.rows) for experiment in found)
+    rows = len({tuple(map(id, row.runs)) for experiment in found for row in experiment.rows})
     seeds = len({run.record.seed for run in runs})
     return f"{len(runs)} run{'s' if len(runs) > 1 else ''}, {rows} method{'s' if rows > 1 else ''}, " + (
         f"{seeds} seeds" if seeds > 1 else "one seed"
@@ -106,7 +106,8 @@ def _lede(runs: Sequence[ReportRun], found: Sequence[Experiment]) -> str:
 
 def _section(experiment: Experiment) -> str:
     schedule = SCHEDULES.get(experiment.schedule, "")
-    note = f'<p class="note">Schedule: {escape(schedule)}.</p>' if schedule else ""
+    told = ": ".join(filter(None, (schedule, experiment.length)))
+    note = f'<p class="note">Schedule: {escape(told)}.</p>' if schedule else ""
     return (
         f'<section class="experiment" id="{experiment.key}"><h3>{escape(experiment.title)}</h3>'
         f"<p>{escape(experiment.subject.text)}</p>{note}{experiment_table(experiment)}</section>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -27,31 +27,42 @@ class Glance:
 
 
 def glances(experiments: Sequence[Experiment]) -> list[Glance]:
-    return [found for experiment in experiments if (found := _glance(experiment)) is not None]
+    """One for each task, data set and schedule; rows that stand in two tables count once."""
+    parted: dict[tuple[str, str, str], list[Experiment]] = {}
+    for experiment in experiments:
+        if experiment.schedule != "smoke":
+            parted.setdefault((experiment.task, experiment.data, experiment.schedule), []).append(experiment)
+    return [found for members in parted.values() if (found := _glance(members)) is not None]
 
 
-def _glance(experiment: Experiment) -> Glance | None:
-    metric = next((m for m in experiment.subject.metrics if m.better), None)
-    if metric is None or experiment.schedule == "smoke":
+def _glance(experiments: Sequence[Experiment]) -> Glance | None:
+    first = experiments[0]
+    metric = next((m for m in first.subject.metrics if m.better), None)
+    found = {} if metric is None else {pair[0].group: pair for e in experiments for pair in _pairs(e, metric)}
+    if metric is None or not found:
         return None
-    plain = {
-        row.group: row for row in experiment.rows if row.skip == "none" and not (row.larger or row.method.endswith("†"))
-    }
-    pairs = [
-        (plain[row.group], row)
-        for row in experiment.rows
-        if row.skip == "affine" and row.group in plain and {metric.key} <= {*row.metrics} & {*plain[row.group].metrics}
-    ]
-    if not pairs:
-        return None
+    pairs = list(found.values())
     values = [(a.metrics[metric.key].mean, b.metrics[metric.key].mean) for a, b in pairs]
     lower = metric.better == "lower"
     changes = [100 * (b / a - 1) if lower and a else b - a for a, b in values]
     better = sum(change < 0 if lower else change > 0 for change in changes)
     example = pairs[changes.index(statistics.median_low(changes))]
-    return Glance(
-        f"{experiment.subject.title}, {experiment.data}", metric, better, len(pairs), statistics.fmean(changes), example
-    )
+    title = f"{first.subject.title}, {first.data}"
+    return Glance(title, metric, better, len(pairs), statistics.fmean(changes), example)
+
+
+def _pairs(experiment: Experiment, metric: Metric) -> Iterator[tuple[Row, Row]]:
+    """Plain rows with their affine ones; not the ablations of a centre weight, which have none."""
+    measured = [row for row in experiment.rows if metric.key in row.metrics]
+    plain = {row.group: row for row in measured if row.skip == "none" and not (row.larger or _ablated(row))}
+    for row in measured:
+        if row.skip == "affine" and row.group in plain:
+            yield plain[row.group], row
+
+
+def _ablated(row: Row) -> bool:
+    """Without a weight of the centre's own; FeaStNet†, which has a group of its own, is without self-loops."""
+    return row.method.endswith("†") and not row.group[3]
 
 
 def glance_cards(found: Sequence[Glance]) -> str:

@@ -80,6 +80,18 @@ class Experiment:
     subject: Subject
     rows: tuple[Row, ...]
 
+    def named(self, row: Row) -> str:
+        """The method, and what its pseudo-coordinates are made of where rows of one method differ in that."""
+        made_of = {other.group[2] for other in self.rows if other.method == row.method}
+        return f"{row.method} ({row.group[2]})" if len(made_of) > 1 else row.method
+
+    @property
+    def length(self) -> str:
+        """How long its rows were trained: ``20 epochs``; empty where they differ, or do not tell."""
+        found = {dict(_settings(run.record.config)).get("optim.epochs") for row in self.rows for run in row.runs}
+        epochs = found.pop() if len(found) == 1 else None
+        return "" if epochs is None else f"{epochs} epoch{'' if epochs == '1' else 's'}"
+
     @property
     def title(self) -> str:
         known = EXPERIMENTS.get(self.name)
@@ -93,7 +105,22 @@ def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
     for run in runs:
         r = run.record
         parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
-    return [_experiment(f"e{number}", members, *key) for number, (key, members) in enumerate(parted.items())]
+    return [
+        _experiment(f"e{number}", [*members, *_from_other_tables(key, parted)], *key)
+        for number, (key, members) in enumerate(parted.items())
+    ]
+
+
+def _from_other_tables(
+    key: tuple[str, str, str, str], parted: Mapping[tuple[str, str, str, str], Sequence[ReportRun]]
+) -> Iterator[ReportRun]:
+    """Rows that a table of the paper repeats from another: they were trained once, and are kept there."""
+    name, *where = key
+    recipes = EXPERIMENTS[name].recipes if name in EXPERIMENTS else ()
+    wanted = {(recipe.home, recipe.label) for recipe in recipes if recipe.home != name}
+    for home in dict.fromkeys(home for home, _ in wanted):
+        members = parted.get((home, where[0], where[1], where[2]), ())
+        yield from (run for run in members if (home, run.record.row) in wanted)
 
 
 def sampled(

@@ -15,7 +15,7 @@ def experiment_table(experiment: Experiment) -> str:
     sized = any(row.kernel_size is not None for row in experiment.rows)
     beside = {m.key: any(m.key in row.paper for row in experiment.rows) for m in metrics}
     groups = [list(members) for _, members in groupby(experiment.rows, key=lambda row: row.group)]
-    bodies = "".join(_group(members, metrics, beside, sized) for members in groups)
+    bodies = "".join(_group(members, experiment, beside, sized) for members in groups)
     name = escape(experiment.title)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
@@ -62,25 +62,25 @@ def _head(metrics: tuple[Metric, ...], beside: dict[str, bool], sized: bool) -> 
     return f'<tr class="upper">{"".join(top)}</tr><tr>{"".join(below)}</tr>'
 
 
-def _group(rows: list[Row], metrics: tuple[Metric, ...], beside: dict[str, bool], sized: bool) -> str:
-    tops = {metric.key: best(rows, metric) for metric in metrics}
-    return f"<tbody>{''.join(_line(row, metrics, beside, sized, tops) for row in rows)}</tbody>"
+def _group(rows: list[Row], experiment: Experiment, beside: dict[str, bool], sized: bool) -> str:
+    tops = {metric.key: best(rows, metric) for metric in experiment.subject.metrics}
+    return f"<tbody>{''.join(_line(row, experiment, beside, sized, tops) for row in rows)}</tbody>"
 
 
 def _line(
     row: Row,
-    metrics: tuple[Metric, ...],
+    experiment: Experiment,
     beside: dict[str, bool],
     sized: bool,
     tops: dict[str, tuple[float | None, float | None]],
 ) -> str:
-    told = ", ".join(filter(None, ("" if sized else row.group[2], row.variant)))
-    aside = f' <span class="unit">{escape(told)}</span>' if told else ""
-    cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{escape(row.method)}{aside}</th>']
+    aside = f' <span class="unit">{escape(row.variant)}</span>' if row.variant else ""
+    name = escape(experiment.named(row))
+    cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{name}{aside}</th>']
     if sized:
         cells.append(_number("" if row.kernel_size is None else str(row.kernel_size), row.kernel_size))
     cells.append(_number(f"{row.parameters:,}", row.parameters))
-    for metric in metrics:
+    for metric in experiment.subject.metrics:
         ours, paper = row.metrics.get(metric.key), row.paper.get(metric.key)
         top_ours, top_paper = tops[metric.key]
         cells.append(_measured(ours, metric, top_ours))

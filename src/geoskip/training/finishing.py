@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+import geoskip
 from geoskip.records import RunRecord, write_record
 from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
@@ -13,8 +14,7 @@ from geoskip.training.run import RECORD, SAMPLES, Run
 from geoskip.training.session import Session
 from geoskip.training.tasks import Evaluation
 
-PACKAGES = ("geoskip", "torch", "triton", "numpy")
-NUM_SAMPLES = 4
+PACKAGES = ("torch", "triton", "numpy")
 
 
 def finish(session: Session, run: Run) -> RunRecord:
@@ -24,7 +24,7 @@ def finish(session: Session, run: Run) -> RunRecord:
     found = Evaluation({})
     if session.task.num_test:
         found = session.task.evaluate(model)
-        samples = session.task.samples(model, min(NUM_SAMPLES, session.task.num_test))
+        samples = session.task.samples(model, min(session.task.num_samples, session.task.num_test))
         write_samples(run.folder / SAMPLES, samples)
     run.write_model(model, session.step)
     record = RunRecord(
@@ -53,7 +53,8 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    # On the path without having been installed, it has no metadata.
+    return {**found, "geoskip": geoskip.__version__}
 
 
 def _words(session: Session) -> str:

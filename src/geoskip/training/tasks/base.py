@@ -54,6 +54,8 @@ class Task(ABC):
     # kinds.
     from_data: ClassVar[tuple[str, ...]] = ()
     own: ClassVar[Mapping[str, str]] = {}
+    # How many test items a run leaves behind to be looked at.
+    num_samples: ClassVar[int] = 4
     config: Config
     names: Sequence[str]
     device: torch.device
@@ -90,7 +92,8 @@ class Task(ABC):
 
     @abstractmethod
     def samples(self, model: nn.Module, count: int) -> Any:
-        """What the model does with the first ``count`` test items, as a record of :mod:`geoskip.records.samples`."""
+        """What the model does with ``count`` test items, spread evenly over all of them: a record of
+        :mod:`geoskip.records.samples`."""
 
     def make_model(self) -> nn.Module:
         """The model with the initial values of ``config.seed``, on the CPU."""
@@ -145,6 +148,11 @@ def _spread(items: Tensor, count: int | None) -> Tensor:
     if count is None or count >= len(items):
         return items
     return items[torch.arange(count) * len(items) // count]
+
+
+def spread_evenly(total: int, count: int) -> Int[Tensor, " chosen"]:
+    """``count`` of the numbers below ``total``, from the first to the last; all where there are no more."""
+    return torch.linspace(0, total - 1, count).round().long() if 0 < count < total else torch.arange(min(total, count))
 
 
 def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import classification_metrics, confusion
 from geoskip.training.packed import GraphStore, PackedBatch, counting_real, store_set
-from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts
+from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
 EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
@@ -28,6 +28,7 @@ class Classification(Task):
 
     Model = GraphClassifier
     from_data = ("classes", "dim", "in_channels")
+    num_samples = 24
 
     def __init__(self, config: Config, data: GraphSet | None = None) -> None:
         self.config = config
@@ -137,13 +138,13 @@ class Classification(Task):
     def samples(self, model: nn.Module, count: int) -> Any:
         from geoskip.records.samples import GraphSamples
 
-        items = self.data.split.test[:count]
+        part = spread_evenly(self.num_test, count)
+        items = self.data.split.test[part]
         some = self.data.select(items)
         finest = some.levels[0].to("cpu")
         model.eval()
         with torch.inference_mode():
-            part = torch.arange(len(items), device=self.device)
-            predicted = self.scores(model, self.test_store.batch(part)).argmax(-1)
+            predicted = self.scores(model, self.test_store.batch(part.to(self.device))).argmax(-1)
         return GraphSamples(
             pos=_plane(finest.pos).numpy(),
             x=some.x.cpu().numpy(),

@@ -18,7 +18,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
-from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split
+from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
 
@@ -133,7 +133,8 @@ class Correspondence(Task):
         model.eval()
         test, meshes = self.data.split.test.tolist(), self.data.meshes
         # A record of samples has one connectivity.
-        same = [item for item in test if meshes[item].topology_hash() == meshes[test[0]].topology_hash()][:count]
+        same = [item for item in test if meshes[item].topology_hash() == meshes[test[0]].topology_hash()]
+        same = [same[number] for number in spread_evenly(len(same), count).tolist()]
         labels = torch.stack([self.data.labels[item] for item in same])
         predicted = torch.stack([self.predict(model, meshes[item]) for item in same])
         errors = torch.zeros(labels.shape)

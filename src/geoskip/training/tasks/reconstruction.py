@@ -20,7 +20,7 @@ from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import reconstruction_errors, reconstruction_metrics
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
 # Coordinates that hardly move are divided by this share of the usual deviation instead of their own, which may be 0.
@@ -115,7 +115,7 @@ class Reconstruction(Task):
 
         assert isinstance(model, MeshAutoencoder)
         model.eval()
-        items = self.data.split.test[:count]
+        items = self.data.split.test[spread_evenly(self.num_test, count)]
         with torch.inference_mode():
             verts = self.data.verts(items.to(self.device))
             parts = {"input": verts, "full": self.reconstruct(model, verts)}
