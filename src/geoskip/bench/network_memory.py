@@ -58,7 +58,7 @@ def room_of(task: Task) -> Room:
         levels = task.template.hierarchy.levels
         return Room(items, tuple(g.num_vertices for g in levels), tuple(g.num_edges for g in levels))
     assert isinstance(task, Correspondence | Classification)
-    rooms = [level.room(items) for level in task.store.levels]
+    rooms = task.store.rooms(items)
     return Room(items, tuple(room.verts for room in rooms), tuple(room.edges for room in rooms))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -34,37 +33,17 @@ def plan(task: Task) -> dict[str, Any]:
 
 
 def step_memory(task: Task, model: nn.Module) -> int:
-    """Bytes of a step at its peak on CUDA: for the autoencoder as its layers come and go, for the others an upper
-    bound, as if all layers were at their peak at once."""
-    from geoskip.bench.memory import estimate_step_memory
-    from geoskip.bench.model_memory import estimate_autoencoder_memory
+    """Bytes of a step at its peak on CUDA, as its layers come and go."""
+    from geoskip.bench.network_memory import estimate_training_memory, room_of
 
-    config = task.config
-    skip = config.skip == "affine"
     if isinstance(model, MeshAutoencoder):
-        hierarchy = model.hierarchy()
-        vertices, edges = hierarchy.sizes, [graph.num_edges for graph in hierarchy.levels]
-        channels = tuple(config.model.get("channels", (32, 32, 32, 64)))
-        slots = _slots(config, hierarchy.levels[0].pseudo)
-        batch = min(config.optim.batch, task.num_items)
-        return estimate_autoencoder_memory(
-            config.operator, batch, vertices, edges, slots, channels=channels, latent=model.latent, skip=skip
+        return estimate_training_memory(
+            task.config, room_of(task), slots=_slots(task.config, model.hierarchy().levels[0].pseudo)
         )
     assert isinstance(model, CorrespondenceNet | GraphClassifier)
     packed: Any = task
-    batch = min(config.optim.batch, task.num_items)
-    rooms = [level.room(batch) for level in packed.store.levels]
-    rooms = rooms if isinstance(model, GraphClassifier) else rooms * len(model.convs)
-    first = packed.store.x.shape[1] if isinstance(model, GraphClassifier) else model.lift.out_features
-    widths: list[Any] = [first, *(conv.out_channels for conv in model.convs)]
-    slots = _slots(config, packed.store.pos[0])
-    layers = sum(
-        estimate_step_memory(config.operator, 1, room.verts, room.edges, i, o, slots, skip=skip)
-        for room, (i, o) in zip(rooms, pairwise(widths), strict=True)
-    )
-    rows = batch if isinstance(model, GraphClassifier) else rooms[0].verts
-    # Scores, their logarithmic softmax, and the gradients of both.
-    return layers + 4 * rows * (4 * model.output.out_features + 4 * model.head.out_features)
+    slots = _slots(task.config, packed.store.pos[0])
+    return estimate_training_memory(task.config, room_of(task), model.output.out_features, slots)
 
 
 def _slots(config: Any, coordinates: Tensor | None) -> int:

@@ -2,6 +2,7 @@
 
 from geoskip.training.packed.batch import PackedBatch
 from geoskip.training.packed.norms import counting_real
-from geoskip.training.packed.store import GraphStore, own_scale, relative, store_graphs, store_set
+from geoskip.training.packed.store import GraphStore, own_scale, relative, store_set
+from geoskip.training.packed.uniform import store_graphs
 
 __all__ = ["GraphStore", "PackedBatch", "counting_real", "own_scale", "relative", "store_graphs", "store_set"]

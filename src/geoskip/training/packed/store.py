@@ -60,13 +60,17 @@ class GraphStore:
     def to(self, device: torch.device | str, padded: bool) -> GraphStore:
         """The same graphs on another device."""
         moved = {entry.name: move_all(getattr(self, entry.name), device) for entry in fields(self)}
-        return GraphStore(**moved | {"padded": padded, "_rooms": {}})
+        return type(self)(**moved | {"padded": padded, "_rooms": {}})
+
+    def rooms(self, num_items: int) -> tuple[Room, ...]:
+        """Places for any ``num_items`` graphs, level by level."""
+        return tuple(level.room(num_items) for level in self.levels)
 
     def _rooms_for(self, items: Tensor) -> tuple[Room, ...]:
         if not self.padded:
             return tuple(level.exact_room(items) for level in self.levels)
         if len(items) not in self._rooms:
-            self._rooms[len(items)] = tuple(level.room(len(items)) for level in self.levels)
+            self._rooms[len(items)] = self.rooms(len(items))
         return self._rooms[len(items)]
 
     def _graph(self, depth: int, items: Tensor, verts: Rows, room: Room) -> Graph:
@@ -105,30 +109,13 @@ def store_set(
     for chunk in items.split(CHUNK):
         some = data.select(chunk)
         pooled = some.pooled()
-        parts.append(_levels(pooled.levels, pooled.clusters, looped))
+        parts.append(packed_levels(pooled.levels, pooled.clusters, looped))
         xs.append(some.x)
         pos.append([level.pos for level in some.levels])
     levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
     positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
     scales = tuple(torch.full((len(items),), value, device=data.x.device) for value in largest)
     return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded)
-
-
-def store_graphs(
-    graphs: Sequence[Graph],
-    pos: Sequence[Float[Tensor, "_ dim"]],
-    coordinates: str | None,
-    *,
-    looped: bool,
-    padded: bool,
-) -> GraphStore:
-    """Graphs of one level whose features are their positions; each has a scale of its own."""
-    single = [replace(g, graph_offsets=torch.tensor([0, g.num_vertices], device=g.device)) for g in graphs]
-    levels = [_levels([graph], [], looped)[0] for graph in single]
-    joined = torch.cat(list(pos))
-    pairs = zip(graphs, pos, strict=True)
-    scales = torch.stack([own_scale(graph, place if coordinates == "position" else None) for graph, place in pairs])
-    return GraphStore(joined, (joined,), (PackedLevel.join(levels),), coordinates, (scales,), padded)
 
 
 def own_scale(graph: Graph, pos: Tensor | None) -> Float[Tensor, ""]:
@@ -139,7 +126,8 @@ def own_scale(graph: Graph, pos: Tensor | None) -> Float[Tensor, ""]:
     return torch.where(most > 0, most, 1)
 
 
-def _levels(graphs: Sequence[Graph], clusters: Sequence[Pattern], looped: bool) -> list[PackedLevel]:
+def packed_levels(graphs: Sequence[Graph], clusters: Sequence[Pattern], looped: bool) -> list[PackedLevel]:
+    """What is stored of each level of packed graphs."""
     into = [*clusters, None]
     finer = [None, *zip(graphs, clusters, strict=False)]
     return [PackedLevel.of(g, looped, i, f) for g, i, f in zip(graphs, into, finer, strict=True)]

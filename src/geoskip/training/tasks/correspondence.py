@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -54,11 +55,16 @@ class Correspondence(Task):
 
     def _store(self, items: list[int]) -> GraphStore:
         meshes = [self.data.meshes[item] for item in items]
-        shared: dict[str, Graph] = {}
-        graphs = [shared.setdefault(mesh.topology_hash(), self._connect(mesh)) for mesh in meshes]
+        graphs = self._connected(meshes)
         verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
         coordinates = self.config.pseudo if self.config.operator in COORDINATES else None
         return store_graphs(graphs, verts, coordinates, looped=self.config.operator in LOOPED, padded=False)
+
+    def _connected(self, meshes: Sequence[Mesh]) -> list[Graph]:
+        """The graph of each mesh: for those of one connectivity that of the first."""
+        kinds = [mesh.topology_hash() for mesh in meshes]
+        shared = {kind: self._connect(meshes[kinds.index(kind)]) for kind in dict.fromkeys(kinds)}
+        return [shared[kind] for kind in kinds]
 
     def _connect(self, mesh: Mesh) -> Graph:
         graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)

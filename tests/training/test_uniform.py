@@ -1,0 +1,105 @@
+"""Meshes of one connectivity: the same batches as those of graphs that may differ, out of one stored graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from geoskip.graphs import Graph
+from geoskip.kernels import Pattern
+from geoskip.training.packed import GraphStore, PackedBatch, store_graphs, uniform
+from geoskip.training.packed.uniform import UniformStore
+from geoskip.training.steps import Learner, PlainStep
+from geoskip.training.tasks.correspondence import Correspondence
+from tests.training import sets
+
+CHOSEN: list[dict[str, Any]] = [
+    {"operator": "monet"},
+    {"operator": "monet", "pseudo": "degree"},
+    {"operator": "spline"},
+    {"operator": "feast"},
+    {"operator": "gcn"},
+    {"operator": "gin"},
+    {"operator": "cheb"},
+    {"operator": "spiral"},
+]
+ITEMS = torch.tensor([3, 0, 2])
+
+
+def stores(**chosen: Any) -> tuple[GraphStore, GraphStore, Correspondence]:
+    """Of one graph that all share, and of graphs that are alike without being the same."""
+    task = Correspondence(sets.config("correspondence", **chosen), sets.correspondences())
+    meshes = [task.data.meshes[item] for item in task.data.split.train.tolist()]
+    pos = [torch.tensor(mesh.verts).float() for mesh in meshes]
+    coordinates = task.store.coordinates
+    looped = task.store.levels[0].looped is not None
+    alike = [task._connect(meshes[0]) for _ in meshes]
+    apart = store_graphs(alike, pos, coordinates, looped=looped, padded=False)
+    return task.store, apart, task
+
+
+def same(found: PackedBatch, expected: PackedBatch) -> None:
+    assert torch.equal(found.x, expected.x)
+    (one,), (other,) = found.graphs.levels, expected.graphs.levels
+    same_pattern(one.pattern, other.pattern)
+    for name in ("order", "pseudo", "spirals", "graph_offsets"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a is None) == (b is None), name
+        assert a is None or torch.equal(a, b), name
+    for name in ("starts", "graphs", "rows", "real"):
+        assert torch.equal(getattr(found.verts[0], name), getattr(expected.verts[0], name)), name
+
+
+def same_pattern(found: Pattern, expected: Pattern) -> None:
+    for name in ("senders", "receivers", "offsets", "by_sender", "sender_offsets"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("kept", [2**28, 0], ids=["kept", "made anew"])
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_batches_are_those_of_graphs_that_may_differ(
+    chosen: dict[str, Any], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uniform, "MOST_KEPT", kept)
+    shared, apart, _ = stores(**chosen)
+    assert isinstance(shared, UniformStore)
+    assert not isinstance(apart, UniformStore)
+    assert len(shared) == len(apart)
+    for items in (ITEMS, ITEMS[:1], ITEMS.flip(0)):
+        same(shared.batch(items), apart.batch(items))
+    moved = shared.to("cpu", padded=True)
+    assert isinstance(moved, UniformStore)
+    same(moved.batch(ITEMS), apart.batch(ITEMS))
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_training_is_the_same(chosen: dict[str, Any]) -> None:
+    """What an operator remembers of one batch must not reach the next."""
+    losses = []
+    for place in range(2):
+        *both, task = stores(**chosen)
+        task.store = both[place]
+        torch.manual_seed(0)
+        learner = Learner(task, task.make_model(), task.config)
+        step = PlainStep(learner)
+        found = []
+        for items in (ITEMS, torch.tensor([1, 2, 3]), ITEMS):
+            step.run(items)
+            found.append(float(learner.last))
+        losses.append(found)
+    assert losses[0] == losses[1]
+
+
+def test_rooms_are_exact() -> None:
+    task = Correspondence(sets.config("correspondence", operator="feast"), sets.correspondences())
+    graph: Graph = task._connect(task.data.meshes[0])
+    (room,) = task.store.rooms(3)
+    assert (room.verts, room.edges) == (3 * graph.num_vertices, 3 * graph.num_edges)
+    assert room.looped == 3 * (graph.num_edges + graph.num_vertices)
+
+
+def test_mixed_meshes_are_stored_one_by_one() -> None:
+    task = Correspondence(sets.config("correspondence"), sets.correspondences(mixed=True))
+    assert not isinstance(task.store, UniformStore)
