@@ -39,7 +39,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
         by_claim.setdefault((row.claim, row.data), []).append(row)
     if len(by_claim) == len(claims):
         return _comparisons(claims)
-    heads = _heads(["Claim", "Data", "Comparisons", "Hold", "Fail", "Open"], numbers=range(2, 6))
+    heads = _heads(["Claim", "Data", "Comparisons", "Hold", "Fail", "Open"], numbers=range(2, 6), lesser=(2,))
     lines = "".join(_overview(*key, rows) for key, rows in by_claim.items())
     caption = "A comparison holds, or fails, where its difference over seeds is significant (p &lt; 0.05)."
     return (
@@ -57,7 +57,7 @@ def _overview(claim: str, data: str, rows: Sequence[ClaimRow]) -> str:
         for look, count in counts.items()
     )
     named = f'<th scope="row">{escape(claim)}</th><td>{escape(data)}</td>'
-    return f'<tr>{named}<td class="number">{len(rows)}</td>{cells}</tr>'
+    return f'<tr>{named}<td class="number lesser">{len(rows)}</td>{cells}</tr>'
 
 
 def _comparisons(claims: Sequence[ClaimRow]) -> str:
@@ -76,10 +76,10 @@ def _line(row: ClaimRow) -> str:
     )
 
 
-def _heads(names: Sequence[str], numbers: range) -> str:
-    return "".join(
-        f'<th scope="col"{" class=number" if place in numbers else ""}>{name}</th>' for place, name in enumerate(names)
-    )
+def _heads(names: Sequence[str], numbers: range, lesser: Sequence[int] = ()) -> str:
+    """Column heads; those of ``lesser`` columns are left out on a phone."""
+    kinds = ["number" * (place in numbers) + " lesser" * (place in lesser) for place in range(len(names))]
+    return "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in zip(names, kinds, strict=True))
 
 
 def _table(name: str, caption: str, heads: str, lines: str) -> str:

@@ -48,7 +48,7 @@ def _head(metrics: tuple[Metric, ...], beside: dict[str, bool], sized: bool) -> 
         top.append(
             '<th scope="col" rowspan="2" class="number"><abbr title="kernel size: weight matrices">M</abbr></th>'
         )
-    top.append('<th scope="col" rowspan="2" class="number">Parameters</th>')
+    top.append('<th scope="col" rowspan="2" class="number lesser">Parameters</th>')
     below = []
     for metric in metrics:
         arrow = {"lower": " ↓", "higher": " ↑"}.get(metric.better, "")
@@ -79,7 +79,7 @@ def _line(
     cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{name}{aside}</th>']
     if sized:
         cells.append(_number("" if row.kernel_size is None else str(row.kernel_size), row.kernel_size))
-    cells.append(_number(f"{row.parameters:,}", row.parameters))
+    cells.append(_number(f"{row.parameters:,}", row.parameters, kind="lesser"))
     for metric in experiment.subject.metrics:
         ours, paper = row.metrics.get(metric.key), row.paper.get(metric.key)
         top_ours, top_paper = tops[metric.key]
