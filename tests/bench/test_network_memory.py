@@ -57,22 +57,24 @@ def test_correspondence(operator: str, classes: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("_no_launches")
+@pytest.mark.parametrize("features", [1, 40])
 @pytest.mark.parametrize("operator", GRAPH_OPERATORS)
-def test_classifier(operator: str) -> None:
+def test_classifier(operator: str, features: int) -> None:
     data, (kernel_size, slots) = graph_set(16, 75, 696), sizes(operator, 2)
+    x = torch.randn(len(data.x), features)
     graphs = data.pooled()
     pairs = zip(graphs.levels, data.levels, strict=True)
     levels = tuple(attach(level, cartesian(level, where.pos, largest=1.0)) for level, where in pairs)
     graphs = replace(graphs, levels=levels)
-    model = GraphClassifier(operator=operator, kernel_size=kernel_size)
+    model = GraphClassifier(operator=operator, kernel_size=kernel_size, in_channels=features)
 
     def step() -> tuple[torch.Tensor, ...]:
-        cross_entropy(model(data.x, graphs), data.labels).backward()
+        cross_entropy(model(x, graphs), data.labels).backward()
         model.zero_grad()
         return ()
 
     config = resolve("classification", operator=operator, kernel_size=kernel_size)
-    room = Room(16, tuple(g.num_vertices for g in levels), tuple(g.num_edges for g in levels))
+    room = Room(16, tuple(g.num_vertices for g in levels), tuple(g.num_edges for g in levels), features)
     assert estimate_training_memory(config, room, 10, slots) == pytest.approx(allocated(step), rel=0.1)
 
 

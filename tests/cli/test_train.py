@@ -106,3 +106,10 @@ def test_folders_have_names_that_tell_runs_apart() -> None:
     assert default_name(config) == "classification-digits-gcn-seed3"
     degree = resolve("classification", pseudo="degree")
     assert default_name(degree) == "classification-superpixels-monet-m25-degree-seed0"
+
+
+def test_looks_at_the_test_items_are_ten_unless_said_otherwise(folder: Path, tmp_path: Path) -> None:
+    command = ["reconstruction", "--data", str(folder), *SMALL, "-o", str(tmp_path / "run"), "--dry-run", "--json"]
+    for given, expected in ("", 30), ("--epochs 4", 1), ("--evaluate-every 0", 0), ("--evaluate-every 7", 7):
+        told = train(*command, *given.split())
+        assert json.loads(told.stdout)["config"]["evaluate_every"] == expected

@@ -8,7 +8,7 @@ import torch
 
 from geoskip.data import levels
 from geoskip.data.bitmaps import bitmap_edges
-from geoskip.data.graph_set import GraphLevel
+from geoskip.data.graph_set import GraphLevel, local_dtype
 
 
 def test_edges_of_a_bitmap_are_sorted_by_receiver() -> None:
@@ -20,10 +20,12 @@ def test_edges_of_a_bitmap_are_sorted_by_receiver() -> None:
     assert edges.dtype == np.uint8
 
 
-@pytest.mark.parametrize("sizes", [(1,), (5, 1, 9), (30, 2, 17, 30), ()])
+@pytest.mark.parametrize("sizes", [(1,), (5, 1, 9), (30, 2, 17, 30), (), (256,), (257,), (257, 5)])
 def test_coarser_levels_are_the_same_either_way(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Contracted as bitmaps, and as sorted lists of edges."""
     level, clusters = made(sizes)
+    # Graphs one by one, so that small and large ones of a set go either way.
+    monkeypatch.setattr("geoskip.data.graph_set.CHUNK", 1)
     small = levels.with_levels(level, [clusters])[1]
     monkeypatch.setattr(levels, "LARGEST", -1)
     large = levels.with_levels(level, [clusters])[1]
@@ -40,6 +42,6 @@ def made(sizes: tuple[int, ...]) -> tuple[GraphLevel, torch.Tensor]:
     clusters = [np.unique(random.integers(0, max(size // 3, 1), size), return_inverse=True)[1] for size in sizes]
     offsets = torch.tensor([0, *np.cumsum(sizes, dtype=np.int64)])
     edge_offsets = torch.tensor([0, *np.cumsum([part.shape[1] for part in parts], dtype=np.int64)])
-    edges = torch.cat([torch.zeros(2, 0, dtype=torch.uint8), *parts], 1)
+    edges = torch.cat([torch.zeros(2, 0, dtype=torch.uint8), *parts], 1).to(local_dtype(max(sizes, default=0)))
     level = GraphLevel(torch.randn(int(offsets[-1]), 2), offsets, edges, edge_offsets)
     return level, torch.from_numpy(np.concatenate([np.zeros(0), *clusters]).astype(np.uint8))

@@ -47,7 +47,7 @@ def test_a_record_of_another_recipe_does_not_count(tmp_path: Path) -> None:
 
 def test_where_it_ran_does_not_matter() -> None:
     job = job_of(MONET)
-    elsewhere = replace(job.config(), device="cuda:1", checkpoint_every=7, keep=9)
+    elsewhere = replace(job.config(), device="cuda:1", evaluate_every=3, checkpoint_every=7, keep=9)
     assert config_key(elsewhere) == config_key(job.config())
     assert made_by(replace(record_of(job, {}), config=elsewhere.to_json()), job)
 

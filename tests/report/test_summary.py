@@ -123,3 +123,33 @@ def test_nothing_to_see_at_a_glance() -> None:
     assert glances(experiments(RUNS[:3])) == []
     smoke = [made_run(recipe, "tiny", 0, schedule="smoke") for recipe in TABLE1.recipes]
     assert glances(experiments(smoke)) == []
+
+
+def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
+    """Table 3 repeats rows of Table 2, beside its own."""
+    table2 = EXPERIMENTS["table2"].select(["FeaStNet", "Aff-FeaStNet", "MoNet"])
+    own = [recipe for recipe in EXPERIMENTS["table3"].recipes if recipe.home == "table3" and recipe.row.column == 25]
+    first, second = experiments([made_run(recipe, "superpixels", 0) for recipe in (*table2, *own)])
+    assert [row.method for row in second.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
+    assert [row.method for row in second.own] == ["FeaStNet†", "Aff-FeaStNet†"]
+    assert first.own == first.rows
+    (glance,) = glances([first, second])
+    assert glance.pairs == 2, "with and without self-loops, each once"
+
+
+def test_pseudo_coordinates_are_named_where_they_differ() -> None:
+    (experiment,) = experiments([made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].recipes])
+    named = [experiment.named(row) for row in experiment.rows]
+    assert {"GCN", "FeaStNet", "MoNet (degree)", "Aff-MoNet (position)"} <= {*named}
+    assert "<th" in experiment_table(experiment)
+    assert "Aff-MoNet (degree)" in experiment_table(experiment)
+
+
+def test_length_is_told_where_all_rows_agree() -> None:
+    def trained(epochs: int, seed: int) -> ReportRun:
+        run = made_run(TABLE1.recipes[0], "faces", seed)
+        return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"epochs": epochs}}))
+
+    assert experiments([trained(20, 0), trained(20, 1)])[0].length == "20 epochs"
+    assert experiments([trained(1, 0)])[0].length == "1 epoch"
+    assert experiments([trained(20, 0), trained(30, 1)])[0].length == ""

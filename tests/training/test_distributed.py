@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from geoskip.meshes.files import write_mesh
 from geoskip.training.distributed import Group, joined
 from geoskip.training.journal import read_journal
 from geoskip.training.loop import train
@@ -64,3 +68,24 @@ def test_a_process_alone_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (group.size, group.leads) == (1, True)
         assert group.any(True, torch.device("cpu"))
         assert torch.equal(group.gather(torch.ones(2), torch.device("cpu"))[0], torch.ones(2))
+
+
+def test_torchrun_and_the_command(tmp_path: Path) -> None:
+    """As a user starts it, and with the losses of the same command alone."""
+    spheres = sets.meshes(count=12)
+    (tmp_path / "meshes").mkdir()
+    for item in range(len(spheres)):
+        write_mesh(spheres.mesh(item), tmp_path / "meshes" / f"{item:02d}.ply")
+    small = ["--kernel-size", "2", "--set", "model.channels=[4,6]", "--set", "data_options.unit_mm=100"]
+    command = ["-m", "geoskip", "train", "reconstruction", "--data", str(tmp_path / "meshes"), *small]
+    command += ["--device", "cpu", "--epochs", "2", "--set", "optim.batch=4", "--set", "seed=3"]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    environment = {**os.environ, "GEOSKIP_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    losses = []
+    for name, how in (("two", launcher), ("one", [])):
+        whole = [sys.executable, *how, *command, "-o", str(tmp_path / name)]
+        told = subprocess.run(whole, env=environment, capture_output=True, text=True)
+        assert told.returncode == 0, told.stderr
+        losses.append([loss for _, loss in Run.open(tmp_path / name).record.curves["loss"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert "2 ×" in Run.open(tmp_path / "two").record.device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from geoskip.data.locks import exclusive
 from geoskip.training.config import resolve
 from geoskip.training.journal import Journal, read_journal
 from geoskip.training.loop import train
 from geoskip.training.progress import Lines
-from geoskip.training.run import METRICS, Run, RunError
+from geoskip.training.run import LOCK, METRICS, Run, RunError
 from geoskip.training.sampler import Sampler
 from geoskip.training.session import Diverged, Session
 from geoskip.training.signals import Interrupted
@@ -236,3 +238,30 @@ def test_the_record_says_what_was_run(tmp_path: Path) -> None:
 def test_recording_states_are_those_of_the_device() -> None:
     assert snapshot.random_states(torch.device("cpu")).keys() == {"cpu"}
     assert resolve("reconstruction").device == "auto"
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    refused = r"process \d+ on .* is training in it"
+    with exclusive(tmp_path / LOCK, patience=0.0), pytest.raises(RunError, match=refused):
+        run(sets.config(), tmp_path)
+    assert run(sets.config(), tmp_path).record.steps == 9
+
+
+def test_a_full_disk_is_told_wherever_it_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Journal, step: int, values: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "write", full)
+    with pytest.raises(OSError, match=r"the disk is full; make room \(No space left") as fault:
+        run(sets.config(), tmp_path)
+    assert str(fault.value).startswith(str(tmp_path))
+    assert fault.value.errno == errno.ENOSPC
+
+
+def test_memory_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def large(self: Reconstruction, model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    monkeypatch.setattr(Reconstruction, "loss", large)
+    with pytest.raises(ValueError, match=r"out of memory with batches of 4: .* Lower optim\.batch"):
+        run(sets.config(), tmp_path)

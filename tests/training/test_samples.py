@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from geoskip.training.tasks import make_task
+from geoskip.training.tasks.base import spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.training.sets import config, meshes
 
@@ -19,3 +21,19 @@ def test_samples_of_an_autoencoder_have_the_levels_of_its_hierarchy() -> None:
     for level, mesh in zip(samples.levels, coarser, strict=True):
         np.testing.assert_array_equal(template.verts[level.kept], mesh.verts)
         np.testing.assert_array_equal(level.faces, mesh.faces)
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "expected"),
+    [
+        (10, 4, [0, 2, 5, 7]),
+        (3, 3, [0, 1, 2]),
+        (3, 9, [0, 1, 2]),
+        (3, None, [0, 1, 2]),
+        (5, 1, [0]),
+        (0, 4, []),
+        (4, 0, []),
+    ],
+)
+def test_items_are_chosen_as_far_apart_as_can_be(total: int, count: int | None, expected: list[int]) -> None:
+    assert spread_evenly(total, count).tolist() == expected

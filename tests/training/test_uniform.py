@@ -71,6 +71,7 @@ def test_batches_are_those_of_graphs_that_may_differ(
         same(shared.batch(items), apart.batch(items))
     moved = shared.to("cpu", padded=True)
     assert isinstance(moved, UniformStore)
+    assert not {"_frames", "_pseudo"} & vars(moved).keys(), "made for the other device"
     same(moved.batch(ITEMS), apart.batch(ITEMS))
 
 
@@ -90,6 +91,16 @@ def test_training_is_the_same(chosen: dict[str, Any]) -> None:
             found.append(float(learner.last))
         losses.append(found)
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("chosen", [{"operator": "monet"}, {"operator": "gcn"}], ids=lambda chosen: chosen["operator"])
+def test_what_inference_made_serves_training(chosen: dict[str, Any]) -> None:
+    shared, _, task = stores(**chosen)
+    with torch.inference_mode():
+        shared.batch(ITEMS)
+    model = task.make_model()
+    task.loss(model, task.batch(ITEMS)).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_rooms_are_exact() -> None:

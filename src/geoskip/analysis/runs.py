@@ -22,6 +22,7 @@ from geoskip.training.checkpoint import load_checkpoint
 from geoskip.training.naming import row_name
 from geoskip.training.run import Run
 from geoskip.training.tasks import Task
+from geoskip.training.tasks.base import spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41
@@ -42,7 +43,7 @@ def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[
     if not 2 <= count <= task.num_test:
         raise ValueError(f"samples: from 2 to the {task.num_test} test items, got {count}")
     # Spread over the test set, whose neighbours are frames of one sequence.
-    items = task.data.split.test[torch.arange(count) * task.num_test // count]
+    items = task.data.split.test[spread_evenly(task.num_test, count)]
     verts = task.data.verts(items)
     x = task.standardise(verts)
     decoded = {part: task.restore(found) for part, found in decode_parts(model, x).items()}

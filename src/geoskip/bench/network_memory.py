@@ -24,11 +24,13 @@ LOW_PRECISION = 2
 
 @dataclass(frozen=True)
 class Room:
-    """Of a batch: its items, and vertices and directed edges of each level, finest first, padding included."""
+    """Of a batch: its items, vertices and directed edges of each level, finest first, padding included, and the
+    features of a vertex of graphs that are classified."""
 
     items: int
     vertices: tuple[int, ...]
     edges: tuple[int, ...]
+    features: int = 1
 
 
 def estimate_training_memory(config: Config, room: Room, classes: int = 0, slots: int | None = None) -> int:
@@ -59,7 +61,8 @@ def room_of(task: Task) -> Room:
         return Room(items, tuple(g.num_vertices for g in levels), tuple(g.num_edges for g in levels))
     assert isinstance(task, Correspondence | Classification)
     rooms = task.store.rooms(items)
-    return Room(items, tuple(room.verts for room in rooms), tuple(room.edges for room in rooms))
+    features = task.store.x.shape[1]
+    return Room(items, tuple(room.verts for room in rooms), tuple(room.edges for room in rooms), features)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def _correspondence(plan: _Plan, classes: int) -> int:
 def _classifier(plan: _Plan, classes: int) -> int:
     """Pooling keeps the members of the clusters in their order, and one row for each cluster."""
     channels = plan.given("channels", (32, 64, 64))
-    widths = pairwise([plan.given("in_channels", 1), *channels])
+    widths = pairwise([plan.room.features, *channels])
     layers = [plan.layer(level, i, o) for level, (i, o) in enumerate(widths)]
     layers[0] = replace(layers[0], needs_x=False)
     step = _Step(plan.operator, normalised=plan.given("normalise", None) or plan.operator == "gin")

@@ -1,12 +1,13 @@
 """``geoskip data make``: data sets made or read once, and kept in the cache."""
 
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from geoskip.cli.showing import showing_log
 
 make = typer.Typer(no_args_is_help=True, help="Make or read a data set once and keep it in the cache.")
 Seed = Annotated[int, typer.Option(min=0, help="Another seed, other people.")]
@@ -104,16 +105,10 @@ def _geodesics(made: Any, wanted: bool) -> None:
 
 
 def _timed(build: Callable[[], Any]) -> tuple[Any, float]:
-    """What ``build`` makes, and the seconds it took; what takes long says so in the log, shown meanwhile."""
-    log, handler = logging.getLogger("geoskip"), logging.StreamHandler()
-    level, start = log.level, time.perf_counter()
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
+    """What ``build`` makes, and the seconds it took."""
+    start = time.perf_counter()
+    with showing_log():
         return build(), time.perf_counter() - start
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
 
 
 def _tell(what: str, made: Any, seconds: float) -> None:

@@ -2,11 +2,15 @@
 
 import json
 import os
+from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from geoskip.cli.showing import showing_log
 
 
 class TaskName(StrEnum):
@@ -35,6 +39,10 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of initial values, dropout and the order of the data.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="As --set optim.epochs=….")] = None,
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(min=0, help="Epochs between looks at the test items, 0 for none; otherwise about ten looks."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, or mixed with bf16 or fp16.")] = "float32",
     tf32: Annotated[bool, typer.Option("--tf32", help="Allow TensorFloat-32 in products of matrices.")] = False,
@@ -56,6 +64,9 @@ def train(
     optim = None if epochs is None else {"epochs": epochs}
     machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
     config = override(resolve(task.value, **given, **machine, optim=optim), settings or [])
+    every = max(1, config.optim.epochs // 10) if evaluate_every is None else evaluate_every
+    # --set has the last word.
+    config = replace(config, evaluate_every=config.evaluate_every or every)
     folder = output or Path("runs") / default_name(config)
     leads = os.environ.get("RANK", "0") == "0"
     if leads:
@@ -74,7 +85,8 @@ def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any
     from geoskip.training.signals import Interrupted
 
     try:
-        run = run_loop(config, folder, progress=choose_progress() if leads else None, **options)
+        with showing_log() if leads else nullcontext():
+            run = run_loop(config, folder, progress=choose_progress() if leads else None, **options)
     except (Interrupted, LostProcess) as error:
         if leads or isinstance(error, LostProcess):
             typer.echo(f"geoskip: {error}", err=True)

@@ -59,8 +59,9 @@ class Verdict:
 
     @property
     def significant(self) -> bool:
+        """Parameters are counted, not measured: of them there is nothing to doubt, and nothing to be sure of."""
         p = self.comparison.t_p if self.comparison else None
-        return p is not None and p < SIGNIFICANT
+        return p is not None and p < SIGNIFICANT and self.claim.metric != "parameters"
 
     @property
     def words(self) -> str:
@@ -68,6 +69,8 @@ class Verdict:
         found = self.comparison
         if found is None:
             return "not run"
+        if self.claim.metric == "parameters":
+            return "yes" if self.holds else "no"
         if found.t_p is None:
             return f"{'yes' if self.holds else 'no'}, with one seed"
         sure = "" if self.significant else ", not significant"

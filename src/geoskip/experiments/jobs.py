@@ -23,8 +23,8 @@ from geoskip.experiments.registry import find_recipe
 from geoskip.records import RecordError, RunRecord, read_record
 from geoskip.training.config import Config
 
-# Where a run happens, and how often it is saved on the way.
-IMMATERIAL = ("device", "checkpoint_every", "keep")
+# Where a run happens, and how often it is looked at and saved on the way.
+IMMATERIAL = ("device", "evaluate_every", "checkpoint_every", "keep")
 
 
 @dataclass(frozen=True)

@@ -116,11 +116,12 @@ class Told(Silent):
         self.total, self.first, self.began = total, done, time.monotonic()
         self.next = self.began
 
-    def update(self, step: int, epoch: int, loss: float | None) -> None:
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
         if (now := time.monotonic()) >= self.next:
             self.next = now + self.EVERY_SECONDS
             rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
-            self.tell(f"{self.label}: {described(step, self.total, epoch, loss)}, {remaining(self.total - step, rate)}")
+            told = described(step, self.total, epoch, loss, metric)
+            self.tell(f"{self.label}: {told}, {remaining(self.total - step, rate)}")
 
     def say(self, text: str) -> None:
         self.tell(f"{self.label}: {text}")

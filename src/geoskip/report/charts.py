@@ -64,7 +64,7 @@ def charts(experiments: Sequence[Experiment]) -> list[Chart]:
 
 def _charts_of(experiment: Experiment) -> list[Chart]:
     where = experiment.data or "own data"
-    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in experiment.rows) else ""
+    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in experiment.own) else ""
     found = [
         Chart(
             f"{experiment.key}-loss",
@@ -72,7 +72,7 @@ def _charts_of(experiment: Experiment) -> list[Chart]:
             f"{experiment.subject.title}: mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
-            _curves(experiment.rows, "loss"),
+            _curves(experiment.own, "loss"),
             log_y=True,
         ),
         Chart(
@@ -81,7 +81,7 @@ def _charts_of(experiment: Experiment) -> list[Chart]:
             "How many vertices are matched within a given way along the surface; higher is better.",
             "Geodesic error, % of the diameter",
             "Vertices, %",
-            _curves(experiment.rows, "geodesic"),
+            _curves(experiment.own, "geodesic"),
         ),
     ]
     metric = next((m for m in experiment.subject.metrics if m.better), None)
@@ -91,11 +91,12 @@ def _charts_of(experiment: Experiment) -> list[Chart]:
 def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
     """The metric against the kernel size, if there are several, and against the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
-    sized = [row for row in experiment.rows if row.kernel_size is not None]
-    hollow = " Hollow marks are the paper's figures." if any(metric.key in row.paper for row in experiment.rows) else ""
+    sized = [row for row in experiment.own if row.kernel_size is not None]
+    hollow = " Hollow marks are the paper's figures." if any(metric.key in row.paper for row in experiment.own) else ""
     better = f"{metric.better} is better.{hollow}"
     found = []
-    if len({row.kernel_size for row in sized}) > 1:
+    # One more weight matrix, as MoNet+ has, is no other size.
+    if len({row.group[1] for row in sized}) > 1:
         found.append(
             Chart(
                 f"{experiment.key}-size",
@@ -107,7 +108,7 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
                 "points",
             )
         )
-    if len({row.parameters for row in experiment.rows}) > 1:
+    if len({row.parameters for row in experiment.own}) > 1:
         found.append(
             Chart(
                 f"{experiment.key}-parameters",
@@ -115,7 +116,7 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
                 f"What a method reaches with how many trained numbers; {better}",
                 "Parameters",
                 y,
-                _lines(experiment.rows, metric, lambda row: float(row.parameters)),
+                _lines(experiment.own, metric, lambda row: float(row.parameters)),
                 "points",
             )
         )

@@ -17,7 +17,7 @@ def galleries(experiments: Sequence[Experiment], blobs: Blobs, count: int = 24) 
     found = []
     for experiment in experiments:
         groups: dict[tuple[Any, ...], list[tuple[Row, GraphSamples]]] = {}
-        for row in experiment.rows:
+        for row in experiment.own:
             samples = next((run.samples for run in row.runs if isinstance(run.samples, GraphSamples)), None)
             if samples is not None and len(samples.true):
                 key = (row.group, samples.pos.tobytes(), samples.true.tobytes(), samples.class_names)
@@ -32,9 +32,7 @@ def _gallery(
     row, graphs = members[0]
     chosen = range(min(count, len(graphs.true)))
     return {
-        "title": ", ".join(
-            filter(None, (row.family, row.group[2] and f"by {row.group[2]}", *row.group[3:], experiment.data))
-        ),
+        "title": ", ".join(filter(None, (row.family, _coordinates(row), *row.group[3:], experiment.data))),
         "classes": list(graphs.class_names),
         "graphs": [_graph(graphs, number, blobs) | {"true": int(graphs.true[number])} for number in chosen],
         "methods": [
@@ -42,6 +40,11 @@ def _gallery(
             for row, samples in members
         ],
     }
+
+
+def _coordinates(row: Row) -> str:
+    """What pseudo-coordinates are made of, for operators that look at them."""
+    return f"by {row.group[2]}" if row.group[2] and row.operator in ("monet", "spline") else ""
 
 
 def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from geoskip.report.claims import ClaimRow, claims_table
 from geoskip.report.digits import galleries
 from geoskip.report.embed import Blobs, json_text
 from geoskip.report.glance import glance_cards, glances
-from geoskip.report.metrics import SCHEDULES
+from geoskip.report.metrics import DATA, SCHEDULES
 from geoskip.report.palette import MAPS, colour_map, css
 from geoskip.report.runs import ReportRun
 from geoskip.report.stills import Still, matching_still, scene_still
@@ -105,12 +105,13 @@ def _lede(runs: Sequence[ReportRun], found: Sequence[Experiment]) -> str:
 
 
 def _section(experiment: Experiment) -> str:
+    text = " ".join(filter(None, (experiment.subject.text, DATA.get(experiment.data))))
     schedule = SCHEDULES.get(experiment.schedule, "")
     told = ": ".join(filter(None, (schedule, experiment.length)))
     note = f'<p class="note">Schedule: {escape(told)}.</p>' if schedule else ""
     return (
         f'<section class="experiment" id="{experiment.key}"><h3>{escape(experiment.title)}</h3>'
-        f"<p>{escape(experiment.subject.text)}</p>{note}{experiment_table(experiment)}</section>"
+        f"<p>{escape(text)}</p>{note}{experiment_table(experiment)}</section>"
     )
 
 

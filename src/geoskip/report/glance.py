@@ -16,6 +16,7 @@ class Glance:
     """Of one experiment: how many operators are better with the affine skip, and by how much on the whole.
 
     change: mean relative change of errors, in percent; of accuracies the mean difference, in points.
+    example: the pair whose affine row is the best of all.
     """
 
     title: str
@@ -46,7 +47,8 @@ def _glance(experiments: Sequence[Experiment]) -> Glance | None:
     lower = metric.better == "lower"
     changes = [100 * (b / a - 1) if lower and a else b - a for a, b in values]
     better = sum(change < 0 if lower else change > 0 for change in changes)
-    example = pairs[changes.index(statistics.median_low(changes))]
+    pick = min if lower else max
+    example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
     title = f"{first.subject.title}, {first.data}"
     return Glance(title, metric, better, len(pairs), statistics.fmean(changes), example)
 

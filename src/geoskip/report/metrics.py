@@ -61,6 +61,12 @@ SUBJECTS = {
         (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
     ),
 }
+# What stands in for the paper's data, for a reader who sees its figures beside ours.
+DATA = {
+    "faces": "These faces are generated, the paper's are scans (CoMA): compare the order of methods, not errors.",
+    "bodies": "These bodies are generated, the paper's are scans (FAUST): compare the order of methods.",
+    "superpixels": "The digits are MNIST's as in the paper, cut into superpixels anew.",
+}
 SCHEDULES = {
     "full": "trained as long as in the paper",
     "short": "a shorter training than the paper's, the same for every row",

@@ -18,7 +18,7 @@ Samples = TypeVar("Samples", bound=MeshSamples | CorrespondenceSamples)
 SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
 # Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
-FREE = ("seed", "device", "checkpoint_every", "keep", "test_items", "data")
+FREE = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,11 @@ class Experiment:
     subject: Subject
     rows: tuple[Row, ...]
 
+    @property
+    def own(self) -> tuple[Row, ...]:
+        """Its rows without those that it repeats from another table: what is drawn is drawn there."""
+        return tuple(row for row in self.rows if row.runs[0].record.experiment == self.name)
+
     def named(self, row: Row) -> str:
         """The method, and what its pseudo-coordinates are made of where rows of one method differ in that."""
         made_of = {other.group[2] for other in self.rows if other.method == row.method}
@@ -128,7 +133,7 @@ def sampled(
 ) -> list[list[tuple[Row, Samples]]]:
     """Rows of one group with the samples of their first seed that has any, apart where ``same`` tells them apart."""
     groups: dict[tuple[str, ...], list[tuple[Row, Samples]]] = {}
-    for row in experiment.rows:
+    for row in experiment.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
         if samples is not None and len(samples.names):
             groups.setdefault((*row.group, same(samples)), []).append((row, samples))

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # While a checkpoint is replaced by one of the same step it is called step-….old.
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
-_REASONS = {
+REASONS = {
     errno.ENOSPC: "the disk is full; make room",
     errno.EDQUOT: "the disk quota is used up; make room",
     errno.EROFS: "the file system is read-only; choose another folder",
@@ -155,7 +155,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 def _not_saved(target: Path, error: OSError) -> CheckpointNotSaved:
     older = [path.name for path in _listing(target.parent)]
-    reason = _REASONS.get(error.errno or 0, "the system refused")
+    reason = REASONS.get(error.errno or 0, "the system refused")
     left = f"{older[0]} is still there" if older else "there is no older one"
     told = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
     told.errno = error.errno

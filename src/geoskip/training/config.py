@@ -67,6 +67,8 @@ class Config:
         tf32: whether matrix products in float32 may use TensorFloat-32 on CUDA.
         train_items: how many of the training items are used, spread evenly over the set; None for all.
         test_items: likewise for the test.
+        evaluate_every: epochs between evaluations on the test items; 0 for one at the end alone. Nothing is chosen by
+            them.
         checkpoint_every: steps between checkpoints; 0 for one at the end alone.
         keep: how many checkpoints are kept.
     """
@@ -87,6 +89,7 @@ class Config:
     tf32: bool = False
     train_items: int | None = None
     test_items: int | None = None
+    evaluate_every: int = 0
     checkpoint_every: int = 1000
     keep: int = 2
 
@@ -98,7 +101,8 @@ class Config:
         for name, choices in chosen.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
-        for name, least in (("seed", 0), ("train_items", 1), ("test_items", 1), ("checkpoint_every", 0), ("keep", 1)):
+        sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
+        for name, least in sizes.items():
             at_least(name, getattr(self, name), least)
 
     def to_json(self) -> dict[str, Any]:

@@ -39,10 +39,15 @@ def finish(session: Session, run: Run) -> RunRecord:
         device=_words(session),
         versions=versions(),
         metrics=dict(found.metrics),
-        curves={"loss": [(float(epoch), loss) for epoch, loss in session.curve], **found.curves},
+        curves={**_curves(session), **found.curves},
     )
     write_record(run.folder / RECORD, record)
     return record
+
+
+def _curves(session: Session) -> dict[str, list[tuple[float, float]]]:
+    curves = {"loss": session.curve, **session.measures}
+    return {name: [(float(epoch), value) for epoch, value in curve] for name, curve in curves.items()}
 
 
 def versions() -> dict[str, str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from geoskip.training.checkpoint import State, save_checkpoint
+from geoskip.data.locks import exclusive, owner
+from geoskip.training.checkpoint import REASONS, CheckpointNotSaved, State, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device, own_device
 from geoskip.training.distributed import Group, joined
@@ -18,7 +19,7 @@ from geoskip.training.finishing import finish
 from geoskip.training.journal import Journal
 from geoskip.training.progress import Progress, Silent
 from geoskip.training.resuming import check_same, find_state, is_done
-from geoskip.training.run import CONTEXT, METRICS, RECORD, Run
+from geoskip.training.run import CONTEXT, LOCK, METRICS, RECORD, Run, RunError
 from geoskip.training.session import Session
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Task, make_task
@@ -56,7 +57,13 @@ def train(
         Diverged: where a loss or gradient is not finite.
     """
     run, device = Run(Path(folder), config), choose_device(config.device)
-    with joined(device) as group, Interrupts() as interrupts, arithmetic(config), _memory_told(config):
+    with (
+        joined(device) as group,
+        Interrupts() as interrupts,
+        arithmetic(config),
+        _told(run.folder, config),
+        _alone(run.folder, group),
+    ):
         state = find_state(run.folder, resume)
         if state is not None:
             check_same(config, state, run.folder)
@@ -85,6 +92,7 @@ class _Loop:
         self.group: Group = session.group
         self.journal: Journal | None = None
         self.loss: float | None = None
+        self.metric = ""
         self.saved = -1
 
     def begin(self, state: State | None, tensorboard: bool) -> None:
@@ -108,6 +116,8 @@ class _Loop:
         while session.step < last:
             session.advance()
             self._tell()
+            if session.is_due and self.group.leads:
+                self._evaluate()
             if self._stops(interrupts):
                 self._save()
                 raise Interrupted(interrupts.number or signal.SIGTERM, self._how_to_go_on())
@@ -132,7 +142,14 @@ class _Loop:
             self.loss = figures["loss"]
             if self.journal is not None:
                 self.journal.write(step, figures)
-        self.progress.update(self.session.step, self.session.sampler.epoch, self.loss)
+        self.progress.update(self.session.step, self.session.sampler.epoch, self.loss, self.metric)
+
+    def _evaluate(self) -> None:
+        self._tell(wait=True)
+        found = self.session.evaluate()
+        self.metric = ", ".join(f"{name} {value:.4g}" for name, value in list(found.items())[:1])
+        if self.journal is not None:
+            self.journal.write(self.session.step, found)
 
     def _save(self) -> None:
         """A checkpoint of where the session stands, unless there is one."""
@@ -159,9 +176,31 @@ class _Loop:
 
 
 @contextmanager
-def _memory_told(config: Config) -> Iterator[None]:
+def _alone(folder: Path, group: Group) -> Iterator[None]:
+    """RunError if another process is training in the folder: the two would tear up each other's checkpoints."""
+    if not group.leads:
+        yield
+        return
+    lock = folder / LOCK
+    with exclusive(lock, patience=0.0) as held:
+        if not held and (other := owner(lock)):
+            raise RunError(f"{folder}: {other} is training in it; wait for it, or choose another folder")
+        yield
+
+
+@contextmanager
+def _told(folder: Path, config: Config) -> Iterator[None]:
+    """What the system refuses in words that say what to do."""
     try:
         yield
+    except CheckpointNotSaved:
+        raise
+    except OSError as error:
+        if error.errno not in REASONS:
+            raise
+        told = OSError(f"{error.filename or folder}: {REASONS[error.errno]} ({error.strerror})")
+        told.errno = error.errno
+        raise told from error
     except torch.OutOfMemoryError as error:
         raise ValueError(
             f"out of memory with batches of {config.optim.batch}: {str(error).splitlines()[0]} Lower optim.batch, take "

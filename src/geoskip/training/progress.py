@@ -17,8 +17,8 @@ class Progress(Protocol):
         """Training begins, or goes on after ``done`` of ``total`` steps."""
         ...
 
-    def update(self, step: int, epoch: int, loss: float | None) -> None:
-        """A step is done; ``loss`` is that of the last whole epoch."""
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
+        """A step is done; ``loss`` is that of the last whole epoch, ``metric`` the last figure on the test items."""
         ...
 
     def say(self, text: str) -> None:
@@ -33,7 +33,7 @@ class Silent:
 
     def start(self, total: int, done: int) -> None: ...
 
-    def update(self, step: int, epoch: int, loss: float | None) -> None: ...
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -50,11 +50,11 @@ class Lines:
         self.total, self.first, self.began = total, done, time.monotonic()
         self.next_line = self.began + FIRST_LINE_SECONDS
 
-    def update(self, step: int, epoch: int, loss: float | None) -> None:
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
         now = time.monotonic()
         if now >= self.next_line:
             rate = (step - self.first) / (now - self.began)
-            self.say(f"{described(step, self.total, epoch, loss)}, {remaining(self.total - step, rate)}")
+            self.say(f"{described(step, self.total, epoch, loss, metric)}, {remaining(self.total - step, rate)}")
             self.next_line = now + LINE_SECONDS
 
     def say(self, text: str) -> None:
@@ -64,7 +64,7 @@ class Lines:
 
 
 class Bar:
-    """A bar with loss, rate and remaining time."""
+    """A bar with loss, metric, rate and remaining time."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -80,14 +80,15 @@ class Bar:
         self.bar.start()
         self.task = self.bar.add_task("training", total=total, completed=done, left="")
 
-    def update(self, step: int, epoch: int, loss: float | None) -> None:
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
         now = time.monotonic()
         # Rich draws ten times a second; to tell it more often only costs time.
         if now < self.shown + 0.1:
             return
         self.shown, rate = now, (step - self.first) / (now - self.began)
         left = remaining(self.total - step, rate)
-        self.bar.update(self.task, completed=step, description=described(step, self.total, epoch, loss), left=left)
+        told = described(step, self.total, epoch, loss, metric)
+        self.bar.update(self.task, completed=step, description=told, left=left)
 
     def say(self, text: str) -> None:
         self.bar.console.print(text, markup=False, highlight=False)
@@ -96,10 +97,11 @@ class Bar:
         self.bar.stop()
 
 
-def described(step: int, total: int, epoch: int, loss: float | None) -> str:
+def described(step: int, total: int, epoch: int, loss: float | None, metric: str = "") -> str:
     """Where a run is, in words."""
     known = "" if loss is None else f", loss {loss:.4g}"
-    return f"step {step:,} of {total:,}, epoch {epoch + 1:,}{known}"
+    measured = f", {metric}" if metric else ""
+    return f"step {step:,} of {total:,}, epoch {epoch + 1:,}{known}{measured}"
 
 
 def remaining(steps: int, rate: float) -> str:

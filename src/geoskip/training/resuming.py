@@ -10,8 +10,8 @@ from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoin
 from geoskip.training.config import Config
 from geoskip.training.run import CHECKPOINTS, CONFIG, RunError
 
-# What may differ: how long a run goes on, where, what is kept of it, and where its data lie.
-FREE = ("optim.epochs", "device", "checkpoint_every", "keep", "test_items", "data")
+# What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
+FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
 
 
 def find_state(folder: Path, resume: str | Path) -> State | None:

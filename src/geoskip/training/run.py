@@ -34,6 +34,7 @@ from geoskip.training.tasks import Task, make_task
 from geoskip.training.trees import apart
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
+LOCK = ".lock"
 CONTEXT, EVALUATION, SAMPLES, CHECKPOINTS, PICTURES = (
     "context.safetensors",
     "evaluation.json",

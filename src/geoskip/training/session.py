@@ -30,6 +30,7 @@ class Session:
         step: updates so far.
         total: updates in all.
         curve: (epochs done, mean loss of the last of them), for each epoch.
+        measures: of each metric on the test items, (epochs done, value), as often as it was measured on the way.
         seconds: time of training before this process began.
     """
 
@@ -40,6 +41,7 @@ class Session:
         self.stepper = make_step(self.learner, capture)
         self.step, self.seconds = 0, 0.0
         self.curve: list[tuple[int, float]] = []
+        self.measures: dict[str, list[tuple[int, float]]] = {}
         self.began = time.perf_counter()
         self._pending: list[tuple[int, int, Reading]] = []
         # Processes drop out different things, a process that goes on alone the same as ever.
@@ -77,6 +79,24 @@ class Session:
             self.curve.append((epoch + 1, mean))
             yield step, {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the model is to be measured now: at the end of every so many epochs but the last."""
+        every, epoch = self.config.evaluate_every, self.sampler.epoch
+        begins = self.sampler.position == 0 and 0 < self.step < self.total
+        return bool(every) and begins and epoch % every == 0 and self.task.num_test > 0
+
+    def evaluate(self) -> dict[str, float]:
+        """Figures on the test items as the model stands. Training goes on as if nothing had been; its time leaves this
+        out."""
+        began, model = time.perf_counter(), self.learner.model
+        found = dict(self.task.evaluate(model).metrics)
+        model.train()
+        for name, value in found.items():
+            self.measures.setdefault(name, []).append((self.sampler.epoch, value))
+        self.began += time.perf_counter() - began
+        return found
+
     def _refuse(self, fault: int) -> None:
         if fault < 0:
             return
@@ -101,6 +121,7 @@ class Session:
             "scaler": self.learner.scaler.state_dict(),
             "loss": loss,
             "curve": self.curve,
+            "measures": self.measures,
             "seconds": self.elapsed,
         }
         return State(self.step, self.learner.model.state_dict(), self.learner.moments(), progress)
@@ -117,6 +138,8 @@ class Session:
             self.learner.scaler.load_state_dict(progress["scaler"])
         self.step, self.seconds = state.step, progress["seconds"]
         self.curve = [(int(epoch), float(loss)) for epoch, loss in progress["curve"]]
+        measures = progress.get("measures", {})
+        self.measures = {name: [(int(epoch), float(y)) for epoch, y in found] for name, found in measures.items()}
         states = {
             name: found[self.group.rank] for name, found in progress["random"].items() if len(found) > self.group.rank
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -43,3 +44,6 @@ class Interrupts:
         if self.number == signal.SIGINT == number:
             raise KeyboardInterrupt
         self.number = number
+        if number == signal.SIGINT:
+            # While data are made there is no step yet, and this may take a while.
+            print("geoskip: ending after this step, with a checkpoint; Ctrl-C again ends at once", file=sys.stderr)

@@ -57,13 +57,18 @@ class UniformStore(GraphStore):
 
     def _frame(self, num_items: int) -> Frame:
         if num_items not in self._frames:
-            items = torch.arange(num_items, device=self.x.device)
-            level, (room,) = PackedLevel.join(self.levels * num_items), self.rooms(num_items)
-            verts = level.rows(items, room)
-            graph = level.batch(items, verts, room)
-            places = verts.rows - items.repeat_interleave(self._size) * self._size
-            self._frames[num_items] = Frame(replace(verts, rows=places), graph)
+            # What is first needed in inference mode is still needed when training goes on.
+            with torch.inference_mode(False):
+                self._frames[num_items] = self._made(num_items)
         return self._frames[num_items]
+
+    def _made(self, num_items: int) -> Frame:
+        items = torch.arange(num_items, device=self.x.device)
+        level, (room,) = PackedLevel.join(self.levels * num_items), self.rooms(num_items)
+        verts = level.rows(items, room)
+        graph = level.batch(items, verts, room)
+        places = verts.rows - items.repeat_interleave(self._size) * self._size
+        return Frame(replace(verts, rows=places), graph)
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:
@@ -85,7 +90,8 @@ class UniformStore(GraphStore):
             return None
         places = self.pos[0].unflatten(0, (len(self), -1))
         pairs = zip(places, self.scales[0].split(1), strict=True)
-        return torch.stack([self._relative(one, pos, scale) for pos, scale in pairs])
+        with torch.inference_mode(False):
+            return torch.stack([self._relative(one, pos, scale) for pos, scale in pairs])
 
     def _relative(self, graph: Graph, pos: Tensor, scales: Tensor) -> Tensor:
         edges = graph.num_edges // len(scales)

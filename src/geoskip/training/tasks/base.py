@@ -141,18 +141,14 @@ def chosen_split(split: Split, config: Config) -> Split:
     """The split cut down to ``train_items`` and ``test_items``, spread evenly; ValueError if nothing is left."""
     if not len(split.train):
         raise ValueError(f"data: {config.data} has no items for training")
-    return Split(_spread(split.train, config.train_items), _spread(split.test, config.test_items))
+    train = spread_evenly(len(split.train), config.train_items)
+    return Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
 
 
-def _spread(items: Tensor, count: int | None) -> Tensor:
-    if count is None or count >= len(items):
-        return items
-    return items[torch.arange(count) * len(items) // count]
-
-
-def spread_evenly(total: int, count: int) -> Int[Tensor, " chosen"]:
-    """``count`` of the numbers below ``total``, from the first to the last; all where there are no more."""
-    return torch.linspace(0, total - 1, count).round().long() if 0 < count < total else torch.arange(min(total, count))
+def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
+    """``count`` of the numbers below ``total``, as far apart as can be; all, where no fewer are wanted."""
+    wanted = total if count is None else min(count, total)
+    return torch.arange(wanted) * total // max(wanted, 1)
 
 
 def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[Any]:
