@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-import geoskip
+from geoskip import __version__
 from geoskip.records import RunRecord, write_record
 from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     # On the path without having been installed, it has no metadata.
-    return {**found, "geoskip": geoskip.__version__}
+    return {**found, "geoskip": __version__}
 
 
 def _words(session: Session) -> str:
