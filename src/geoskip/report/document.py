@@ -26,7 +26,7 @@ from geoskip.report.stills import Still, matching_still, scene_still
 from geoskip.report.summary import Experiment, experiments
 from geoskip.report.tables import experiment_table
 
-SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "stage", "errors", "meshes", "matches",
+SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
            "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
 TITLE = "What does a skip connection change?"
 # Base64 of all meshes: a page that mail and repositories still take.

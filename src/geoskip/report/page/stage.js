@@ -49,12 +49,13 @@ class Stage {
   paint() {
     const begun = performance.now();
     requestAnimationFrame(() => { if (this.moving && performance.now() - begun > 60) this.slow = true; });
-    const ratio = Math.min(window.devicePixelRatio || 1, 2) * (this.moving && this.slow ? 0.5 : 1);
+    const rough = this.moving && this.slow, ratio = Math.min(window.devicePixelRatio || 1, 2) * (rough ? 0.5 : 1);
     for (const { canvas } of this.views) {
       const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
       if (width && (canvas.width !== width || canvas.height !== height)) Object.assign(canvas, { width, height });
     }
-    const items = this.views.map(({ canvas, shape }) => ({ shape, width: canvas.width, height: canvas.height }));
+    const drawn = (shape) => (shape && rough ? { ...shape, faces: roughOf(shape), edges: null } : shape);
+    const items = this.views.map(({ canvas, shape }) => ({ shape: drawn(shape), width: canvas.width, height: canvas.height }));
     if (!items.length || this.surface.lost) return;
     this.surface.draw(items, this.camera, this.extent, this.look);
     let left = 0;
