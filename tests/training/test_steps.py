@@ -25,6 +25,9 @@ from tests.training import sets
 CHOSEN: list[dict[str, Any]] = [
     {"task": "reconstruction"},
     {"task": "correspondence"},
+    {"task": "correspondence", "operator": "feast"},
+    {"task": "correspondence", "operator": "spline"},
+    {"task": "correspondence", "operator": "spiral"},
     {"task": "classification"},
     {"task": "classification", "operator": "gin"},
     {"task": "reconstruction", "precision": "fp16"},
