@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,11 @@ def test_every_module_belongs_to_a_layer() -> None:
     facade = {ROOT / "__init__.py", ROOT / "__main__.py"}
     assert set(SOURCES) - set(LAYERED) <= facade
     assert {"shapes.py", "kernels/reference.py", "graphs/graph.py", "operators/gcn.py"} <= set(map(name, LAYERED))
+
+
+def test_the_page_has_the_layers_in_their_order() -> None:
+    page = (ROOT.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(LAYERS)
 
 
 @pytest.mark.parametrize("path", LAYERED, ids=name)

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,15 @@ def exclusive(path: Path, patience: float) -> Iterator[bool]:
             if held:
                 os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+
+@contextmanager
+def alone(path: Path, refusal: Callable[[str], Exception]) -> Iterator[None]:
+    """Hold the lock at ``path``, or raise what ``refusal`` makes of the name of its owner, without waiting."""
+    with exclusive(path, patience=0.0) as held:
+        if not held and (other := owner(path)):
+            raise refusal(other)
+        yield
 
 
 def owner(path: Path) -> str:

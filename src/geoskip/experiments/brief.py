@@ -41,8 +41,7 @@ def _by_operator(recipes: Sequence[Recipe]) -> list[tuple[str, list[Recipe]]]:
 
 
 def _bare(recipe: Recipe) -> str:
-    label = recipe.label
-    return label.removeprefix("Res-").removeprefix("Aff-")
+    return recipe.label.removeprefix("Res-").removeprefix("Aff-")
 
 
 def _cell(recipe: Recipe | None, runs: Runs) -> str:
@@ -50,7 +49,7 @@ def _cell(recipe: Recipe | None, runs: Runs) -> str:
 
 
 def sentence(found: Sequence[Verdict]) -> str:
-    """``61 of the paper's 74 claims were put to the test: 40 held, …; not: …``"""
+    """``Of the paper's 74 claims 40 were put to the test here; 37 held (…). Not: …``"""
     run = [each for each in found if each.comparison is not None]
     held = [each for each in run if each.holds]
     sure = sum(each.significant for each in held)

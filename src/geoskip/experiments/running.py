@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from geoskip.data.locks import exclusive, owner
+from geoskip.data.locks import alone
 from geoskip.experiments.jobs import Job, finished
 from geoskip.experiments.recipe import TINY
 from geoskip.experiments.tiny import tiny_set
@@ -41,9 +41,7 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
     """
     ignored_by_git(out / "work")
     lock = out / "work" / "locks" / f"{job.recipe.home}-{job.folder(out).parent.name}-{job.folder(out).name}.lock"
-    with exclusive(lock, patience=0.0) as held:
-        if not held and (other := owner(lock)):
-            raise Busy(f"{job.label}: {other} is at it")
+    with alone(lock, lambda other: Busy(f"{job.label}: {other} is at it")):
         return finished(job, out) or _train(job, out, device, progress)
 
 

@@ -70,11 +70,11 @@ def _table(experiment: Experiment, results: Path, schedule: str, data: Mapping[s
 
 
 def _main(results: Path, schedule: str, data: Mapping[str, str]) -> str:
-    made = brief_sheets(all_runs(results, schedule, data))
+    runs = all_runs(results, schedule, data)
+    made, claims = brief_sheets(runs), _judged(runs)
     if not made:
         return ""
     told = "  \n".join([BRACKETS, *(note for each in made for note in each.notes)])
-    claims = judged(results, schedule, data)
     return "\n\n".join([*("\n".join(_lines(each)) for each in made), told, *([sentence(claims)] if claims else [])])
 
 
@@ -90,7 +90,10 @@ def _lines(made: Sheet) -> list[str]:
 
 def judged(results: Path, schedule: str, data: Mapping[str, str]) -> list[Verdict]:
     """Every claim in the light of the runs of one schedule and one choice of data; empty where nothing was run."""
-    runs = all_runs(results, schedule, data)
+    return _judged(all_runs(results, schedule, data))
+
+
+def _judged(runs: Runs) -> list[Verdict]:
     found = [verdict(claim, runs) for claim in all_claims()]
     return found if any(each.comparison for each in found) else []
 

@@ -67,6 +67,11 @@ class MeshSamples:
         levels = tuple(_level(level, input.shape[1]) for level in self.levels)
         _set(self, parts=parts, faces=_indices("faces", self.faces, (None, 3), input.shape[1]), levels=levels)
 
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.names)
+
 
 @dataclass(frozen=True, eq=False)
 class CorrespondenceSamples:
@@ -105,6 +110,11 @@ class CorrespondenceSamples:
             error_pct=_positions("error_pct", self.error_pct, matched),
         )
 
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.names)
+
 
 @dataclass(frozen=True, eq=False)
 class GraphSamples:
@@ -141,6 +151,11 @@ class GraphSamples:
             true=_indices("true", self.true, graphs, classes),
             predicted=_indices("predicted", self.predicted, graphs, classes),
         )
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.true)
 
 
 Samples = MeshSamples | CorrespondenceSamples | GraphSamples

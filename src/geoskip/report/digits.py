@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from geoskip.records import GraphSamples
 from geoskip.report.embed import Blobs
-from geoskip.report.summary import Experiment, Row
+from geoskip.report.summary import Experiment, Row, sampled
 
 
 def galleries(experiments: Sequence[Experiment], blobs: Blobs, count: int = 24) -> list[dict[str, Any]]:
     """The first ``count`` graphs that runs of a group show, and what each run took them for."""
     found = []
     for experiment in experiments:
-        groups: dict[tuple[Any, ...], list[tuple[Row, GraphSamples]]] = {}
-        for row in experiment.own:
-            samples = next((run.samples for run in row.runs if isinstance(run.samples, GraphSamples)), None)
-            if samples is not None and len(samples.true):
-                key = (row.group, samples.pos.tobytes(), samples.true.tobytes(), samples.class_names)
-                groups.setdefault(key, []).append((row, samples))
-        found += [_gallery(experiment, members, blobs, count) for members in reversed(groups.values())]
+        groups = sampled(experiment, GraphSamples, _fingerprint)
+        found += [_gallery(experiment, members, blobs, count) for members in reversed(groups)]
     return sorted(found, key=lambda gallery: -len(gallery["methods"]))
+
+
+def _fingerprint(samples: GraphSamples) -> Hashable:
+    """The same for runs that show the same graphs."""
+    return samples.pos.tobytes(), samples.true.tobytes(), samples.class_names
 
 
 def _gallery(

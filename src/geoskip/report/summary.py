@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from geoskip.experiments.registry import EXPERIMENTS
-from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord
+from geoskip.records import RunRecord, Samples
 from geoskip.report.metrics import Subject, subject_of
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
 
-Samples = TypeVar("Samples", bound=MeshSamples | CorrespondenceSamples)
+Kind = TypeVar("Kind", bound=Samples)
 SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
 # Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
@@ -128,14 +128,12 @@ def _from_other_tables(
         yield from (run for run in members if (home, run.record.row) in wanted)
 
 
-def sampled(
-    experiment: Experiment, kind: type[Samples], same: Callable[[Samples], str]
-) -> list[list[tuple[Row, Samples]]]:
+def sampled(experiment: Experiment, kind: type[Kind], same: Callable[[Kind], Hashable]) -> list[list[tuple[Row, Kind]]]:
     """Rows of one group with the samples of their first seed that has any, apart where ``same`` tells them apart."""
-    groups: dict[tuple[str, ...], list[tuple[Row, Samples]]] = {}
+    groups: dict[tuple[Hashable, ...], list[tuple[Row, Kind]]] = {}
     for row in experiment.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
-        if samples is not None and len(samples.names):
+        if samples is not None and samples.count:
             groups.setdefault((*row.group, same(samples)), []).append((row, samples))
     return list(groups.values())
 

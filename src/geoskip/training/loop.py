@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 
-from geoskip.data.locks import exclusive, owner
+from geoskip.data.locks import alone
 from geoskip.training.checkpoint import REASONS, CheckpointNotSaved, State, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device, own_device
@@ -178,13 +178,11 @@ class _Loop:
 @contextmanager
 def _alone(folder: Path, group: Group) -> Iterator[None]:
     """RunError if another process is training in the folder: the two would tear up each other's checkpoints."""
-    if not group.leads:
-        yield
-        return
-    lock = folder / LOCK
-    with exclusive(lock, patience=0.0) as held:
-        if not held and (other := owner(lock)):
-            raise RunError(f"{folder}: {other} is training in it; wait for it, or choose another folder")
+
+    def refusal(other: str) -> RunError:
+        return RunError(f"{folder}: {other} is training in it; wait for it, or choose another folder")
+
+    with alone(folder / LOCK, refusal) if group.leads else nullcontext():
         yield
 
 

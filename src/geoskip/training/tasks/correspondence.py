@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -113,6 +114,7 @@ class Correspondence(Task):
         with torch.inference_mode():
             return model(verts, self.graph(mesh).to(self.device)).argmax(-1).cpu()
 
+    @cached_property
     def distances(self) -> Float[Tensor, "targets targets"]:
         """Geodesic distances between all vertices of the target, out of the cache when they were computed before."""
         from geoskip.data.geodesics import geodesics
@@ -126,7 +128,7 @@ class Correspondence(Task):
             raise ValueError(f"data: {self.config.data} has no items for the test")
         predicted = [self.predict(model, self.data.meshes[item]) for item in test]
         found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in test])
-        errors = geodesic_errors(found, labels, self.distances())
+        errors = geodesic_errors(found, labels, self.distances)
         sizes = torch.tensor([0, *map(len, predicted)])
         arrays = {"predicted": found.numpy(), "offsets": sizes.cumsum(0).numpy(), "error_pct": errors.numpy()}
         return Evaluation(
@@ -144,7 +146,7 @@ class Correspondence(Task):
         labels = torch.stack([self.data.labels[item] for item in same])
         predicted = torch.stack([self.predict(model, meshes[item]) for item in same])
         errors = torch.zeros(labels.shape)
-        errors[labels >= 0] = geodesic_errors(predicted.flatten(), labels.flatten(), self.distances())
+        errors[labels >= 0] = geodesic_errors(predicted.flatten(), labels.flatten(), self.distances)
         return CorrespondenceSamples(
             names=tuple(self.data.names[item] for item in same),
             verts=torch.stack([torch.tensor(meshes[item].verts) for item in same]).float().numpy(),
