@@ -27,7 +27,13 @@ class Sizes(NamedTuple):
 
 
 # Ones, primes, blocks that do not divide, more channels than a block, items as rows and vertices as rows.
-SMALL = [Sizes(1, 1, 1, (), 5), Sizes(3, 5, 2, (2,), 9), Sizes(5, 2, 4, (13,), 6, hub=11), Sizes(2, 3, 3, (17,), 4)]
+SMALL = [
+    Sizes(1, 1, 1, (), 5),
+    Sizes(3, 5, 2, (2,), 9),
+    Sizes(5, 2, 4, (13,), 6, hub=11),
+    Sizes(2, 3, 3, (17,), 4),
+    Sizes(18, 19, 3, (12,), 4),
+]
 LARGE = [
     Sizes(33, 17, 5, (3,), 71, hub=300),
     Sizes(3, 130, 9, (2, 7), 50),
@@ -252,14 +258,14 @@ def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None
     share = drawn(pattern.num_edges, seed=4).abs()
     inputs = [
         drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
-        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=2),
+        drawn(sizes.slots, sizes.channels, seed=2) / sizes.channels**0.5,
         drawn(sizes.slots, seed=3),
         drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
         drawn(sizes.channels, sizes.out, seed=6),
         drawn(sizes.out, seed=7),
     ]
     if not opposite:
-        inputs.append(drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=8))
+        inputs.append(drawn(sizes.slots, sizes.channels, seed=8) / sizes.channels**0.5)
 
     def function(x, senders, offset, theta, skip, bias, receivers=None, *, device):
         scale = share.to(x.device, x.dtype)

@@ -145,7 +145,17 @@ def _convolve_backward(
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
+    _own_backward(ledger, s)
+
+
+def _own_backward(ledger: Ledger, s: Sizes) -> None:
+    """Of the skip and the bias."""
+    from geoskip.kernels.triton.rows import tiles_of
+
+    parts = tiles_of(s.batch * s.vertices, s.channels, s.out, s.skip)[0]
+    ledger.hold(skip_parts=4 * parts * s.channels * s.out * s.skip, bias_parts=4 * parts * s.out)
     ledger.hold(grad_skip=s.feature * s.channels * s.out * s.skip, grad_bias=s.feature * s.out)
+    ledger.drop("skip_parts", "bias_parts")
 
 
 def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
@@ -186,15 +196,13 @@ def _feast_weights(s: Sizes) -> int:
 
 def _feast(ledger: Ledger, s: Sizes) -> None:
     ledger.hold(scores=s.scores, weights=_feast_weights(s))
-    _convolve(ledger, s)
     ledger.drop("scores")
+    _convolve(ledger, s)
 
 
 def _feast_backward(ledger: Ledger, s: Sizes) -> None:
     _convolve_backward(ledger, s, weights=_feast_weights(s), per_item=s.batch > 1)
     ledger.hold(at_senders=s.scores, at_receivers=s.scores)
-    ledger.drop("weights", "grad_weights", "at_receivers")
-    ledger.hold(grad_x_of_scores=s.x * s.needs_x)
 
 
 def _cheb(ledger: Ledger, s: Sizes) -> None:
@@ -204,7 +212,14 @@ def _cheb(ledger: Ledger, s: Sizes) -> None:
 
 def _cheb_backward(ledger: Ledger, s: Sizes) -> None:
     # The gradient of x and that of Θ come from one recursion, whether both are needed or not.
-    ledger.hold(grad_x=s.x, grad_theta=s.theta, terms=min(3, s.slots - 1) * s.y)
+    from geoskip.kernels.triton.rows import tiles_of
+
+    parts = tiles_of(s.batch * s.vertices, s.channels, s.out, True)[0]
+    ledger.hold(grad_x=s.x, grad_theta=s.theta, terms=min(2, s.slots - 1) * s.y, next=s.y * (s.slots > 3))
+    ledger.drop("next")
+    ledger.hold(parts=4 * parts * s.channels * s.out)
+    ledger.drop("terms", "parts")
+    _own_backward(ledger, s)
 
 
 def _gcn(ledger: Ledger, s: Sizes) -> None:

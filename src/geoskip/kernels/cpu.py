@@ -145,6 +145,11 @@ def softmax_gradients(
     return out
 
 
+def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
+    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out]."""
+    return x.t() @ g if needs_product else None, g.sum(0) if needs_sum else None
+
+
 def _work_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 

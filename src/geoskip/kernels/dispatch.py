@@ -117,8 +117,8 @@ def gaussian_convolution(
 
 def softmax_convolution(
     x: Float[Tensor, "*batch vertices channels"],
-    sender_scores: Float[Tensor, "*batch vertices slots"],
-    receiver_scores: Float[Tensor, "*batch vertices slots"] | None,
+    attention: Float[Tensor, "slots channels"],
+    receiver_attention: Float[Tensor, "slots channels"] | None,
     offset: Float[Tensor, " slots"],
     edge_scale: Float[Tensor, " edges"],
     theta: Float[Tensor, "slots channels out"],
@@ -126,10 +126,10 @@ def softmax_convolution(
     skip: Float[Tensor, "channels out"] | None = None,
     bias: Float[Tensor, " out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
-    """:func:`basis_convolution` with the weights of :func:`softmax_basis`; without scores of the receivers they are
-    minus those of the senders."""
-    scores = sender_scores, receiver_scores, offset, edge_scale
-    return _path(x).softmax_convolution(x, *scores, theta, pattern, skip, bias)
+    r""":func:`basis_convolution` with the weights of :func:`softmax_basis` of the scores :math:`\langle a_m, x_j\rangle`
+    and :math:`\langle a'_m, x_i\rangle`; without a' the latter are :math:`-\langle a_m, x_i\rangle`."""
+    basis = attention, receiver_attention, offset, edge_scale
+    return _path(x).softmax_convolution(x, *basis, theta, pattern, skip, bias)
 
 
 def linear_cross_entropy(

@@ -86,8 +86,8 @@ def gaussian_convolution(
 
 def softmax_convolution(
     x: Tensor,
-    sender_scores: Tensor,
-    receiver_scores: Tensor | None,
+    attention: Tensor,
+    receiver_attention: Tensor | None,
     offset: Tensor,
     edge_scale: Tensor,
     theta: Tensor,
@@ -96,12 +96,12 @@ def softmax_convolution(
     bias: Tensor | None = None,
 ) -> Tensor:
     if not _is_eager_on_triton(x):
-        receiver_scores = -sender_scores if receiver_scores is None else receiver_scores
-        weights = softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
+        scores = reference.both_scores(x, attention, receiver_attention)
+        weights = softmax_basis(*scores, offset, edge_scale, pattern)
         return basis_convolution(x, weights, theta, pattern, skip, bias)
-    receivers = None if receiver_scores is None else _items(receiver_scores)
-    basis = _items(sender_scores), receivers, offset, edge_scale
     x, theta, skip, bias = _ready(x, theta, skip, bias)
+    steering = [None if a is None else a.to(x.dtype).contiguous() for a in (attention, receiver_attention)]
+    basis = *steering, offset, edge_scale
     return _batched(ops.SoftmaxConvolve.apply(*basis, _items(x), theta, *_edges(pattern), skip, bias), x)
 
 

@@ -29,9 +29,8 @@ def feast(
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`FeaStConv`; without ``receiver_attention`` the assignment is translation-invariant."""
     pattern, shares = _neighbourhoods(graph, self_loops, weight_dtype(x))
-    senders = x @ attention.t()
-    receivers = None if receiver_attention is None else x @ receiver_attention.t()
-    return softmax_convolution(x, senders, receivers, offset, shares, theta, pattern, skip, bias)
+    steering = attention, receiver_attention, offset
+    return softmax_convolution(x, *steering, shares, theta, pattern, skip, bias)
 
 
 def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> WeightedEdges:

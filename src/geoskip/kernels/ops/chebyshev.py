@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.convolve import own_gradients
 from geoskip.kernels.ops.kernel import kernel
 
 
@@ -82,7 +83,7 @@ def chebyshev_gradients(
     terms = _terms(grad_y, weights, receivers, by_sender, sender_offsets, first, len(theta))
     for m, term in enumerate(terms):
         grad_x.addmm_(term, theta[m].t())
-        torch.mm(flat.t(), term, out=grad_theta[m])
+        grad_theta[m] = backend(x).over_rows(flat, term, True, False)[0]
     return grad_x.view_as(x), grad_theta
 
 
@@ -98,9 +99,7 @@ def _backward(ctx, grad_y):
     grad_x, grad_theta = chebyshev_gradients(
         grad_y, x, weights, theta, receivers, by_sender, sender_offsets, ctx.first, skip
     )
-    grad_skip = x.flatten(0, 1).t() @ grad_y.flatten(0, 1) if ctx.needs_input_grad[9] else None
-    grad_bias = grad_y.sum((0, 1)) if ctx.needs_input_grad[10] else None
-    return grad_x, None, grad_theta, None, None, None, None, None, None, grad_skip, grad_bias
+    return grad_x, None, grad_theta, *[None] * 6, *own_gradients(grad_y, x, *ctx.needs_input_grad[9:])
 
 
 chebyshev.differentiate(_context, _backward)

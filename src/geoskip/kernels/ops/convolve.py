@@ -72,10 +72,24 @@ def _convolve_backward(ctx, grad_y):
     return tuple(grads)
 
 
+def _own_gradients_shape(grad_y, x, needs):
+    found = x.new_empty(x.shape[2], grad_y.shape[2]), grad_y.new_empty(grad_y.shape[2])
+    return [tensor for need, tensor in zip(needs, found, strict=True) if need]
+
+
+@kernel(_own_gradients_shape)
+def _own_gradients(grad_y: Tensor, x: Tensor, needs: list[bool]) -> list[Tensor]:
+    grad_skip, grad_bias = backend(x).over_rows(x.flatten(0, 1), grad_y.flatten(0, 1), *needs)
+    found = (grad_skip, x.dtype), (grad_bias, grad_y.dtype)
+    return [tensor.to(dtype) for tensor, dtype in found if tensor is not None]
+
+
 def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the skip's matrix and of the bias, which see no neighbours."""
-    grad_skip = x.flatten(0, 1).t() @ grad_y.flatten(0, 1) if needs_skip else None
-    return grad_skip, grad_y.sum((0, 1)) if needs_bias else None
+    if not (needs_skip or needs_bias):
+        return None, None
+    found = iter(_own_gradients(grad_y, x, [needs_skip, needs_bias]))
+    return next(found) if needs_skip else None, next(found) if needs_bias else None
 
 
 convolve.differentiate(_convolve_context, _convolve_backward)

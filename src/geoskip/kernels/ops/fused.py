@@ -47,35 +47,57 @@ class GaussianConvolve(torch.autograd.Function):
 
 
 class SoftmaxConvolve(torch.autograd.Function):
-    """Softmax weights and their convolution. Without scores of the receivers they are minus those of the senders."""
+    """Scores of the features, softmax weights and their convolution. Without an attention of the receivers their
+    scores are minus those of the senders."""
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, receiver_scores: Tensor | None, offset: Tensor, edge_scale: Tensor, *rest: Any
+        ctx: Any,
+        attention: Tensor,
+        receiver_attention: Tensor | None,
+        offset: Tensor,
+        edge_scale: Tensor,
+        x: Tensor,
+        *rest: Any,
     ) -> Tensor:
-        x, theta, edges, skip, bias = rest[0], rest[1], rest[2:7], rest[7], rest[8]
+        theta, edges, skip, bias = rest[0], rest[1:6], rest[6], rest[7]
         kernels = backend(x)
-        weights = kernels.softmax(scores, receiver_scores, offset, edge_scale, edges[0], edges[1])
-        ctx.save_for_backward(weights, edge_scale, x, theta, *edges, skip)
-        ctx.dtypes, ctx.opposite = (scores.dtype, offset.dtype), receiver_scores is None
+        weights = kernels.softmax_of_scores(
+            kernels.attention_scores(x, attention),
+            None if receiver_attention is None else kernels.attention_scores(x, receiver_attention),
+            *(offset, edge_scale, edges[0], edges[1]),
+        )
+        ctx.save_for_backward(attention, receiver_attention, offset, weights, edge_scale, x, theta, *edges, skip)
         return kernels.convolve(x, weights, theta, edges[0], None, edges[2], skip, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        weights, edge_scale, x, theta, *edges, skip = ctx.saved_tensors
+        attention, receiver_attention, offset, weights, edge_scale, x, theta, *edges, skip = ctx.saved_tensors
         _, _, offsets, by_sender, sender_offsets = edges
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
-        wanted = needs[4], any(needs[:3]), needs[5]
+        wanted = needs[4], any(needs[:3]) or needs[4], needs[5]
         grad_x, grad, grad_theta = kernels.convolve_gradients(grad_y, x, weights, theta, tuple(edges), skip, wanted)
-        grads: tuple[Tensor | None, ...] = (None, None, None)
+        grads: list[Tensor | None] = [None, None, None]
         if wanted[1]:
-            at_senders = kernels.softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets)
             at_receivers = kernels.softmax_gradients(grad, weights, edge_scale, None, offsets)
-            grad_offset = at_receivers.sum((0, 1)).to(ctx.dtypes[1])
-            if ctx.opposite:
-                at_senders -= at_receivers
-            scores = ctx.dtypes[0]
-            grads = at_senders.to(scores), None if ctx.opposite else at_receivers.to(scores), grad_offset
+            opposite = at_receivers if receiver_attention is None else None
+            at_senders = kernels.softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets, opposite)
+            grads[0] = _through_scores(at_senders, attention, x, grad_x, needs[0])
+            if receiver_attention is not None:
+                grads[1] = _through_scores(at_receivers, receiver_attention, x, grad_x, needs[1])
+            if needs[2]:
+                flat = at_receivers.flatten(0, 1)
+                grads[2] = kernels.over_rows(flat, flat, False, True)[1].to(offset.dtype)
         own = own_gradients(grad_y, x, needs[11], needs[12])
         return *grads, None, grad_x, grad_theta, *[None] * 5, *own
+
+
+def _through_scores(
+    grad: Tensor, attention: Tensor, x: Tensor, grad_x: Tensor | None, needs_attention: bool
+) -> Tensor | None:
+    """The gradient of the attention from that of its scores; what they add to the gradient of x is added there."""
+    grad, flat = grad.flatten(0, 1).to(x.dtype), x.flatten(0, 1)
+    if grad_x is not None:
+        grad_x.flatten(0, 1).addmm_(grad, attention)
+    return backend(x).over_rows(grad, flat, True, False)[0].to(attention.dtype) if needs_attention else None

@@ -46,7 +46,7 @@ def convolve(
         # The tensor cores want the summed axis to be contiguous.
         theta = theta.transpose(1, 2).contiguous().transpose(1, 2)
     slots, channels, out = theta.shape
-    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1)
+    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1)
     inputs = x, weights, theta, neighbours, order, offsets, skip, bias
     return convolve_items(*inputs, tiles) if isinstance(tiles, ItemTiles) else convolve_vertices(*inputs, tiles)
 

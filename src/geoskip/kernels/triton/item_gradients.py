@@ -14,9 +14,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.gathers import (
+    as_index,
+    edge_at,
+    features_of,
+    index_at,
+    plus_weighted,
+    weights_of,
+    zeros_of,
+)
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import in_layout_of_loads, product
-from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, precision
+from geoskip.kernels.triton.products import in_layout_of_loads, product, product_of_parts
+from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
 
 
 @triton.jit
@@ -24,55 +33,74 @@ def _sender_gradients_kernel(
     grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_gb, stride_og,
-    GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr,
+    GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr,
+    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    WIDTH: tl.constexpr = BLOCK_O // PARTS
     i_v, i_b = tl.program_id(0), tl.program_id(1)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
     o_c = tl.arange(0, BLOCK_C)
     m_c = o_c < C
-    o_o = tl.arange(0, BLOCK_O)
-    m_o = o_o < O
-    p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O + o_o[None, :]
+    o_o = tl.arange(0, WIDTH)
+    p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O
     o_x = (o_b[:, None].to(tl.int64) * num_senders + i_v) * C + o_c[None, :]
-    m_x, m_y = m_b[:, None] & m_c[None, :], m_b[:, None] & m_o[None, :]
+    m_x = m_b[:, None] & m_c[None, :]
     b_own = tl.load(x + o_x, mask=m_x, other=0.0)
     b_gx = tl.zeros([BLOCK_B, BLOCK_C], dtype=tl.float32)
     for i_m in range(0, M, SLOTS):
         o_row = i_v + (i_m * stride_og if GROUPED else 0)
-        i_first, i_last = tl.load(offsets + o_row), tl.load(offsets + o_row + 1)
-        b_h, b_u = (), ()
+        i_first, i_last = as_index(tl.load(offsets + o_row), WIDE), as_index(tl.load(offsets + o_row + 1), WIDE)
+        o_m = tl.cast(i_m, tl.int64) * stride_wm
+        if AHEAD:
+            i_e, i_e1 = edge_at(order, i_first, i_last, True, WIDE), edge_at(order, i_first + 1, i_last, True, WIDE)
+            i_i = index_at(receivers + i_e, i_first < i_last, WIDE)
+        b_u = ()
         for s in tl.static_range(SLOTS):
-            p_theta = theta + ((i_m + s) * C + o_c[:, None]) * O + o_o[None, :]
-            b_theta = tl.load(p_theta, mask=m_c[:, None] & m_o[None, :], other=0.0)
-            b_u = b_u + (in_layout_of_loads(product(b_own, b_theta, PRECISION), BLOCK_B, BLOCK_O),)
-            b_h = b_h + (tl.zeros([BLOCK_B, BLOCK_O], dtype=tl.float32),)
+            for p in tl.static_range(PARTS):
+                o_p = o_o + p * WIDTH
+                p_theta = theta + ((i_m + s) * C + o_c[:, None]) * O + o_p[None, :]
+                b_theta = tl.load(p_theta, mask=m_c[:, None] & (o_p < O)[None, :], other=0.0)
+                b_u = b_u + (in_layout_of_loads(product(b_own, b_theta, PRECISION), BLOCK_B, WIDTH),)
+        b_h = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
         for i_k in range(i_first, i_last):
-            i_e = tl.load(order + i_k)
-            i_i = tl.load(receivers + i_e)
-            b_gy = tl.load(p_y + i_i * O, mask=m_y, other=0.0).to(tl.float32)
-            b_more = ()
+            if AHEAD:
+                i_e2 = edge_at(order, i_k + 2, i_last, True, WIDE)
+                i_i1 = index_at(receivers + i_e1, i_k + 1 < i_last, WIDE)
+            else:
+                i_e = edge_at(order, i_k, i_last, True, WIDE)
+                i_i = as_index(tl.load(receivers + i_e), WIDE)
+            b_gy = features_of(p_y + i_i * O, o_o, O, m_b, WIDTH, PARTS)
+            b_w = weights_of(weights + o_m + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+            b_h = plus_weighted(b_h, b_w, b_gy, SLOTS, PARTS)
+            p_gw = grad_weights + o_m + i_e * stride_we
             for s in tl.static_range(SLOTS):
-                o_w = tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
+                b_dot = b_u[s * PARTS] * b_gy[0]
+                for p in tl.static_range(1, PARTS):
+                    b_dot += b_u[s * PARTS + p] * b_gy[p]
                 if PER_ITEM:
-                    b_w = tl.load(weights + o_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
-                    tl.store(grad_weights + o_w + o_b, tl.sum(b_u[s] * b_gy, axis=1), mask=m_b)
+                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_b, tl.sum(b_dot, axis=1), mask=m_b)
                 else:
-                    b_w = tl.load(weights + o_w).to(tl.float32)
-                    tl.store(grad_weights + o_w + i_b * stride_gb, tl.sum(b_u[s] * b_gy))
-                b_more = b_more + (b_h[s] + b_w * b_gy,)
-            b_h = b_more
+                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + i_b * stride_gb, tl.sum(b_dot))
+            if AHEAD:
+                i_i, i_e, i_e1 = i_i1, i_e1, i_e2
         if NEEDS_X:
             for s in tl.static_range(SLOTS):
-                p_theta = theta + ((i_m + s) * C + o_c[None, :]) * O + o_o[:, None]
-                b_theta = tl.load(p_theta, mask=m_c[None, :] & m_o[:, None], other=0.0)
-                b_gx += product(b_h[s].to(b_theta.dtype), b_theta, PRECISION)
+                b_theta = ()
+                for p in tl.static_range(PARTS):
+                    o_p = o_o + p * WIDTH
+                    p_theta = theta + ((i_m + s) * C + o_c[None, :]) * O + o_p[:, None]
+                    b_theta = b_theta + (tl.load(p_theta, mask=m_c[None, :] & (o_p < O)[:, None], other=0.0),)
+                b_gx += product_of_parts(b_h, b_theta, s * PARTS, PARTS, PRECISION)
     if NEEDS_X:
         if HAS_SKIP:
-            b_gy = tl.load(p_y + i_v.to(tl.int64) * O, mask=m_y, other=0.0)
+            o_o = tl.arange(0, BLOCK_O)
+            m_o = o_o < O
+            p_own = p_y + i_v.to(tl.int64) * O + o_o[None, :]
+            b_own = tl.load(p_own, mask=m_b[:, None] & m_o[None, :], other=0.0)
             p_skip = skip + o_c[None, :] * O + o_o[:, None]
-            b_gx += product(b_gy, tl.load(p_skip, mask=m_c[None, :] & m_o[:, None], other=0.0), PRECISION)
+            b_gx += product(b_own, tl.load(p_skip, mask=m_c[None, :] & m_o[:, None], other=0.0), PRECISION)
         tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)
 
 
@@ -99,10 +127,11 @@ def sender_gradients(
         grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
         0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
-        grouped, skip is not None, needs_x, per_item, tiles.slots,
+        grouped, skip is not None, needs_x, per_item,
+        tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps)
+    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, registers=tiles.registers)
     return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
 
 
@@ -111,49 +140,56 @@ def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
     stride_wm, stride_we, stride_og,
-    GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr,
+    GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr,
+    AHEAD: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    WIDTH: tl.constexpr = BLOCK_C // PARTS
     i_m, i_p, i_b = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
-    o_c = tl.arange(0, BLOCK_C)
-    m_c = o_c < C
+    o_c = tl.arange(0, WIDTH)
     o_o = tl.arange(0, BLOCK_O)
     m_o = o_o < O
-    p_x = x + o_b[:, None].to(tl.int64) * num_senders * C + o_c[None, :]
+    p_x = x + o_b[:, None].to(tl.int64) * num_senders * C
     p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O + o_o[None, :]
-    m_x, m_y = m_b[:, None] & m_c[None, :], m_b[:, None] & m_o[None, :]
-    b_sum = ()
-    for s in tl.static_range(SLOTS):
-        b_sum = b_sum + (tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32),)
-    for i_v in range(i_p, num_receivers, num_parts):
-        o_row = i_v + (i_m * stride_og if GROUPED else 0)
-        i_first, i_last = tl.load(offsets + o_row), tl.load(offsets + o_row + 1)
+    m_y = m_b[:, None] & m_o[None, :]
+    p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
+    # The receivers of a program follow each other, and so do their edges.
+    i_start = i_p.to(tl.int64) * num_receivers // num_parts
+    i_end = (i_p + 1).to(tl.int64) * num_receivers // num_parts
+    i_start, i_end = as_index(i_start, WIDE), as_index(i_end, WIDE)
+    p_first = offsets + (i_m * stride_og if GROUPED else 0)
+    if AHEAD:
+        i_most = as_index(tl.load(p_first + i_end), WIDE)
+        i_e1 = as_index(tl.load(p_first + i_start), WIDE)
+        i_j = index_at(senders + i_e1, i_e1 < i_most, WIDE)
+    b_sum = zeros_of(SLOTS * PARTS, WIDTH, BLOCK_O)
+    for i_v in range(i_start, i_end):
+        # Read anew for each vertex: bounds carried from one to the next are dropped by Triton 3.6.
+        i_first, i_last = as_index(tl.load(p_first + i_v), WIDE), as_index(tl.load(p_first + i_v + 1), WIDE)
         b_gy = tl.load(p_y + i_v * O, mask=m_y, other=0.0)
-        b_z = ()
-        for s in tl.static_range(SLOTS):
-            b_z = b_z + (tl.zeros([BLOCK_B, BLOCK_C], dtype=tl.float32),)
+        b_z = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
         for i_e in range(i_first, i_last):
-            i_j = tl.load(senders + i_e)
-            b_x = tl.load(p_x + i_j * C, mask=m_x, other=0.0).to(tl.float32)
-            b_more = ()
-            for s in tl.static_range(SLOTS):
-                p_w = weights + tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
-                if PER_ITEM:
-                    b_w = tl.load(p_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
-                else:
-                    b_w = tl.load(p_w).to(tl.float32)
-                b_more = b_more + (b_z[s] + b_w * b_x,)
-            b_z = b_more
+            if AHEAD:
+                i_j1 = index_at(senders + i_e + 1, i_e + 1 < i_most, WIDE)
+            else:
+                i_j = as_index(tl.load(senders + i_e), WIDE)
+            b_x = features_of(p_x + i_j * C, o_c, C, m_b, WIDTH, PARTS)
+            b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+            b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
+            if AHEAD:
+                i_j = i_j1
         b_more = ()
-        for s in tl.static_range(SLOTS):
-            b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
+        for n in tl.static_range(SLOTS * PARTS):
+            b_more = b_more + (b_sum[n] + product(tl.trans(b_z[n]).to(b_gy.dtype), b_gy, PRECISION),)
         b_sum = b_more
     o_part = (i_b * num_parts + i_p).to(tl.int64) * M + i_m
     for s in tl.static_range(SLOTS):
-        o_sum = ((o_part + s) * C + o_c[:, None]) * O + o_o[None, :]
-        tl.store(grad_theta + o_sum, b_sum[s], mask=m_c[:, None] & m_o[None, :])
+        for p in tl.static_range(PARTS):
+            o_p = o_c + p * WIDTH
+            o_sum = ((o_part + s) * C + o_p[:, None]) * O + o_o[None, :]
+            tl.store(grad_theta + o_sum, b_sum[s * PARTS + p], mask=(o_p < C)[:, None] & m_o[None, :])
 
 
 def theta_gradients(
@@ -167,8 +203,8 @@ def theta_gradients(
         grad_y, x, weights, partial, senders, offsets,
         batch, num_senders, num_receivers, channels, out, slots, parts,
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
-        grouped, weights.shape[2] > 1, tiles.slots,
+        grouped, weights.shape[2] > 1, tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps)
+    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, registers=tiles.registers)
     return partial.sum(0)

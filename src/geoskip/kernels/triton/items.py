@@ -10,9 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.gathers import (
+    as_index,
+    edge_at,
+    features_of,
+    index_at,
+    plus_weighted,
+    weights_of,
+    zeros_of,
+)
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import product
-from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, precision
+from geoskip.kernels.triton.products import product, product_of_parts
+from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
 
 
 @triton.jit
@@ -21,9 +30,10 @@ def _convolve_items_kernel(
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
-    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr,
+    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    WIDTH: tl.constexpr = BLOCK_C // PARTS
     i_v, i_b, i_o = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -32,34 +42,40 @@ def _convolve_items_kernel(
     p_b = x + o_b[:, None].to(tl.int64) * num_senders * C
     b_y = tl.zeros([BLOCK_B, BLOCK_O], dtype=tl.float32)
     for i_c in range(0, C, BLOCK_C):
-        o_c = i_c + tl.arange(0, BLOCK_C)
-        m_c = o_c < C
-        m_x = m_b[:, None] & m_c[None, :]
+        o_c = i_c + tl.arange(0, WIDTH)
         for i_m in range(0, M, SLOTS):
             o_row = i_v + (i_m * stride_og if GROUPED else 0)
-            i_first, i_last = tl.load(offsets + o_row), tl.load(offsets + o_row + 1)
-            b_z = ()
-            for s in tl.static_range(SLOTS):
-                b_z = b_z + (tl.zeros([BLOCK_B, BLOCK_C], dtype=tl.float32),)
+            i_first, i_last = as_index(tl.load(offsets + o_row), WIDE), as_index(tl.load(offsets + o_row + 1), WIDE)
+            p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
+            if AHEAD:
+                i_e = edge_at(order, i_first, i_last, HAS_ORDER, WIDE)
+                i_e1 = edge_at(order, i_first + 1, i_last, HAS_ORDER, WIDE)
+                i_j = index_at(neighbours + i_e, i_first < i_last, WIDE)
+            b_z = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
             for i_k in range(i_first, i_last):
-                i_e = tl.load(order + i_k) if HAS_ORDER else i_k
-                i_j = tl.load(neighbours + i_e)
-                b_x = tl.load(p_b + i_j * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
-                b_more = ()
-                for s in tl.static_range(SLOTS):
-                    p_w = weights + tl.cast(i_m + s, tl.int64) * stride_wm + i_e * stride_we
-                    if PER_ITEM:
-                        b_w = tl.load(p_w + o_b, mask=m_b, other=0.0).to(tl.float32)[:, None]
-                    else:
-                        b_w = tl.load(p_w).to(tl.float32)
-                    b_more = b_more + (b_z[s] + b_w * b_x,)
-                b_z = b_more
+                if AHEAD:
+                    i_e2 = edge_at(order, i_k + 2, i_last, HAS_ORDER, WIDE)
+                    i_j1 = index_at(neighbours + i_e1, i_k + 1 < i_last, WIDE)
+                else:
+                    i_e = edge_at(order, i_k, i_last, HAS_ORDER, WIDE)
+                    i_j = as_index(tl.load(neighbours + i_e), WIDE)
+                b_x = features_of(p_b + i_j * C, o_c, C, m_b, WIDTH, PARTS)
+                b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+                b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
+                if AHEAD:
+                    i_j, i_e, i_e1 = i_j1, i_e1, i_e2
             for s in tl.static_range(SLOTS):
-                p_theta = theta + (i_m + s) * stride_tm + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
-                b_theta = tl.load(p_theta, mask=m_c[:, None] & m_o[None, :], other=0.0)
-                b_y += product(b_z[s].to(b_theta.dtype), b_theta, PRECISION)
+                b_theta = ()
+                for p in tl.static_range(PARTS):
+                    o_p = o_c + p * WIDTH
+                    p_theta = theta + (i_m + s) * stride_tm + o_p[:, None] * stride_tc + o_o[None, :] * stride_to
+                    b_theta = b_theta + (tl.load(p_theta, mask=(o_p < C)[:, None] & m_o[None, :], other=0.0),)
+                b_y += product_of_parts(b_z, b_theta, s * PARTS, PARTS, PRECISION)
         if HAS_SKIP:
-            b_own = tl.load(p_b + i_v.to(tl.int64) * C + o_c[None, :], mask=m_x, other=0.0)
+            o_c = i_c + tl.arange(0, BLOCK_C)
+            m_c = o_c < C
+            p_own = p_b + i_v.to(tl.int64) * C + o_c[None, :]
+            b_own = tl.load(p_own, mask=m_b[:, None] & m_c[None, :], other=0.0)
             p_skip = skip + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
             b_skip = tl.load(p_skip, mask=m_c[:, None] & m_o[None, :], other=0.0)
             b_y += product(b_own, b_skip, PRECISION)
@@ -91,8 +107,8 @@ def convolve_items(
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0), *theta.stride(),
         *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
-        weights.shape[2] > 1, tiles.slots,
+        weights.shape[2] > 1, tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_convolve_items_kernel, grid, arguments, tiles.warps)
+    launch(_convolve_items_kernel, grid, arguments, tiles.warps, registers=tiles.registers)
     return y

@@ -18,13 +18,26 @@ def product(a, b, PRECISION: tl.constexpr):
     """a b in float32. At float32 accuracy it takes three products in TF32; the fourth, of the two rests, is below
     the rounding of the first. Triton's own ``tf32x3`` does the same, but spends most of its time on infinities.
     Longer sums are left to the caller: the tensor cores round each addition towards zero."""
-    if PRECISION == "tf32x3" and a.dtype == tl.float32:
-        a_lead, a_rest = _split(a)
-        b_lead, b_rest = _split(b)
-        b_sum = tl.dot(a_rest, b_lead, input_precision="tf32")
-        b_sum = tl.dot(a_lead, b_rest, b_sum, input_precision="tf32")
-        return tl.dot(a_lead, b_lead, b_sum, input_precision="tf32")
-    return tl.dot(a, b, input_precision="tf32")
+    return product_of_parts((a,), (b,), 0, 1, PRECISION)
+
+
+@triton.jit
+def product_of_parts(a, b, FIRST: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr):
+    """The same of two blocks that are cut along the summed axis, a from ``FIRST`` on in a longer tuple."""
+    if PRECISION == "tf32x3" and b[0].dtype == tl.float32:
+        b_sum = tl.zeros([a[FIRST].shape[0], b[0].shape[1]], dtype=tl.float32)
+        for p in tl.static_range(PARTS):
+            a_lead, a_rest = _split(a[FIRST + p].to(tl.float32))
+            b_lead, b_rest = _split(b[p])
+            b_sum = tl.dot(a_rest, b_lead, b_sum, input_precision="tf32")
+            b_sum = tl.dot(a_lead, b_rest, b_sum, input_precision="tf32")
+            b_sum = tl.dot(a_lead, b_lead, b_sum, input_precision="tf32")
+        return b_sum
+    else:
+        b_sum = tl.zeros([a[FIRST].shape[0], b[0].shape[1]], dtype=tl.float32)
+        for p in tl.static_range(PARTS):
+            b_sum = tl.dot(a[FIRST + p].to(b[p].dtype), b[p], b_sum, input_precision="tf32")
+        return b_sum
 
 
 @triton.jit

@@ -26,7 +26,8 @@ class VertexTiles(NamedTuple):
 
 
 class ItemTiles(NamedTuple):
-    """What a program of one vertex holds: slots at once, and blocks of items, channels in and out."""
+    """What a program of one vertex holds: slots at once, and blocks of items, channels in and out; how many parts
+    the gathered channels are read in; the most registers of a thread; whether indices are read one edge ahead."""
 
     slots: int
     b: int
@@ -34,6 +35,9 @@ class ItemTiles(NamedTuple):
     o: int
     warps: int = 1
     programs: int = 4224
+    parts: int = 1
+    registers: int | None = None
+    ahead: bool = False
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -45,11 +49,15 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
-def forward_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool) -> ItemTiles | VertexTiles:
+def forward_tiles(
+    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
+) -> ItemTiles | VertexTiles:
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
     if batch >= ENOUGH_ITEMS:
-        warps = 1 if max(c, o) <= 32 else 4
-        return ItemTiles(_at_once(slots, 3, grouped), b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps)
+        at_once, b = _at_once(slots, 3, grouped), power_of_two(batch, 16, 32)
+        if per_item and max(c, o) <= 32:
+            return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(c), registers=128, ahead=True)
+        return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
         return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
     return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o)
@@ -60,9 +68,11 @@ def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool,
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch < ENOUGH_ITEMS or max(c, o) > 64:
         return None
-    small = max(c, o) <= 32
-    at_once = _at_once(slots, 3 if small and not per_item else 1, grouped)
-    return ItemTiles(at_once, b=power_of_two(batch, 16, 32), c=c, o=o, warps=1 if small else 4)
+    small, b = max(c, o) <= 32, power_of_two(batch, 16, 32)
+    at_once = _at_once(slots, 3 if small else 1, grouped)
+    if per_item and small:
+        return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(o), registers=128, ahead=True)
+    return ItemTiles(at_once, b, c, o, warps=1 if small else 4)
 
 
 def theta_tiles(
@@ -71,9 +81,9 @@ def theta_tiles(
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch >= ENOUGH_ITEMS and max(c, o) <= 64:
         at_once, warps = (_at_once(slots, 3, grouped), 2) if max(c, o) <= 32 else (1, 4)
-        if per_item and at_once < 3 and warps == 2:
-            warps = 1
-        return ItemTiles(at_once, b=power_of_two(batch, 16, 32), c=c, o=o, warps=warps, programs=528)
+        parts = _parts(c) if per_item and warps == 2 else 1
+        b = power_of_two(batch, 16, 32)
+        return ItemTiles(at_once, b, c, o, warps=warps, programs=528, parts=parts, ahead=True)
     at_once = 5 if c <= 32 else 2 if c <= 64 else 1
     return VertexTiles(
         _at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=8 if c > 64 else 4, programs=528
@@ -89,6 +99,11 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTi
 def _at_once(slots: int, most: int, grouped: bool) -> int:
     """The largest even share of the slots: a neighbour's features are loaded once for all of a share."""
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
+
+
+def _parts(columns: int) -> int:
+    """Parts of 16 columns, the fewest that the tensor cores sum over."""
+    return columns // 16
 
 
 def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:

@@ -1,0 +1,198 @@
+"""The softmax basis on CUDA: scores of the vertices, the weights made of them, and the gradients of the scores.
+
+Scores and weights lie with the items of a batch side by side: the rows of an edge, one for each item, are then read
+and written together.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from geoskip.kernels.triton.gathers import as_index
+from geoskip.kernels.triton.launch import launch
+from geoskip.kernels.triton.products import product
+from geoskip.kernels.triton.tiles import ENOUGH_ITEMS, ceil_div, power_of_two, precision
+
+# Rows of a program of the softmax: one for each thread of two warps.
+ROWS = 64
+
+
+@triton.jit
+def _scores_kernel(
+    x, attention, scores, batch, num_vertices, C, M,
+    BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    i_v, i_b = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
+    m_b = o_b < batch
+    o_m = tl.arange(0, BLOCK_M)
+    m_m = o_m < M
+    p_x = x + (o_b[:, None].to(tl.int64) * num_vertices + i_v) * C
+    b_sum = tl.zeros([BLOCK_B, BLOCK_M], dtype=tl.float32)
+    for i_c in range(0, C, BLOCK_C):
+        o_c = i_c + tl.arange(0, BLOCK_C)
+        m_c = o_c < C
+        b_x = tl.load(p_x + o_c[None, :], mask=m_b[:, None] & m_c[None, :], other=0.0)
+        b_a = tl.load(attention + o_m[None, :] * C + o_c[:, None], mask=m_m[None, :] & m_c[:, None], other=0.0)
+        b_sum += product(b_x, b_a, PRECISION)
+    o_out = (i_v * M + o_m[None, :]) * batch + o_b[:, None]
+    tl.store(scores + o_out, b_sum, mask=m_b[:, None] & m_m[None, :])
+
+
+def attention_scores(x: Tensor, attention: Tensor) -> Tensor:
+    """⟨a_m, x⟩ of every vertex, [vertices, slots, batch], of x [batch, vertices, in] and a [slots, in]."""
+    (batch, num_vertices, channels), slots = x.shape, len(attention)
+    if batch < ENOUGH_ITEMS:
+        return by_vertex(x @ attention.t())
+    scores = x.new_empty(num_vertices, slots, batch, dtype=torch.float32)
+    b, c, m = power_of_two(batch, 16, 32), power_of_two(channels, 16, 64), power_of_two(slots, 16)
+    arguments = x, attention, scores, batch, num_vertices, channels, slots, b, c, m, precision()
+    launch(_scores_kernel, (num_vertices, ceil_div(batch, b)), arguments, warps=1 if m * c <= 512 else 4)
+    return scores
+
+
+def by_vertex(scores: Tensor) -> Tensor:
+    """[batch, vertices, slots] as [vertices, slots, batch]."""
+    return scores.permute(1, 2, 0).contiguous()
+
+
+@triton.jit
+def _softmax_kernel(
+    sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, batch,
+    OPPOSITE: tl.constexpr, M: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    # A row is an edge of an item; rows of one edge lie next to each other, and a thread has all slots of its row.
+    o_r = as_index(tl.program_id(0), WIDE) * BLOCK_R + tl.arange(0, BLOCK_R)
+    m_r = o_r < num_rows
+    o_e, o_b = o_r // batch, o_r % batch
+    o_j = as_index(tl.load(senders + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
+    o_i = as_index(tl.load(receivers + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
+    b_scale = tl.load(edge_scale + o_e, mask=m_r, other=0.0).to(tl.float32)
+    b_logit = ()
+    for m in tl.static_range(M):
+        b_one = tl.load(sender_scores + o_j + m * batch, mask=m_r, other=0.0).to(tl.float32)
+        b_other = tl.load(receiver_scores + o_i + m * batch, mask=m_r, other=0.0).to(tl.float32)
+        b_one += -b_other if OPPOSITE else b_other
+        b_logit = b_logit + (b_one + tl.load(offset + m).to(tl.float32),)
+    b_most = b_logit[0]
+    for m in tl.static_range(1, M):
+        b_most = tl.maximum(b_most, b_logit[m])
+    b_exp = ()
+    b_sum = tl.zeros([BLOCK_R], dtype=tl.float32)
+    for m in tl.static_range(M):
+        b_exp = b_exp + (tl.exp(b_logit[m] - b_most),)
+        b_sum += b_exp[m]
+    b_share = b_scale / b_sum
+    for m in tl.static_range(M):
+        tl.store(weights + tl.cast(m, tl.int64) * num_rows + o_r, b_exp[m] * b_share, mask=m_r)
+
+
+def softmax(
+    sender_scores: Tensor,
+    receiver_scores: Tensor,
+    offset: Tensor,
+    edge_scale: Tensor,
+    senders: Tensor,
+    receivers: Tensor,
+) -> Tensor:
+    """Weights [slots, edges, batch] of scores [batch, vertices, slots]."""
+    ends = by_vertex(sender_scores), by_vertex(receiver_scores)
+    return softmax_of_scores(*ends, offset, edge_scale, senders, receivers)
+
+
+def softmax_of_scores(
+    at_senders: Tensor,
+    at_receivers: Tensor | None,
+    offset: Tensor,
+    edge_scale: Tensor,
+    senders: Tensor,
+    receivers: Tensor,
+) -> Tensor:
+    """The same of scores [vertices, slots, batch]. Without those of the receivers they are minus the others."""
+    (_, slots, batch), num_edges = at_senders.shape, senders.shape[0]
+    weights = torch.empty(slots, num_edges, batch, device=senders.device, dtype=torch.float32)
+    if weights.numel():
+        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) >= 2**31
+        arguments = (
+            at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights, senders,
+            receivers, num_rows, batch, at_receivers is None, slots, ROWS, wide,
+        )  # fmt: skip
+        launch(_softmax_kernel, (ceil_div(num_rows, ROWS),), arguments, ROWS // 32)
+    return weights
+
+
+@triton.jit
+def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.constexpr):
+    """Blocks of rows as the columns of one block: joined by the highest bit of their number first."""
+    for level in tl.static_range(LEVELS):
+        b_half = ()
+        for n in tl.static_range(COUNT >> (level + 1)):
+            b_half = b_half + (tl.join(b[n], b[n + (COUNT >> (level + 1))]),)
+        b = b_half
+    return tl.reshape(b[0], [BLOCK_R, COUNT])
+
+
+@triton.jit
+def _softmax_gradients_kernel(
+    grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
+    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.constexpr,
+    WIDE: tl.constexpr,
+):  # fmt: skip
+    # A row is a vertex of an item; rows of one vertex lie next to each other, and a thread has all slots of its row.
+    o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
+    o_r = as_index(o_r, WIDE)
+    o_v, o_b = o_r // batch, o_r % batch
+    m_v = o_v < num_vertices
+    b_start = as_index(tl.load(offsets + o_v, mask=m_v, other=0), WIDE)
+    b_degree = as_index(tl.load(offsets + o_v + 1, mask=m_v, other=0), WIDE) - b_start
+    b_sum = ()
+    for _ in tl.static_range(COUNT):
+        b_sum = b_sum + (tl.zeros([BLOCK_R], dtype=tl.float32),)
+    for k in range(tl.max(b_degree, axis=0)):
+        m_e = k < b_degree
+        o_e = b_start + k
+        if HAS_ORDER:
+            o_e = as_index(tl.load(order + o_e, mask=m_e, other=0), WIDE)
+        o_w = o_e * batch + o_b
+        b_w, b_g = (), ()
+        for m in tl.static_range(M):
+            o_slot = tl.cast(m, tl.int64) * num_edges * batch
+            b_w = b_w + (tl.load(weights + o_slot + o_w, mask=m_e, other=0.0),)
+            b_g = b_g + (tl.load(grad + o_slot + o_w, mask=m_e, other=0.0),)
+        b_mean = b_w[0] * b_g[0]
+        for m in tl.static_range(1, M):
+            b_mean += b_w[m] * b_g[m]
+        b_scale = tl.load(edge_scale + o_e, mask=m_e, other=1.0).to(tl.float32)
+        b_mean = b_mean / tl.where(b_scale == 0, 1.0, b_scale)
+        b_more = ()
+        for m in tl.static_range(M):
+            b_more = b_more + (b_sum[m] + b_w[m] * (b_g[m] - b_mean),)
+        b_sum = b_more + b_sum[M:]
+    o_m = tl.arange(0, COUNT)
+    o_out = (o_b.to(tl.int64) * num_vertices + o_v)[:, None] * M + o_m[None, :]
+    m_out = m_v[:, None] & (o_m < M)[None, :]
+    b_out = _as_columns(b_sum, COUNT, LEVELS, BLOCK_R)
+    if HAS_LESS:
+        b_out -= tl.load(less + o_out, mask=m_out, other=0.0)
+    tl.store(out + o_out, b_out, mask=m_out)
+
+
+def softmax_gradients(
+    grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor, less: Tensor | None = None
+) -> Tensor:
+    """Gradient of the scores at one end of the edges: at the receivers, or with ``order`` at the senders; minus
+    ``less``, if that is given."""
+    (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
+    out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
+    if out.numel():
+        count = power_of_two(slots)
+        wide = max(weights.numel(), out.numel()) >= 2**31
+        arguments = (
+            grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
+            order is not None, less is not None, slots, count, count.bit_length() - 1, ROWS, wide,
+        )  # fmt: skip
+        launch(_softmax_gradients_kernel, (ceil_div(num_vertices * batch, ROWS),), arguments, ROWS // 32)
+    return out
