@@ -126,7 +126,7 @@ def softmax_convolution(
     skip: Float[Tensor, "channels out"] | None = None,
     bias: Float[Tensor, " out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
-    r""":func:`basis_convolution` with the weights of :func:`softmax_basis` of the scores :math:`\langle a_m, x_j\rangle`
+    r""":func:`basis_convolution` with the weights of :func:`softmax_basis`, of scores :math:`\langle a_m, x_j\rangle`
     and :math:`\langle a'_m, x_i\rangle`; without a' the latter are :math:`-\langle a_m, x_i\rangle`."""
     weights = softmax_basis(*both_scores(x, attention, receiver_attention), offset, edge_scale, pattern)
     return basis_convolution(x, weights, theta, pattern, skip, bias)

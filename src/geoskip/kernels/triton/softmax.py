@@ -138,8 +138,8 @@ def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.conste
 @triton.jit
 def _softmax_gradients_kernel(
     grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
-    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.constexpr,
-    WIDE: tl.constexpr,
+    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, COUNT: tl.constexpr, LEVELS: tl.constexpr,
+    BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     # A row is a vertex of an item; rows of one vertex lie next to each other, and a thread has all slots of its row.
     o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
