@@ -5,6 +5,7 @@ The same checks run the CPU path, Triton's kernels in its interpreter, and, mark
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -290,6 +291,29 @@ def test_linear_cross_entropy(where: Where, sizes: Sizes, biased: bool) -> None:
         return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), share)
 
     compare(function, inputs if biased else inputs[:2], where)
+
+
+@pytest.mark.parametrize(
+    ("where", "classes"),
+    [
+        pytest.param(Where("interpreter"), 40, marks=pytest.mark.compiled),
+        pytest.param(Where("fast", "cuda"), 2500, marks=pytest.mark.gpu),
+        pytest.param(Where("fast", "cuda"), 9000, marks=pytest.mark.gpu),
+    ],
+)
+def test_scores_in_several_blocks(where: Where, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are longer than a block of the kernel, and more rows than programs."""
+    if where.device == "cpu":
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.entropy"), "BLOCK", 16)
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.entropy"), "PROGRAMS", 3)
+    rows = 7 if where.device == "cpu" else 600
+    labels = torch.randint(-1, classes, (rows,), generator=torch.Generator().manual_seed(1))
+    inputs = [drawn(rows, 5, seed=3), drawn(classes, 5, seed=4), drawn(classes, seed=5)]
+
+    def function(x, weight, bias, device):
+        return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), torch.ones(rows).to(x))
+
+    compare(function, inputs, where)
 
 
 @pytest.mark.parametrize("path", ["fast", pytest.param("interpreter", marks=pytest.mark.compiled)])

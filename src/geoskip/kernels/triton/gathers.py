@@ -1,6 +1,6 @@
-"""Reading what an edge brings. Its indices may be read one edge ahead: each waits for the one before.
+"""Reading what an edge brings.
 
-Channels are read in parts of fewer columns, so that a thread holds fewer rows and more of each: it then reads fewer
+Channels may be read in parts of fewer columns, so that a thread holds fewer rows and more of each: it then reads fewer
 weights, and a sum over the channels crosses fewer threads.
 """
 
@@ -20,12 +20,6 @@ def as_index(i, WIDE: tl.constexpr):
 def index_at(p_index, is_there, WIDE: tl.constexpr):
     """A stored index, or 0 if it is not there."""
     return as_index(tl.load(p_index, mask=is_there, other=0), WIDE)
-
-
-@triton.jit
-def edge_at(order, i_k, i_last, HAS_ORDER: tl.constexpr, WIDE: tl.constexpr):
-    """The edge at a place in the order of summing."""
-    return index_at(order + i_k, i_k < i_last, WIDE) if HAS_ORDER else i_k
 
 
 @triton.jit

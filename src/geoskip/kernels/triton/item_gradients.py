@@ -16,7 +16,6 @@ from torch import Tensor
 
 from geoskip.kernels.triton.gathers import (
     as_index,
-    edge_at,
     features_of,
     index_at,
     plus_weighted,
@@ -34,7 +33,7 @@ def _sender_gradients_kernel(
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_gb, stride_og,
     GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr,
-    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, WIDE: tl.constexpr,
+    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_O // PARTS
@@ -53,9 +52,6 @@ def _sender_gradients_kernel(
         o_row = i_v + (i_m * stride_og if GROUPED else 0)
         i_first, i_last = as_index(tl.load(offsets + o_row), WIDE), as_index(tl.load(offsets + o_row + 1), WIDE)
         o_m = tl.cast(i_m, tl.int64) * stride_wm
-        if AHEAD:
-            i_e, i_e1 = edge_at(order, i_first, i_last, True, WIDE), edge_at(order, i_first + 1, i_last, True, WIDE)
-            i_i = index_at(receivers + i_e, i_first < i_last, WIDE)
         b_u = ()
         for s in tl.static_range(SLOTS):
             for p in tl.static_range(PARTS):
@@ -65,12 +61,8 @@ def _sender_gradients_kernel(
                 b_u = b_u + (in_layout_of_loads(product(b_own, b_theta, PRECISION), BLOCK_B, WIDTH),)
         b_h = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
         for i_k in range(i_first, i_last):
-            if AHEAD:
-                i_e2 = edge_at(order, i_k + 2, i_last, True, WIDE)
-                i_i1 = index_at(receivers + i_e1, i_k + 1 < i_last, WIDE)
-            else:
-                i_e = edge_at(order, i_k, i_last, True, WIDE)
-                i_i = as_index(tl.load(receivers + i_e), WIDE)
+            i_e = as_index(tl.load(order + i_k), WIDE)
+            i_i = as_index(tl.load(receivers + i_e), WIDE)
             b_gy = features_of(p_y + i_i * O, o_o, O, m_b, WIDTH, PARTS)
             b_w = weights_of(weights + o_m + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
             b_h = plus_weighted(b_h, b_w, b_gy, SLOTS, PARTS)
@@ -83,8 +75,6 @@ def _sender_gradients_kernel(
                     tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_b, tl.sum(b_dot, axis=1), mask=m_b)
                 else:
                     tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + i_b * stride_gb, tl.sum(b_dot))
-            if AHEAD:
-                i_i, i_e, i_e1 = i_i1, i_e1, i_e2
         if NEEDS_X:
             for s in tl.static_range(SLOTS):
                 b_theta = ()
@@ -128,7 +118,7 @@ def sender_gradients(
         batch, num_senders, num_receivers, channels, out, slots,
         0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
         grouped, skip is not None, needs_x, per_item,
-        tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, grad_y, weights),
+        tiles.slots, tiles.parts, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, registers=tiles.registers)
@@ -140,56 +130,46 @@ def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
     stride_wm, stride_we, stride_og,
-    GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr,
-    AHEAD: tl.constexpr, WIDE: tl.constexpr,
+    GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    WIDTH: tl.constexpr = BLOCK_C // PARTS
     i_m, i_p, i_b = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
-    o_c = tl.arange(0, WIDTH)
+    o_c = tl.arange(0, BLOCK_C)
     o_o = tl.arange(0, BLOCK_O)
     m_o = o_o < O
     p_x = x + o_b[:, None].to(tl.int64) * num_senders * C
     p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O + o_o[None, :]
     m_y = m_b[:, None] & m_o[None, :]
     p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
-    # The receivers of a program follow each other, and so do their edges.
+    # The receivers of a program follow each other, and so do their edges: the next sender is read ahead.
     i_start = i_p.to(tl.int64) * num_receivers // num_parts
     i_end = (i_p + 1).to(tl.int64) * num_receivers // num_parts
     i_start, i_end = as_index(i_start, WIDE), as_index(i_end, WIDE)
     p_first = offsets + (i_m * stride_og if GROUPED else 0)
-    if AHEAD:
-        i_most = as_index(tl.load(p_first + i_end), WIDE)
-        i_e1 = as_index(tl.load(p_first + i_start), WIDE)
-        i_j = index_at(senders + i_e1, i_e1 < i_most, WIDE)
-    b_sum = zeros_of(SLOTS * PARTS, WIDTH, BLOCK_O)
+    i_k, i_most = as_index(tl.load(p_first + i_start), WIDE), as_index(tl.load(p_first + i_end), WIDE)
+    i_j = index_at(senders + i_k, i_k < i_most, WIDE)
+    b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
     for i_v in range(i_start, i_end):
         # Read anew for each vertex: bounds carried from one to the next are dropped by Triton 3.6.
         i_first, i_last = as_index(tl.load(p_first + i_v), WIDE), as_index(tl.load(p_first + i_v + 1), WIDE)
         b_gy = tl.load(p_y + i_v * O, mask=m_y, other=0.0)
-        b_z = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
+        b_z = zeros_of(SLOTS, BLOCK_B, BLOCK_C)
         for i_e in range(i_first, i_last):
-            if AHEAD:
-                i_j1 = index_at(senders + i_e + 1, i_e + 1 < i_most, WIDE)
-            else:
-                i_j = as_index(tl.load(senders + i_e), WIDE)
-            b_x = features_of(p_x + i_j * C, o_c, C, m_b, WIDTH, PARTS)
+            i_next = index_at(senders + i_e + 1, i_e + 1 < i_most, WIDE)
+            b_x = features_of(p_x + i_j * C, o_c, C, m_b, BLOCK_C, 1)
             b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
-            b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
-            if AHEAD:
-                i_j = i_j1
+            b_z = plus_weighted(b_z, b_w, b_x, SLOTS, 1)
+            i_j = i_next
         b_more = ()
-        for n in tl.static_range(SLOTS * PARTS):
-            b_more = b_more + (b_sum[n] + product(tl.trans(b_z[n]).to(b_gy.dtype), b_gy, PRECISION),)
+        for s in tl.static_range(SLOTS):
+            b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
         b_sum = b_more
     o_part = (i_b * num_parts + i_p).to(tl.int64) * M + i_m
     for s in tl.static_range(SLOTS):
-        for p in tl.static_range(PARTS):
-            o_p = o_c + p * WIDTH
-            o_sum = ((o_part + s) * C + o_p[:, None]) * O + o_o[None, :]
-            tl.store(grad_theta + o_sum, b_sum[s * PARTS + p], mask=(o_p < C)[:, None] & m_o[None, :])
+        o_sum = ((o_part + s) * C + o_c[:, None]) * O + o_o[None, :]
+        tl.store(grad_theta + o_sum, b_sum[s], mask=(o_c < C)[:, None] & m_o[None, :])
 
 
 def theta_gradients(
@@ -203,7 +183,7 @@ def theta_gradients(
         grad_y, x, weights, partial, senders, offsets,
         batch, num_senders, num_receivers, channels, out, slots, parts,
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
-        grouped, weights.shape[2] > 1, tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, grad_y, weights),
+        grouped, weights.shape[2] > 1, tiles.slots, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, registers=tiles.registers)

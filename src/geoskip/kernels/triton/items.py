@@ -10,15 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.gathers import (
-    as_index,
-    edge_at,
-    features_of,
-    index_at,
-    plus_weighted,
-    weights_of,
-    zeros_of,
-)
+from geoskip.kernels.triton.gathers import as_index, features_of, plus_weighted, weights_of, zeros_of
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product, product_of_parts
 from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
@@ -30,7 +22,7 @@ def _convolve_items_kernel(
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
-    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, WIDE: tl.constexpr,
+    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_C // PARTS
@@ -47,23 +39,13 @@ def _convolve_items_kernel(
             o_row = i_v + (i_m * stride_og if GROUPED else 0)
             i_first, i_last = as_index(tl.load(offsets + o_row), WIDE), as_index(tl.load(offsets + o_row + 1), WIDE)
             p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
-            if AHEAD:
-                i_e = edge_at(order, i_first, i_last, HAS_ORDER, WIDE)
-                i_e1 = edge_at(order, i_first + 1, i_last, HAS_ORDER, WIDE)
-                i_j = index_at(neighbours + i_e, i_first < i_last, WIDE)
             b_z = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
             for i_k in range(i_first, i_last):
-                if AHEAD:
-                    i_e2 = edge_at(order, i_k + 2, i_last, HAS_ORDER, WIDE)
-                    i_j1 = index_at(neighbours + i_e1, i_k + 1 < i_last, WIDE)
-                else:
-                    i_e = edge_at(order, i_k, i_last, HAS_ORDER, WIDE)
-                    i_j = as_index(tl.load(neighbours + i_e), WIDE)
+                i_e = as_index(tl.load(order + i_k), WIDE) if HAS_ORDER else i_k
+                i_j = as_index(tl.load(neighbours + i_e), WIDE)
                 b_x = features_of(p_b + i_j * C, o_c, C, m_b, WIDTH, PARTS)
                 b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
                 b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
-                if AHEAD:
-                    i_j, i_e, i_e1 = i_j1, i_e1, i_e2
             for s in tl.static_range(SLOTS):
                 b_theta = ()
                 for p in tl.static_range(PARTS):
@@ -107,7 +89,7 @@ def convolve_items(
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0), *theta.stride(),
         *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
-        weights.shape[2] > 1, tiles.slots, tiles.parts, tiles.ahead, needs_wide(x, y, weights),
+        weights.shape[2] > 1, tiles.slots, tiles.parts, needs_wide(x, y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_convolve_items_kernel, grid, arguments, tiles.warps, registers=tiles.registers)

@@ -13,7 +13,7 @@ from geoskip.kernels.triton.products import product
 from geoskip.kernels.triton.tiles import ceil_div, power_of_two, precision
 
 # Programs along the rows, and the most numbers of partial sums that they leave.
-PROGRAMS, PARTIAL = 528, 1 << 21
+PROGRAMS, PARTIAL = 264, 1 << 21
 ROWS = 64
 
 
@@ -57,7 +57,7 @@ def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tup
     arguments = (
         x, g, products, sums, num_rows, channels, out, parts, needs_product, needs_sum, ROWS, c, o, precision()
     )  # fmt: skip
-    launch(_over_rows_kernel, (parts, columns, ceil_div(out, o)), arguments)
+    launch(_over_rows_kernel, (parts, columns, ceil_div(out, o)), arguments, warps=2 if max(c, o) <= 32 else 4)
     return None if products is None else products.sum(0), None if sums is None else sums.sum(0)
 
 

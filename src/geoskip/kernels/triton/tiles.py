@@ -14,7 +14,8 @@ SIZES = ("num_senders", "num_receivers", "num_tiles", "num_parts", "stride_wb", 
 
 
 class VertexTiles(NamedTuple):
-    """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out."""
+    """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out; the most
+    registers of a thread, so that more programs run at a time."""
 
     slots: int
     v: int
@@ -23,11 +24,12 @@ class VertexTiles(NamedTuple):
     warps: int = 4
     stages: int = 2
     programs: int = 1056
+    registers: int | None = None
 
 
 class ItemTiles(NamedTuple):
     """What a program of one vertex holds: slots at once, and blocks of items, channels in and out; how many parts
-    the gathered channels are read in; the most registers of a thread; whether indices are read one edge ahead."""
+    the gathered channels are read in, and the most registers of a thread."""
 
     slots: int
     b: int
@@ -37,7 +39,6 @@ class ItemTiles(NamedTuple):
     programs: int = 4224
     parts: int = 1
     registers: int | None = None
-    ahead: bool = False
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -56,11 +57,11 @@ def forward_tiles(
     if batch >= ENOUGH_ITEMS:
         at_once, b = _at_once(slots, 3, grouped), power_of_two(batch, 16, 32)
         if per_item and max(c, o) <= 32:
-            return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(c), registers=128, ahead=True)
+            return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(c, at_once), registers=128)
         return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
         return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
-    return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o)
+    return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o, registers=128 if c > 32 else None)
 
 
 def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool) -> ItemTiles | None:
@@ -71,7 +72,7 @@ def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool,
     small, b = max(c, o) <= 32, power_of_two(batch, 16, 32)
     at_once = _at_once(slots, 3 if small else 1, grouped)
     if per_item and small:
-        return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(o), registers=128, ahead=True)
+        return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(o), registers=128)
     return ItemTiles(at_once, b, c, o, warps=1 if small else 4)
 
 
@@ -81,13 +82,14 @@ def theta_tiles(
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
     if batch >= ENOUGH_ITEMS and max(c, o) <= 64:
         at_once, warps = (_at_once(slots, 3, grouped), 2) if max(c, o) <= 32 else (1, 4)
-        parts = _parts(c) if per_item and warps == 2 else 1
-        b = power_of_two(batch, 16, 32)
-        return ItemTiles(at_once, b, c, o, warps=warps, programs=528, parts=parts, ahead=True)
+        programs, b = 528, power_of_two(batch, 16, 32)
+        if slots == 1 and warps == 2:
+            warps, programs = 1, 1056
+        registers = 168 if per_item and at_once == 2 else None
+        return ItemTiles(at_once, b, c, o, warps=warps, programs=programs, registers=registers)
     at_once = 5 if c <= 32 else 2 if c <= 64 else 1
-    return VertexTiles(
-        _at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=8 if c > 64 else 4, programs=528
-    )
+    warps, programs = 8 if c > 64 else 4, 528 if c <= 32 else 396
+    return VertexTiles(_at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=warps, programs=programs)
 
 
 def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
@@ -101,9 +103,9 @@ def _at_once(slots: int, most: int, grouped: bool) -> int:
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 
-def _parts(columns: int) -> int:
-    """Parts of 16 columns, the fewest that the tensor cores sum over."""
-    return columns // 16
+def _parts(columns: int, at_once: int = 3) -> int:
+    """Parts of 16 columns, the fewest that the tensor cores sum over; with few slots at once they do not pay."""
+    return columns // 16 if at_once > 2 else 1
 
 
 def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:

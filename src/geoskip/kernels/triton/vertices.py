@@ -111,13 +111,8 @@ def convolve_vertices(
         tiles.slots, tiles.v, tiles.c, tiles.o,
         precision(), needs_wide(x, y, weights),
     )  # fmt: skip
-    launch(
-        _convolve_kernel,
-        (ceil_div(num_receivers, tiles.v), batch, ceil_div(out, tiles.o)),
-        arguments,
-        tiles.warps,
-        tiles.stages,
-    )
+    grid = (ceil_div(num_receivers, tiles.v), batch, ceil_div(out, tiles.o))
+    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.stages, tiles.registers)
     return y
 
 
