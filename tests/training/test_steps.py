@@ -188,7 +188,7 @@ def test_captured_runs_go_on_bitwise(
 ) -> None:
     """Dropout included: the generator's place is part of the state, and recording does not move it."""
     # In a straight line: machines with a GPU need not have the solver for geodesics.
-    monkeypatch.setattr(Correspondence, "distances", lambda task: _straight(task.data.target))
+    monkeypatch.setattr(Correspondence, "distances", property(lambda task: _straight(task.data.target)))
     # Four bodies: batches of 3 and of 1, so that both stops are on the way.
     config = sets.config(**chosen, device="cuda", optim={"batch": 3})
     made = [make_task(config, sets.data(config.task)) for _ in range(3)]

@@ -168,14 +168,14 @@ def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
 
 def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:
     """How many sums for Θ are made aside."""
-    from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, theta_tiles
+    from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, shares, theta_tiles
 
     tiles = theta_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
     chunks = s.slots // tiles.slots
     if isinstance(tiles, ItemTiles):
         blocks = ceil_div(s.batch, tiles.b)
-        return blocks * max(1, min(s.vertices, ceil_div(tiles.programs, chunks * blocks)))
-    return max(1, min(ceil_div(s.vertices, tiles.v), ceil_div(tiles.programs, chunks)))
+        return blocks * shares(s.vertices, tiles.programs, chunks * blocks)
+    return shares(ceil_div(s.vertices, tiles.v), tiles.programs, chunks)
 
 
 def _monet(ledger: Ledger, s: Sizes) -> None:

@@ -24,7 +24,7 @@ from geoskip.kernels.triton.gathers import (
 )
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import in_layout_of_loads, product, product_of_parts
-from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
+from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision, shares
 
 
 @triton.jit
@@ -177,7 +177,7 @@ def theta_gradients(
 ) -> Tensor:
     (batch, num_senders, channels), (_, num_receivers, out) = x.shape, grad_y.shape
     grouped, blocks, chunks = offsets.shape[0] > 1, ceil_div(batch, tiles.b), slots // tiles.slots
-    parts = max(1, min(num_receivers, ceil_div(tiles.programs, chunks * blocks)))
+    parts = shares(num_receivers, tiles.programs, chunks * blocks)
     partial = x.new_empty(blocks * parts, slots, channels, out, dtype=torch.float32)
     arguments = (
         grad_y, x, weights, partial, senders, offsets,

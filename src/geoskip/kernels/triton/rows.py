@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product
-from geoskip.kernels.triton.tiles import ceil_div, power_of_two, precision
+from geoskip.kernels.triton.tiles import ceil_div, power_of_two, precision, shares
 
 # Programs along the rows, and the most numbers of partial sums that they leave.
 PROGRAMS, PARTIAL = 264, 1 << 21
@@ -63,10 +63,10 @@ def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tup
 
 def tiles_of(num_rows: int, channels: int, out: int, needs_product: bool) -> tuple[int, int, int, int]:
     """Programs along the rows and along the columns of x, and the columns of a block of x and of g."""
-    o = power_of_two(out, 16, 64)
+    blocks, o = ceil_div(num_rows, ROWS), power_of_two(out, 16, 64)
     if not needs_product:
-        return min(ceil_div(num_rows, ROWS), ceil_div(PROGRAMS, ceil_div(out, o))), 1, 16, o
+        return shares(blocks, PROGRAMS, ceil_div(out, o)), 1, 16, o
     c = power_of_two(channels, 16, 64)
     columns = ceil_div(channels, c)
-    parts = min(ceil_div(num_rows, ROWS), ceil_div(PROGRAMS, columns * ceil_div(out, o)), PARTIAL // (channels * out))
-    return max(1, parts), columns, c, o
+    parts = shares(blocks, PROGRAMS, columns * ceil_div(out, o))
+    return max(1, min(parts, PARTIAL // (channels * out))), columns, c, o

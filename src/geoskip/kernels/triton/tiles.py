@@ -45,6 +45,12 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def shares(pieces: int, programs: int, each: int) -> int:
+    """Into how many shares to divide pieces of work when each share takes so many programs: never more programs than
+    were asked for, since the few that do not fit on the card beside the others would run alone at the end."""
+    return max(1, min(pieces, programs // each))
+
+
 def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     """The smallest power of two that holds n, within bounds."""
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))

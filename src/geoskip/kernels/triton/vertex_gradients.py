@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import in_layout_of_loads, product
-from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision
+from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision, shares
 from geoskip.kernels.triton.vertices import rows_of, slot_offset, strides_of
 
 
@@ -71,7 +71,7 @@ def theta_gradients(
     """The gradient of Θ_m: zᵀ times that of y, a part of the vertices for each program, added in a fixed order."""
     (batch, _, channels), (_, num_receivers, out) = x.shape, grad_y.shape
     num_tiles, chunks = ceil_div(num_receivers, tiles.v), slots // tiles.slots
-    parts = max(1, min(num_tiles, ceil_div(tiles.programs, chunks)))
+    parts = shares(num_tiles, tiles.programs, chunks)
     partial = torch.empty(parts, slots, channels, out, device=x.device, dtype=torch.float32)
     arguments = (
         grad_y, x, weights, partial, senders, offsets,
