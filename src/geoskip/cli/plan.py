@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
@@ -22,6 +23,8 @@ def plan(task: Task) -> dict[str, Any]:
     per_epoch = -(-task.num_items // min(optim.batch, task.num_items))
     # First, since packed graphs are made for it, and held beside the data that they are made of.
     step = step_memory(task, model)
+    # What is kept from the first batch on counts with the data.
+    task.batch(torch.arange(1))
     # Weights and two moments last; gradients are part of the step.
     held = {"weights": 12 * parameters + _bytes(model.buffers()), "data": _bytes(_tensors(vars(task)))}
     return {
@@ -70,5 +73,5 @@ def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, list | tuple):
         return [tensor for inner in value for tensor in _tensors(inner)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for entry in fields(value) for tensor in _tensors(getattr(value, entry.name))]
+        return [tensor for inner in vars(value).values() for tensor in _tensors(inner)]
     return []

@@ -66,13 +66,13 @@ class Lines:
 class Bar:
     """A bar with loss, metric, rate and remaining time."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}")
-        self.bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        self.bar = RichProgress(*columns, console=Console(file=stream or sys.stderr), transient=True)
         self.task: Any = None
 
     def start(self, total: int, done: int) -> None:
