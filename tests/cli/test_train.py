@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,6 +14,7 @@ from geoskip.cli.plan import plan
 from geoskip.cli.train import default_name
 from geoskip.meshes.files import write_mesh
 from geoskip.training.config import resolve
+from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
 from tests.training import sets
 
@@ -76,6 +78,14 @@ def test_packed_graphs_count_as_data_beside_what_they_are_made_of() -> None:
     fresh, packed = (Classification(sets.config("classification"), sets.graphs()) for _ in range(2))
     assert len(packed.store) == 10
     assert plan(fresh)["memory"]["data"] == plan(packed)["memory"]["data"]
+
+
+def test_plan_counts_the_coordinates_that_are_kept() -> None:
+    """Bodies of one connectivity have the pseudo-coordinates of every body made once."""
+    config = sets.config("correspondence", operator="monet")
+    task: Any = make_task(config, sets.data("correspondence"))
+    kept = 4 * len(task.store) * task.store.rooms(1)[0].edges * 3
+    assert plan(task)["memory"]["data"] > kept
 
 
 @pytest.mark.parametrize(
