@@ -62,6 +62,11 @@ class Where:
 
 
 CPU = [Where("fast"), Where("fast", dtype=torch.float64)]
+EVERYWHERE = [
+    *[pytest.param(where, id=str(where)) for where in CPU],
+    pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
+    pytest.param(Where("fast", "cuda"), id="cuda", marks=pytest.mark.gpu),
+]
 
 
 def cases(least_slots: int = 1) -> list[Any]:
@@ -176,6 +181,42 @@ def test_one_set_of_edges_per_slot(where: Where, sizes: Sizes) -> None:
         return kernels.basis_convolution(x, weights, theta, moved(pattern, device))
 
     compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("senders", "receivers"), [(7, 3), (3, 7), (5, 0)])
+@pytest.mark.parametrize("batch", [2, 13])
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, receivers: int) -> None:
+    """More of them, fewer, or none: the gradient of the bias sums over the receivers."""
+    random = torch.Generator().manual_seed(1)
+    count = 9 * min(receivers, 1)
+    first = torch.randint(senders, (count,), generator=random)
+    last = torch.randint(max(receivers, 1), (count,), generator=random)
+    pattern, _ = sort_edges(first, last, senders, receivers)
+    inputs = [
+        drawn(batch, senders, 2, seed=1),
+        drawn(pattern.num_edges, 3, seed=2),
+        drawn(3, 2, 5, seed=3),
+        drawn(5, seed=4),
+    ]
+
+    def function(x, weights, theta, bias, device):
+        return kernels.basis_convolution(x, weights, theta, moved(pattern, device), None, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("batch", [(2,), (13,)])
+def test_offsets_of_64_bits(batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for tensors of more than 2³¹ numbers."""
+    for name in ("items", "item_gradients", "vertices", "vertex_gradients"):
+        monkeypatch.setattr(importlib.import_module(f"geoskip.kernels.triton.{name}"), "needs_wide", lambda *_: True)
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "NARROW", 0)
+    sizes = Sizes(2, 3, 3, batch, 4)
+    test_softmax_convolution(Where("interpreter"), sizes, opposite=True)
+    test_basis_convolution(Where("interpreter"), sizes, per_item=False)
+    test_one_set_of_edges_per_slot(Where("interpreter"), sizes)
 
 
 @pytest.mark.parametrize(("where", "sizes"), cases())
@@ -293,6 +334,15 @@ def test_linear_cross_entropy(where: Where, sizes: Sizes, biased: bool) -> None:
     compare(function, inputs if biased else inputs[:2], where)
 
 
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_cross_entropy_of_no_rows(where: Where) -> None:
+    def function(x, weight, bias, device):
+        none = torch.zeros(0, dtype=torch.long, device=device)
+        return kernels.linear_cross_entropy(x, weight, bias, none, none.to(x.dtype))
+
+    compare(function, [drawn(0, 3, seed=1), drawn(10, 3, seed=2), drawn(10, seed=3)], where)
+
+
 @pytest.mark.parametrize(
     ("where", "classes"),
     [
@@ -328,6 +378,25 @@ def test_what_needs_no_gradient_gets_none(path: str) -> None:
     with use_path(path):
         (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
     assert float((found - expected).norm() / expected.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1, 2}, {1, 2, 3, 4}])
+@pytest.mark.parametrize("path", ["fast", pytest.param("interpreter", marks=pytest.mark.compiled)])
+def test_softmax_convolution_with_frozen_inputs(path: str, frozen: set[int]) -> None:
+    """What the others add to each other through the scores does not depend on what is frozen."""
+    sizes = Sizes(2, 3, 2, (13,), 6)
+    pattern = edges(sizes, loops=True)
+    shapes = [(13, 6, 2), (2, 2), (2, 2), (2,), (2, 2, 3)]
+    x, senders, receivers, offset, theta = inputs = [drawn(*shape, seed=i).float() for i, shape in enumerate(shapes)]
+    free = [tensor.requires_grad_() for i, tensor in enumerate(inputs) if i not in frozen]
+
+    def gradients(name: str) -> tuple[Tensor, ...]:
+        with use_path(name):
+            ends = senders, receivers, offset, torch.ones(pattern.num_edges)
+            return torch.autograd.grad(kernels.softmax_convolution(x, *ends, theta, pattern).square().sum(), free)
+
+    for found, expected in zip(gradients(path), gradients("reference"), strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 1e-5
 
 
 def moved(pattern: Pattern, device: str) -> Pattern:

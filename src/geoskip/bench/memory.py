@@ -63,7 +63,8 @@ class Sizes:
 
     @property
     def scores(self) -> int:
-        return self.feature * self.batch * self.vertices * self.slots
+        """In float32, whatever the features are, and so are their gradients."""
+        return 4 * self.batch * self.vertices * self.slots
 
 
 Pass = Callable[[Ledger, Sizes], None]

@@ -85,7 +85,7 @@ def entropy(scores: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor,
     """Losses Σ of scores + bias in rows padded beyond ``classes``, and the gradient of the bias; ``scores`` is
     overwritten with its own gradient."""
     rows, stride = scores.shape
-    parts = max(1, min(rows, PROGRAMS))
+    parts = min(rows, PROGRAMS)
     losses = torch.empty(rows, device=scores.device, dtype=torch.float32)
     grad_bias = torch.empty(parts, stride, device=scores.device, dtype=torch.float32)
     # Minus infinity keeps the padding out, so that no other mask cuts the reads into small ones.
@@ -95,5 +95,6 @@ def entropy(scores: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor,
     block = power_of_two(stride, 16, BLOCK)
     arguments = (scores, bias, labels, shares, losses, grad_bias, rows, stride, parts, ceil_div(stride, block), block)
     warps, registers = (8, 128) if stride <= MOST_BOUND else (16, None)
-    launch(_entropy_kernel, (parts,), arguments, warps if block == BLOCK else 4, registers=registers)
+    if rows:
+        launch(_entropy_kernel, (parts,), arguments, warps if block == BLOCK else 4, registers=registers)
     return losses.sum(), grad_bias.sum(0)[:classes]

@@ -17,7 +17,7 @@ def _gaussian_kernel(
 ):
     o_e = tl.program_id(0).to(tl.int64) * BLOCK_E + tl.arange(0, BLOCK_E)
     m_e = o_e < num_edges
-    o_m = tl.arange(0, BLOCK_M)
+    o_m = tl.arange(0, BLOCK_M).to(tl.int64)
     m_m = o_m < M
     b_sum = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
     for d in range(D):
@@ -47,7 +47,7 @@ def _gaussian_gradients_kernel(
     NEEDS_PSEUDO: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     i_p, d = tl.program_id(0), tl.program_id(1)
-    o_m = tl.arange(0, BLOCK_M)
+    o_m = tl.arange(0, BLOCK_M).to(tl.int64)
     m_m = o_m < M
     b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)[None, :]
     b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)[None, :]

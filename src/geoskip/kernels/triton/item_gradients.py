@@ -43,6 +43,7 @@ def _sender_gradients_kernel(
     o_c = tl.arange(0, BLOCK_C)
     m_c = o_c < C
     o_o = tl.arange(0, WIDTH)
+    o_part = i_b.to(tl.int64) * stride_gb
     p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O
     o_x = (o_b[:, None].to(tl.int64) * num_senders + i_v) * C + o_c[None, :]
     m_x = m_b[:, None] & m_c[None, :]
@@ -74,7 +75,7 @@ def _sender_gradients_kernel(
                 if PER_ITEM:
                     tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_b, tl.sum(b_dot, axis=1), mask=m_b)
                 else:
-                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + i_b * stride_gb, tl.sum(b_dot))
+                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_part, tl.sum(b_dot))
         if NEEDS_X:
             for s in tl.static_range(SLOTS):
                 b_theta = ()
@@ -121,7 +122,7 @@ def sender_gradients(
         tiles.slots, tiles.parts, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, registers=tiles.registers)
+    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, tiles.registers)
     return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
 
 
@@ -186,5 +187,5 @@ def theta_gradients(
         grouped, weights.shape[2] > 1, tiles.slots, needs_wide(x, grad_y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, registers=tiles.registers)
+    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, tiles.registers)
     return partial.sum(0)

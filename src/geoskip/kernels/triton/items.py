@@ -92,5 +92,5 @@ def convolve_items(
         weights.shape[2] > 1, tiles.slots, tiles.parts, needs_wide(x, y, weights),
         tiles.b, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_convolve_items_kernel, grid, arguments, tiles.warps, registers=tiles.registers)
+    launch(_convolve_items_kernel, grid, arguments, tiles.warps, tiles.registers)
     return y

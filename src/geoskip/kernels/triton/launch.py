@@ -21,13 +21,12 @@ def launch(
     grid: tuple[int, ...],
     arguments: tuple[Any, ...],
     warps: int = 4,
-    stages: int = 2,
     registers: int | None = None,
 ) -> None:
     """Run ``kernel`` on a grid; ``arguments`` in the order of its parameters, constants included. With a bound on
     the registers of a thread more programs run at a time."""
     device = arguments[0].device.index
-    key: list[Any] = [kernel, device, warps, stages, registers]
+    key: list[Any] = [kernel, device, warps, registers]
     # Addresses instead of tensors spare the launcher asking the driver about each.
     values: list[Any] = []
     for argument in arguments:
@@ -44,7 +43,7 @@ def launch(
         if len(_compiled) >= _MOST:
             _compiled.clear()
         # In Triton's interpreter nothing is compiled and nothing is kept.
-        _compiled[name] = kernel[grid](*arguments, num_warps=warps, num_stages=stages, maxnreg=registers)
+        _compiled[name] = kernel[grid](*arguments, num_warps=warps, num_stages=2, maxnreg=registers)
         return
     full = (*grid, 1, 1)[:3]
     stream = torch._C._cuda_getCurrentRawStream(device)

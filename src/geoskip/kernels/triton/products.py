@@ -24,20 +24,18 @@ def product(a, b, PRECISION: tl.constexpr):
 @triton.jit
 def product_of_parts(a, b, FIRST: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr):
     """The same of two blocks that are cut along the summed axis, a from ``FIRST`` on in a longer tuple."""
+    b_sum = tl.zeros([a[FIRST].shape[0], b[0].shape[1]], dtype=tl.float32)
     if PRECISION == "tf32x3" and b[0].dtype == tl.float32:
-        b_sum = tl.zeros([a[FIRST].shape[0], b[0].shape[1]], dtype=tl.float32)
         for p in tl.static_range(PARTS):
             a_lead, a_rest = _split(a[FIRST + p].to(tl.float32))
             b_lead, b_rest = _split(b[p])
             b_sum = tl.dot(a_rest, b_lead, b_sum, input_precision="tf32")
             b_sum = tl.dot(a_lead, b_rest, b_sum, input_precision="tf32")
             b_sum = tl.dot(a_lead, b_lead, b_sum, input_precision="tf32")
-        return b_sum
     else:
-        b_sum = tl.zeros([a[FIRST].shape[0], b[0].shape[1]], dtype=tl.float32)
         for p in tl.static_range(PARTS):
             b_sum = tl.dot(a[FIRST + p].to(b[p].dtype), b[p], b_sum, input_precision="tf32")
-        return b_sum
+    return b_sum
 
 
 @triton.jit

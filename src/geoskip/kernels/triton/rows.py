@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels import cpu
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product
 from geoskip.kernels.triton.tiles import ceil_div, power_of_two, precision, shares
@@ -47,10 +48,11 @@ def _over_rows_kernel(
 
 
 def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out], in float32."""
-    (num_rows, channels), out = x.shape, g.shape[1]
+    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out], in float32. For the sums alone x may
+    have other rows."""
+    channels, (num_rows, out) = x.shape[1], g.shape
     if not channels * num_rows * out:
-        return (x.new_zeros(channels, out) if needs_product else None), (g.new_zeros(out) if needs_sum else None)
+        return cpu.over_rows(x, g, needs_product, needs_sum)
     parts, columns, c, o = tiles_of(num_rows, channels, out, needs_product)
     products = x.new_empty(parts, channels, out, dtype=torch.float32) if needs_product else None
     sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None

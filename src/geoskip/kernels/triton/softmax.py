@@ -18,6 +18,8 @@ from geoskip.kernels.triton.tiles import ENOUGH_ITEMS, ceil_div, power_of_two, p
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
+# Up to so many numbers 32 bits hold every offset, those of the rows beyond the last included.
+NARROW = 2**31 - ROWS
 
 
 @triton.jit
@@ -115,7 +117,7 @@ def softmax_of_scores(
     (_, slots, batch), num_edges = at_senders.shape, senders.shape[0]
     weights = torch.empty(slots, num_edges, batch, device=senders.device, dtype=torch.float32)
     if weights.numel():
-        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) >= 2**31
+        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > NARROW
         arguments = (
             at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights, senders,
             receivers, num_rows, batch, at_receivers is None, slots, ROWS, wide,
@@ -189,7 +191,7 @@ def softmax_gradients(
     out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
     if out.numel():
         count = power_of_two(slots)
-        wide = max(weights.numel(), out.numel()) >= 2**31
+        wide = max(weights.numel(), out.numel()) > NARROW
         arguments = (
             grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
             order is not None, less is not None, slots, count, count.bit_length() - 1, ROWS, wide,

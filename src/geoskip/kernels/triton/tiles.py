@@ -9,34 +9,36 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
+# Columns of a part: the fewest that a block of a product has.
+PART = 16
 # Numbers that differ from batch to batch: kernels are not compiled anew for those that 16 divides.
 SIZES = ("num_senders", "num_receivers", "num_tiles", "num_parts", "stride_wb", "stride_wm")
 
 
 class VertexTiles(NamedTuple):
-    """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out; the most
-    registers of a thread, so that more programs run at a time."""
+    """What a program of many vertices holds: slots at once, and blocks of vertices, channels in and out; how many
+    programs share a sum over all vertices, and the most registers of a thread, so that more programs run at a time."""
 
     slots: int
     v: int
     c: int
     o: int
     warps: int = 4
-    stages: int = 2
-    programs: int = 1056
+    programs: int = 1
     registers: int | None = None
 
 
 class ItemTiles(NamedTuple):
-    """What a program of one vertex holds: slots at once, and blocks of items, channels in and out; how many parts
-    the gathered channels are read in, and the most registers of a thread."""
+    """What a program of one vertex holds: slots at once, and blocks of items, channels in and out; how many programs
+    share a sum over all vertices, how many parts the gathered channels are read in, and the most registers of a
+    thread."""
 
     slots: int
     b: int
     c: int
     o: int
     warps: int = 1
-    programs: int = 4224
+    programs: int = 1
     parts: int = 1
     registers: int | None = None
 
@@ -63,7 +65,9 @@ def forward_tiles(
     if batch >= ENOUGH_ITEMS:
         at_once, b = _at_once(slots, 3, grouped), power_of_two(batch, 16, 32)
         if per_item and max(c, o) <= 32:
-            return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(c, at_once), registers=128)
+            # With few slots at once parts do not pay.
+            parts = c // PART if at_once > 2 else 1
+            return ItemTiles(at_once, b, c, o, warps=b // 16, parts=parts, registers=128)
         return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
         return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
@@ -78,7 +82,7 @@ def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool,
     small, b = max(c, o) <= 32, power_of_two(batch, 16, 32)
     at_once = _at_once(slots, 3 if small else 1, grouped)
     if per_item and small:
-        return ItemTiles(at_once, b, c, o, warps=b // 16, parts=_parts(o), registers=128)
+        return ItemTiles(at_once, b, c, o, warps=b // 16, parts=o // PART, registers=128)
     return ItemTiles(at_once, b, c, o, warps=1 if small else 4)
 
 
@@ -107,11 +111,6 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTi
 def _at_once(slots: int, most: int, grouped: bool) -> int:
     """The largest even share of the slots: a neighbour's features are loaded once for all of a share."""
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
-
-
-def _parts(columns: int, at_once: int = 3) -> int:
-    """Parts of 16 columns, the fewest that the tensor cores sum over; with few slots at once they do not pay."""
-    return columns // 16 if at_once > 2 else 1
 
 
 def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:

@@ -81,7 +81,7 @@ def theta_gradients(
         precision(), needs_wide(x, grad_y, weights),
     )  # fmt: skip
     grid = (chunks, parts, ceil_div(out, tiles.o))
-    launch(_theta_gradients_kernel, grid, arguments, tiles.warps, tiles.stages)
+    launch(_theta_gradients_kernel, grid, arguments, tiles.warps)
     return partial.sum(0)
 
 
@@ -149,5 +149,5 @@ def weight_gradients(
         precision(), needs_wide(x, grad_y, weights),
     )  # fmt: skip
     grid = (ceil_div(num_receivers, tiles.v), slots // tiles.slots)
-    launch(_weight_gradients_kernel, grid, arguments, tiles.warps, tiles.stages)
+    launch(_weight_gradients_kernel, grid, arguments, tiles.warps)
     return grad_weights

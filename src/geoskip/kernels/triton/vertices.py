@@ -112,7 +112,7 @@ def convolve_vertices(
         precision(), needs_wide(x, y, weights),
     )  # fmt: skip
     grid = (ceil_div(num_receivers, tiles.v), batch, ceil_div(out, tiles.o))
-    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.stages, tiles.registers)
+    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
     return y
 
 
