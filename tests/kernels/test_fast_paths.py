@@ -317,6 +317,22 @@ def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None
     compare(function, inputs, where)
 
 
+@pytest.mark.parametrize("batch", [(), (13,)])
+@pytest.mark.parametrize(
+    ("where", "slots"),
+    [
+        pytest.param(Where("interpreter"), 5, marks=pytest.mark.compiled),
+        pytest.param(Where("fast", "cuda"), 70, marks=pytest.mark.gpu),
+    ],
+)
+def test_more_slots_than_a_thread_holds(
+    where: Where, slots: int, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where.device == "cpu":
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "MOST_HELD", 2)
+    test_softmax_convolution(where, Sizes(3, 4, slots, batch, 6, hub=5), opposite=True)
+
+
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("where", "sizes"), cases())
 def test_linear_cross_entropy(where: Where, sizes: Sizes, biased: bool) -> None:

@@ -18,6 +18,8 @@ from geoskip.kernels.triton.tiles import ENOUGH_ITEMS, ceil_div, power_of_two, p
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
+# The most slots that a thread holds; the time to compile grows with their square.
+MOST_HELD = 32
 # Up to so many numbers 32 bits hold every offset, those of the rows beyond the last included.
 NARROW = 2**31 - ROWS
 
@@ -62,34 +64,51 @@ def by_vertex(scores: Tensor) -> Tensor:
 
 
 @triton.jit
+def _logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE: tl.constexpr):
+    """The logit of a slot in every row, from the scores of both ends."""
+    b_one = tl.load(p_j + m * batch, mask=m_r, other=0.0).to(tl.float32)
+    b_other = tl.load(p_i + m * batch, mask=m_r, other=0.0).to(tl.float32)
+    b_one += -b_other if OPPOSITE else b_other
+    return b_one + tl.load(offset + m).to(tl.float32)
+
+
+@triton.jit
 def _softmax_kernel(
     sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, batch,
-    OPPOSITE: tl.constexpr, M: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
+    OPPOSITE: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     # A row is an edge of an item; rows of one edge lie next to each other, and a thread has all slots of its row.
     o_r = as_index(tl.program_id(0), WIDE) * BLOCK_R + tl.arange(0, BLOCK_R)
     m_r = o_r < num_rows
     o_e, o_b = o_r // batch, o_r % batch
-    o_j = as_index(tl.load(senders + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
-    o_i = as_index(tl.load(receivers + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
+    p_j = sender_scores + as_index(tl.load(senders + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
+    p_i = receiver_scores + as_index(tl.load(receivers + o_e, mask=m_r, other=0), WIDE) * M * batch + o_b
     b_scale = tl.load(edge_scale + o_e, mask=m_r, other=0.0).to(tl.float32)
-    b_logit = ()
-    for m in tl.static_range(M):
-        b_one = tl.load(sender_scores + o_j + m * batch, mask=m_r, other=0.0).to(tl.float32)
-        b_other = tl.load(receiver_scores + o_i + m * batch, mask=m_r, other=0.0).to(tl.float32)
-        b_one += -b_other if OPPOSITE else b_other
-        b_logit = b_logit + (b_one + tl.load(offset + m).to(tl.float32),)
-    b_most = b_logit[0]
-    for m in tl.static_range(1, M):
-        b_most = tl.maximum(b_most, b_logit[m])
-    b_exp = ()
     b_sum = tl.zeros([BLOCK_R], dtype=tl.float32)
-    for m in tl.static_range(M):
-        b_exp = b_exp + (tl.exp(b_logit[m] - b_most),)
-        b_sum += b_exp[m]
-    b_share = b_scale / b_sum
-    for m in tl.static_range(M):
-        tl.store(weights + tl.cast(m, tl.int64) * num_rows + o_r, b_exp[m] * b_share, mask=m_r)
+    if HELD:
+        b_logit = ()
+        for m in tl.static_range(M):
+            b_logit = b_logit + (_logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE),)
+        b_most = b_logit[0]
+        for m in tl.static_range(1, M):
+            b_most = tl.maximum(b_most, b_logit[m])
+        b_exp = ()
+        for m in tl.static_range(M):
+            b_exp = b_exp + (tl.exp(b_logit[m] - b_most),)
+            b_sum += b_exp[m]
+        b_share = b_scale / b_sum
+        for m in tl.static_range(M):
+            tl.store(weights + tl.cast(m, tl.int64) * num_rows + o_r, b_exp[m] * b_share, mask=m_r)
+    else:
+        b_most = _logit(p_j, p_i, offset, 0, batch, m_r, OPPOSITE)
+        for m in range(1, M):
+            b_most = tl.maximum(b_most, _logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE))
+        for m in range(M):
+            b_sum += tl.exp(_logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE) - b_most)
+        b_share = b_scale / b_sum
+        for m in range(M):
+            b_one = tl.exp(_logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE) - b_most)
+            tl.store(weights + tl.cast(m, tl.int64) * num_rows + o_r, b_one * b_share, mask=m_r)
 
 
 def softmax(
@@ -120,7 +139,7 @@ def softmax_of_scores(
         num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > NARROW
         arguments = (
             at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights, senders,
-            receivers, num_rows, batch, at_receivers is None, slots, ROWS, wide,
+            receivers, num_rows, batch, at_receivers is None, slots, slots <= MOST_HELD, ROWS, wide,
         )  # fmt: skip
         launch(_softmax_kernel, (ceil_div(num_rows, ROWS),), arguments, ROWS // 32)
     return weights
@@ -140,10 +159,11 @@ def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.conste
 @triton.jit
 def _softmax_gradients_kernel(
     grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
-    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, COUNT: tl.constexpr, LEVELS: tl.constexpr,
-    BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
+    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr,
+    LEVELS: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    # A row is a vertex of an item; rows of one vertex lie next to each other, and a thread has all slots of its row.
+    # A row is a vertex of an item; rows of one vertex lie next to each other, and a thread has HELD slots of its row.
+    i_m = tl.program_id(1) * HELD
     o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     o_r = as_index(o_r, WIDE)
     o_v, o_b = o_r // batch, o_r % batch
@@ -160,22 +180,29 @@ def _softmax_gradients_kernel(
             o_e = as_index(tl.load(order + o_e, mask=m_e, other=0), WIDE)
         o_w = o_e * batch + o_b
         b_w, b_g = (), ()
-        for m in tl.static_range(M):
-            o_slot = tl.cast(m, tl.int64) * num_edges * batch
-            b_w = b_w + (tl.load(weights + o_slot + o_w, mask=m_e, other=0.0),)
-            b_g = b_g + (tl.load(grad + o_slot + o_w, mask=m_e, other=0.0),)
-        b_mean = b_w[0] * b_g[0]
-        for m in tl.static_range(1, M):
-            b_mean += b_w[m] * b_g[m]
+        for m in tl.static_range(HELD):
+            o_slot = tl.cast(i_m + m, tl.int64) * num_edges * batch
+            m_slot = m_e if HELD == M else k < tl.where(i_m + m < M, b_degree, 0)
+            b_w = b_w + (tl.load(weights + o_slot + o_w, mask=m_slot, other=0.0),)
+            b_g = b_g + (tl.load(grad + o_slot + o_w, mask=m_slot, other=0.0),)
+        b_mean = tl.zeros([BLOCK_R], dtype=tl.float32)
+        if HELD == M:
+            for m in tl.static_range(M):
+                b_mean += b_w[m] * b_g[m]
+        else:
+            for m in range(M):
+                o_slot = tl.cast(m, tl.int64) * num_edges * batch
+                b_one = tl.load(weights + o_slot + o_w, mask=m_e, other=0.0)
+                b_mean += b_one * tl.load(grad + o_slot + o_w, mask=m_e, other=0.0)
         b_scale = tl.load(edge_scale + o_e, mask=m_e, other=1.0).to(tl.float32)
         b_mean = b_mean / tl.where(b_scale == 0, 1.0, b_scale)
         b_more = ()
-        for m in tl.static_range(M):
+        for m in tl.static_range(HELD):
             b_more = b_more + (b_sum[m] + b_w[m] * (b_g[m] - b_mean),)
-        b_sum = b_more + b_sum[M:]
-    o_m = tl.arange(0, COUNT)
+        b_sum = b_more + b_sum[HELD:]
+    o_m = i_m + tl.arange(0, COUNT)
     o_out = (o_b.to(tl.int64) * num_vertices + o_v)[:, None] * M + o_m[None, :]
-    m_out = m_v[:, None] & (o_m < M)[None, :]
+    m_out = m_v[:, None] & (o_m < tl.minimum(i_m + HELD, M))[None, :]
     b_out = _as_columns(b_sum, COUNT, LEVELS, BLOCK_R)
     if HAS_LESS:
         b_out -= tl.load(less + o_out, mask=m_out, other=0.0)
@@ -190,11 +217,12 @@ def softmax_gradients(
     (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
     out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
     if out.numel():
-        count = power_of_two(slots)
-        wide = max(weights.numel(), out.numel()) > NARROW
+        held = min(slots, MOST_HELD)
+        count, wide = power_of_two(held), max(weights.numel(), out.numel()) > NARROW
         arguments = (
             grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
-            order is not None, less is not None, slots, count, count.bit_length() - 1, ROWS, wide,
+            order is not None, less is not None, slots, held, count, count.bit_length() - 1, ROWS, wide,
         )  # fmt: skip
-        launch(_softmax_gradients_kernel, (ceil_div(num_vertices * batch, ROWS),), arguments, ROWS // 32)
+        grid = (ceil_div(num_vertices * batch, ROWS), ceil_div(slots, held))
+        launch(_softmax_gradients_kernel, grid, arguments, ROWS // 32)
     return out
