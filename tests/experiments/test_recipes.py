@@ -108,7 +108,8 @@ def test_short_schedule_goes_through_the_same_rates(recipe: Recipe) -> None:
     assert short.optim.epochs < full.optim.epochs
     for epoch in range(short.optim.epochs):
         assert short.optim.rate(epoch) == pytest.approx(full.optim.rate(speed * epoch))
-    assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / 8, "it ends with small rates"
+    halved_thrice = recipe.task == "correspondence" and full.operator == "feast"
+    assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / (8 if halved_thrice else 16)
     same = {"optim": None, "tf32": SHORT[recipe.task].tf32}
     assert {**full.to_json(), **same} == {**short.to_json(), "optim": None}
 

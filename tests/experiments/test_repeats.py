@@ -1,4 +1,4 @@
-"""Runs that were made again on another machine."""
+"""Runs that were made again from the start, on a machine that was started afresh."""
 
 from __future__ import annotations
 

@@ -151,12 +151,17 @@ def _convolve_backward(
 
 def _own_backward(ledger: Ledger, s: Sizes) -> None:
     """Of the skip and the bias."""
-    from geoskip.kernels.triton.rows import tiles_of
-
-    parts = tiles_of(s.batch * s.vertices, s.channels, s.out, s.skip)[0]
+    parts = _row_sums(s, s.skip)
     ledger.hold(skip_parts=4 * parts * s.channels * s.out * s.skip, bias_parts=4 * parts * s.out)
     ledger.hold(grad_skip=s.feature * s.channels * s.out * s.skip, grad_bias=s.feature * s.out)
     ledger.drop("skip_parts", "bias_parts")
+
+
+def _row_sums(s: Sizes, needs_product: bool) -> int:
+    """How many sums over rows are made aside."""
+    from geoskip.kernels.triton.rows import tiles_of
+
+    return tiles_of(s.batch * s.vertices, s.channels, s.out, needs_product)[0]
 
 
 def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
@@ -213,12 +218,9 @@ def _cheb(ledger: Ledger, s: Sizes) -> None:
 
 def _cheb_backward(ledger: Ledger, s: Sizes) -> None:
     # The gradient of x and that of Θ come from one recursion, whether both are needed or not.
-    from geoskip.kernels.triton.rows import tiles_of
-
-    parts = tiles_of(s.batch * s.vertices, s.channels, s.out, True)[0]
     ledger.hold(grad_x=s.x, grad_theta=s.theta, terms=min(2, s.slots - 1) * s.y, next=s.y * (s.slots > 3))
     ledger.drop("next")
-    ledger.hold(parts=4 * parts * s.channels * s.out)
+    ledger.hold(parts=4 * _row_sums(s, True) * s.channels * s.out)
     ledger.drop("terms", "parts")
     _own_backward(ledger, s)
 

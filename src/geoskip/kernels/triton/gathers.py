@@ -18,7 +18,7 @@ def as_index(i, WIDE: tl.constexpr):
 
 @triton.jit
 def index_at(p_index, is_there, WIDE: tl.constexpr):
-    """A stored index, or 0 if it is not there."""
+    """Stored indices, 0 where there is none."""
     return as_index(tl.load(p_index, mask=is_there, other=0), WIDE)
 
 

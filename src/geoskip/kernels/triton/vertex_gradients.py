@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.gathers import index_at, zeros_of
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import in_layout_of_loads, product
 from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision, shares
@@ -26,9 +27,7 @@ def _theta_gradients_kernel(
     m_c = o_c < C
     o_o = i_o * BLOCK_O + tl.arange(0, BLOCK_O)
     m_o = o_o < O
-    b_sum = ()
-    for s in tl.static_range(SLOTS):
-        b_sum = b_sum + (tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32),)
+    b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
     if GROUPED:
         offsets += i_m * stride_og
     for i_t in range(i_p, num_tiles, num_parts):
@@ -38,15 +37,11 @@ def _theta_gradients_kernel(
         p_x, p_w = x, weights + slot_offset(i_m, stride_wm, WIDE)
         p_y = grad_y + o_v[:, None].to(tl.int64) * O + o_o[None, :]
         for i_b in range(batch):
-            b_z = ()
-            for s in tl.static_range(SLOTS):
-                b_z = b_z + (tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32),)
+            b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
-                b_j = tl.load(senders + o_e, mask=m_e, other=0)
-                if not WIDE:
-                    b_j = b_j.to(tl.int32)
+                b_j = index_at(senders + o_e, m_e, WIDE)
                 m_x = (k < b_degree[:, None]) & m_c[None, :]
                 b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
                 b_more = ()
@@ -117,9 +112,7 @@ def _weight_gradients_kernel(
         for k in range(b_most):
             m_e = k < b_degree
             o_e = b_start + k
-            b_j = tl.load(senders + o_e, mask=m_e, other=0)
-            if not WIDE:
-                b_j = b_j.to(tl.int32)
+            b_j = index_at(senders + o_e, m_e, WIDE)
             m_x = (k < b_degree[:, None]) & m_c[None, :]
             b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
             for s in tl.static_range(SLOTS):

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.triton.gathers import as_index, index_at, zeros_of
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product
 from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision
@@ -16,9 +17,7 @@ def rows_of(offsets, o_v, m_v, WIDE: tl.constexpr):
     """First edge and number of edges of each row of a tile, and the largest number."""
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = (tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start).to(tl.int32)
-    if not WIDE:
-        b_start = b_start.to(tl.int32)
-    return b_start, b_degree, tl.max(b_degree, axis=0)
+    return as_index(b_start, WIDE), b_degree, tl.max(b_degree, axis=0)
 
 
 @triton.jit
@@ -51,17 +50,14 @@ def _convolve_kernel(
         for i_c in range(0, C, BLOCK_C):
             o_c = i_c + tl.arange(0, BLOCK_C)
             m_c = o_c < C
-            b_z = ()
-            for s in tl.static_range(SLOTS):
-                b_z = b_z + (tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32),)
+            b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
                 if HAS_ORDER:
                     o_e = tl.load(order + o_e, mask=m_e, other=0)
-                b_j = tl.load(neighbours + o_e, mask=m_e, other=0)
-                if not WIDE:
-                    o_e, b_j = o_e.to(tl.int32), b_j.to(tl.int32)
+                b_j = index_at(neighbours + o_e, m_e, WIDE)
+                o_e = as_index(o_e, WIDE)
                 # The mask is computed anew in two dimensions: shared with the loads above, it breaks Triton 3.6.
                 m_x = (k < b_degree[:, None]) & m_c[None, :]
                 b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
