@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from geoskip.kernels.branches import Beside, in_turn
+
 BLOCK_BYTES = 2 << 20
 
 # senders, receivers, offsets, by_sender, sender_offsets: see Pattern
@@ -58,8 +60,10 @@ def convolve_gradients(
     edges: Edges,
     skip: Tensor | None,
     needs: Sequence[bool],
+    beside: Beside = in_turn,
 ) -> Gradients:
-    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them."""
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them; they share their gathers, so nothing is
+    done beside."""
     senders, receivers, offsets, by_sender, sender_offsets = edges
     work = _work_dtype(x)
     own, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)

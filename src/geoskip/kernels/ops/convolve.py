@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
 from geoskip.kernels.ops.kernel import kernel
 
@@ -50,7 +51,8 @@ def convolve_gradients(
 ) -> list[Tensor]:
     """Gradients of x, of the weights and of Θ: of these, the ones that are needed."""
     edges = senders, receivers, offsets, by_sender, sender_offsets
-    found = backend(x).convolve_gradients(grad_y, x, weights, theta, edges, skip, needs)
+    with branches(x) as beside:
+        found = backend(x).convolve_gradients(grad_y, x, weights, theta, edges, skip, needs, beside)
     return [tensor for tensor in found if tensor is not None]
 
 
@@ -64,11 +66,12 @@ def _convolve_backward(ctx, grad_y):
     grad_y = grad_y.contiguous()
     grads: list[Tensor | None] = [None] * 10
     wanted = [place for place in range(3) if needs[place]]
-    if wanted:
-        found = convolve_gradients(grad_y, *ctx.saved_tensors, list(needs[:3]))
-        for place, grad in zip(wanted, found, strict=True):
-            grads[place] = grad
-    grads[8:] = own_gradients(grad_y, x, needs[8], needs[9])
+    with branches(x) as beside:
+        grads[8:] = beside(lambda: own_gradients(grad_y, x, needs[8], needs[9]))
+        if wanted:
+            found = convolve_gradients(grad_y, *ctx.saved_tensors, list(needs[:3]))
+            for place, grad in zip(wanted, found, strict=True):
+                grads[place] = grad
     return tuple(grads)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
 from geoskip.kernels.ops.convolve import own_gradients
 
@@ -32,17 +33,18 @@ class GaussianConvolve(torch.autograd.Function):
     def backward(ctx: Any, grad_y: Tensor) -> Any:
         pseudo, mean, scale, x, theta, *edges, skip = ctx.saved_tensors
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
-        weights = kernels.gaussian(pseudo, mean, scale, ctx.floor)
         wanted = needs[4], any(needs[:3]), needs[5]
-        grad_x, grad_weights, grad_theta = kernels.convolve_gradients(
-            grad_y, x, weights.unsqueeze(2), theta, tuple(edges), skip, wanted
-        )
         grads: tuple[Tensor | None, ...] = (None, None, None)
-        if wanted[1]:
-            grads = kernels.gaussian_gradients(
-                grad_weights.squeeze(2), weights, pseudo, mean, scale, ctx.floor, needs[0]
+        with branches(x) as beside:
+            own = beside(lambda: own_gradients(grad_y, x, needs[11], needs[12]))
+            weights = kernels.gaussian(pseudo, mean, scale, ctx.floor)
+            grad_x, grad_weights, grad_theta = kernels.convolve_gradients(
+                grad_y, x, weights.unsqueeze(2), theta, tuple(edges), skip, wanted, beside
             )
-        own = own_gradients(grad_y, x, needs[11], needs[12])
+            if wanted[1]:
+                grads = kernels.gaussian_gradients(
+                    grad_weights.squeeze(2), weights, pseudo, mean, scale, ctx.floor, needs[0]
+                )
         return grads[0] if needs[0] else None, *grads[1:], None, grad_x, grad_theta, *[None] * 5, *own
 
 
@@ -77,27 +79,31 @@ class SoftmaxConvolve(torch.autograd.Function):
         _, _, offsets, by_sender, sender_offsets = edges
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
         wanted = needs[4], any(needs[:3]) or needs[4], needs[5]
-        grad_x, grad, grad_theta = kernels.convolve_gradients(grad_y, x, weights, theta, tuple(edges), skip, wanted)
         grads: list[Tensor | None] = [None, None, None]
-        if wanted[1]:
-            at_receivers = kernels.softmax_gradients(grad, weights, edge_scale, None, offsets)
-            opposite = at_receivers if receiver_attention is None else None
-            at_senders = kernels.softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets, opposite)
-            grads[0] = _through_scores(at_senders, attention, x, grad_x, needs[0])
-            if receiver_attention is not None:
-                grads[1] = _through_scores(at_receivers, receiver_attention, x, grad_x, needs[1])
-            if needs[2]:
-                flat = at_receivers.flatten(0, 1)
-                grads[2] = kernels.over_rows(flat, flat, False, True)[1].to(offset.dtype)
-        own = own_gradients(grad_y, x, needs[11], needs[12])
+        with branches(x) as beside:
+            own = beside(lambda: own_gradients(grad_y, x, needs[11], needs[12]))
+            grad_x, grad, grad_theta = kernels.convolve_gradients(
+                grad_y, x, weights, theta, tuple(edges), skip, wanted, beside
+            )
+            if wanted[1]:
+                at_receivers = kernels.softmax_gradients(grad, weights, edge_scale, None, offsets)
+                opposite = at_receivers if receiver_attention is None else None
+                at_senders = kernels.softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets, opposite)
+                steering = (at_senders, attention), (at_receivers, receiver_attention)
+                for place, (of_scores, vectors) in enumerate(steering):
+                    if needs[place]:
+                        grads[place] = _attention_gradient(of_scores, vectors, x)
+                if needs[2]:
+                    flat = at_receivers.flatten(0, 1)
+                    grads[2] = kernels.over_rows(flat, flat, False, True)[1].to(offset.dtype)
+        if grad_x is not None:
+            # What the scores add to it.
+            for of_scores, vectors in steering:
+                if vectors is not None:
+                    grad_x.flatten(0, 1).addmm_(of_scores.flatten(0, 1).to(x.dtype), vectors)
         return *grads, None, grad_x, grad_theta, *[None] * 5, *own
 
 
-def _through_scores(
-    grad: Tensor, attention: Tensor, x: Tensor, grad_x: Tensor | None, needs_attention: bool
-) -> Tensor | None:
-    """The gradient of the attention from that of its scores; what they add to the gradient of x is added there."""
-    grad, flat = grad.flatten(0, 1).to(x.dtype), x.flatten(0, 1)
-    if grad_x is not None:
-        grad_x.flatten(0, 1).addmm_(grad, attention)
-    return backend(x).over_rows(grad, flat, True, False)[0].to(attention.dtype) if needs_attention else None
+def _attention_gradient(grad: Tensor, attention: Tensor, x: Tensor) -> Tensor:
+    """From the gradient of its scores."""
+    return backend(x).over_rows(grad.flatten(0, 1).to(x.dtype), x.flatten(0, 1), True, False)[0].to(attention.dtype)

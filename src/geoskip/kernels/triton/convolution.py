@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from geoskip.kernels.branches import Beside, in_turn
 from geoskip.kernels.cpu import Edges, Gradients
 from geoskip.kernels.triton import item_gradients, vertex_gradients
 from geoskip.kernels.triton.item_gradients import sender_gradients
@@ -59,8 +60,10 @@ def convolve_gradients(
     edges: Edges,
     skip: Tensor | None,
     needs: Sequence[bool],
+    beside: Beside = in_turn,
 ) -> Gradients:
-    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them."""
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them: those of the weights now, the others
+    as branches, where the kernels that make them are not the same."""
     senders, receivers, offsets, by_sender, sender_offsets = edges
     needs_x, needs_weights, needs_theta = needs
     if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
@@ -73,25 +76,22 @@ def convolve_gradients(
     sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
     grad_x = grad_weights = grad_theta = None
     backwards = receivers, by_sender, sender_offsets
+    if needs_theta:
+        shares = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
+        grad_theta = beside(lambda: _theta_gradients(*shares).to(theta.dtype))
     tiles = sender_tiles(*sizes) if needs_weights else None
     if tiles is not None:
         grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
     else:
         if needs_x:
             # The same operator on the reversed graph with each Θ_m transposed.
-            skip = None if skip is None else skip.t()
-            grad_x = convolve(grad_y, weights, theta.transpose(1, 2), *backwards, skip, None)
+            reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
+            grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
         if needs_weights:
             grad_weights = weight_gradients(
                 grad_y, x, weights, theta, senders, offsets, weight_tiles(slots, channels, out, len(offsets) > 1)
             )
-    if needs_theta:
-        grad_theta = _theta_gradients(grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes))
-    return (
-        grad_x,
-        None if grad_weights is None else grad_weights.to(weights.dtype),
-        None if grad_theta is None else grad_theta.to(theta.dtype),
-    )
+    return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
 
 
 def _theta_gradients(
