@@ -116,12 +116,15 @@ def _notes(rows: list[Row]) -> Iterator[str]:
 
 
 def _skip_costs(rows: list[Row]) -> Iterator[str]:
-    ours = {(row.operator, row.slots, row.skip): row for row in rows if row.path == "geoskip" and row.problem is None}
+    """Captured, where that was measured: the time of an eager step is mostly the host's, with a skip or without."""
+    path = "captured" if _has(rows, "captured") else "geoskip"
+    ours = {(row.operator, row.slots, row.skip): row for row in rows if row.path == path and row.problem is None}
     pairs = [(ours[o, m, False], row) for (o, m, skip), row in ours.items() if skip and (o, m, False) in ours]
     if not pairs:
         return
     costs = [f"{block_name(bare)} {_over(row, bare)}" for bare, row in pairs]
-    yield f"- The affine skip's share, with it over without: {'; '.join(costs)}"
+    how = ", captured" if path == "captured" else ""
+    yield f"- The affine skip's share, with it over without{how}: {'; '.join(costs)}"
 
 
 def _over(row: Row, bare: Row) -> str:

@@ -136,6 +136,10 @@ def _convolve_backward(
     ledger: Ledger, s: Sizes, weights: int = 0, per_item: bool = False, grouped: bool = False
 ) -> None:
     """``weights`` are the bytes of the basis weights, if they have a gradient."""
+    _own_backward(ledger, s)
+    partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
+    ledger.hold(partial=partial, grad_theta=s.theta)
+    ledger.drop("partial")
     ledger.hold(grad_x=s.x * s.needs_x)
     blocks = _blocks_of_items(s, per_item, grouped) if weights else 1
     if blocks > 1:
@@ -143,10 +147,6 @@ def _convolve_backward(
         ledger.drop("grad_parts")
     else:
         ledger.hold(grad_weights=weights)
-    partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
-    ledger.hold(partial=partial, grad_theta=s.theta)
-    ledger.drop("partial")
-    _own_backward(ledger, s)
 
 
 def _own_backward(ledger: Ledger, s: Sizes) -> None:

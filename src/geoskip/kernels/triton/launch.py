@@ -14,6 +14,8 @@ from torch import Tensor
 
 _MOST = 4096
 _compiled: dict[Any, Any] = {}
+# How many of a kernel's arguments are tensors: they come first.
+_pointers: dict[int, int] = {}
 
 
 def launch(
@@ -23,21 +25,19 @@ def launch(
     warps: int = 4,
     registers: int | None = None,
 ) -> None:
-    """Run ``kernel`` on a grid; ``arguments`` in the order of its parameters, constants included. With a bound on
-    the registers of a thread more programs run at a time."""
-    device = arguments[0].device.index
-    key: list[Any] = [kernel, device, warps, registers]
+    """Run ``kernel`` on a grid; ``arguments`` in the order of its parameters: tensors, numbers, constants. With a bound
+    on the registers of a thread more programs run at a time."""
+    # Not the kernel itself: its hash is asked of Python every time.
+    number = id(kernel)
+    count = _pointers.get(number)
+    if count is None:
+        count = _pointers[number] = _leading_tensors(arguments)
+    tensors, numbers = arguments[:count], arguments[count:]
+    device = tensors[0].get_device()
     # Addresses instead of tensors spare the launcher asking the driver about each.
-    values: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            address = argument.data_ptr()
-            key += argument.dtype, address % 16 == 0
-            values.append(address)
-        else:
-            key.append(argument)
-            values.append(argument)
-    name = tuple(key)
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    kinds = [None if tensor is None else tensor.dtype for tensor in tensors]
+    name = number, device, warps, registers, numbers, *kinds, *[address and address & 15 for address in addresses]
     found = _compiled.get(name)
     if found is None:
         if len(_compiled) >= _MOST:
@@ -47,4 +47,9 @@ def launch(
         return
     full = (*grid, 1, 1)[:3]
     stream = torch._C._cuda_getCurrentRawStream(device)
-    found.run(*full, stream, found.function, found.packed_metadata, None, None, None, *values)
+    found.run(*full, stream, found.function, found.packed_metadata, None, None, None, *addresses, *numbers)
+
+
+def _leading_tensors(arguments: tuple[Any, ...]) -> int:
+    """Tensors that a call leaves out are None; numbers never are."""
+    return sum(argument is None or isinstance(argument, Tensor) for argument in arguments)

@@ -3,6 +3,8 @@ which are added in one order. Matrix products of the usual kind cut these badly:
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import triton
 import triton.language as tl
@@ -11,7 +13,7 @@ from torch import Tensor
 from geoskip.kernels import cpu
 from geoskip.kernels.triton.launch import launch
 from geoskip.kernels.triton.products import product
-from geoskip.kernels.triton.tiles import ceil_div, power_of_two, precision, shares
+from geoskip.kernels.triton.tiles import KEPT, ceil_div, power_of_two, precision, shares
 
 # Programs along the rows, and the most numbers of partial sums that they leave.
 PROGRAMS, PARTIAL = 264, 1 << 21
@@ -63,6 +65,7 @@ def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tup
     return None if products is None else products.sum(0), None if sums is None else sums.sum(0)
 
 
+@lru_cache(KEPT)
 def tiles_of(num_rows: int, channels: int, out: int, needs_product: bool) -> tuple[int, int, int, int]:
     """Programs along the rows and along the columns of x, and the columns of a block of x and of g."""
     blocks, o = ceil_div(num_rows, ROWS), power_of_two(out, 16, 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
+# Choices that are kept, not made again for every step: a block asks for several, and takes microseconds in all.
+KEPT = 1024
 # Columns of a part: the fewest that a block of a product has.
 PART = 16
 # Numbers that differ from batch to batch: kernels are not compiled anew for those that 16 divides.
@@ -58,6 +61,7 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
     return max(low, min(high, 1 << max(n - 1, 0).bit_length()))
 
 
+@lru_cache(KEPT)
 def forward_tiles(
     batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
 ) -> ItemTiles | VertexTiles:
@@ -74,6 +78,7 @@ def forward_tiles(
     return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o, registers=128 if c > 32 else None)
 
 
+@lru_cache(KEPT)
 def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool) -> ItemTiles | None:
     """For the gradients of x and of the weights in one pass; None where two passes are faster."""
     c, o = power_of_two(channels, 16), power_of_two(out, 16)
@@ -86,6 +91,7 @@ def sender_tiles(batch: int, slots: int, channels: int, out: int, grouped: bool,
     return ItemTiles(at_once, b, c, o, warps=1 if small else 4)
 
 
+@lru_cache(KEPT)
 def theta_tiles(
     batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
 ) -> ItemTiles | VertexTiles:
@@ -102,6 +108,7 @@ def theta_tiles(
     return VertexTiles(_at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=warps, programs=programs)
 
 
+@lru_cache(KEPT)
 def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
     c = power_of_two(channels, 16)
     at_once = _at_once(slots, 5 if c <= 32 else 2, grouped)
