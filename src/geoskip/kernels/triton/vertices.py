@@ -16,7 +16,8 @@ from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wid
 def rows_of(offsets, o_v, m_v, WIDE: tl.constexpr):
     """First edge and number of edges of each row of a tile, and the largest number."""
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
-    b_degree = (tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start).to(tl.int32)
+    # In 64 bits where the starts are: Triton 3.6 fails on larger tiles if k is compared in 32 and added in 64.
+    b_degree = (tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start).to(tl.int64 if WIDE else tl.int32)
     return as_index(b_start, WIDE), b_degree, tl.max(b_degree, axis=0)
 
 
