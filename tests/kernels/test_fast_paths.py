@@ -206,17 +206,21 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
     compare(function, inputs, where)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("batch", [(2,), (13,)])
-def test_offsets_of_64_bits(batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "sizes"),
+    [
+        *[pytest.param(Where("interpreter"), SMALL[i], marks=pytest.mark.compiled) for i in (1, 3)],
+        *[pytest.param(Where("fast", "cuda"), sizes, marks=pytest.mark.gpu) for sizes in LARGE],
+    ],
+)
+def test_offsets_of_64_bits(where: Where, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for tensors of more than 2³¹ numbers."""
     for name in ("items", "item_gradients", "vertices", "vertex_gradients"):
         monkeypatch.setattr(importlib.import_module(f"geoskip.kernels.triton.{name}"), "needs_wide", lambda *_: True)
     monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "NARROW", 0)
-    sizes = Sizes(2, 3, 3, batch, 4)
-    test_softmax_convolution(Where("interpreter"), sizes, opposite=True)
-    test_basis_convolution(Where("interpreter"), sizes, per_item=False)
-    test_one_set_of_edges_per_slot(Where("interpreter"), sizes)
+    test_softmax_convolution(where, sizes, opposite=True)
+    test_basis_convolution(where, sizes, per_item=False)
+    test_one_set_of_edges_per_slot(where, sizes)
 
 
 @pytest.mark.parametrize(("where", "sizes"), cases())

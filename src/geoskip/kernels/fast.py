@@ -81,7 +81,7 @@ def gaussian_convolution(
         return basis_convolution(x, gaussian_basis(pseudo, mean, scale, floor), theta, pattern, skip, bias)
     basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous(), floor
     x, theta, skip, bias = _ready(x, theta, skip, bias)
-    return _batched(ops.GaussianConvolve.apply(*basis, _items(x), theta, *_edges(pattern), skip, bias), x)
+    return _batched(ops.GaussianConvolve.apply(*basis, _items(x), theta, _edges(pattern), skip, bias), x)
 
 
 def softmax_convolution(
@@ -102,7 +102,7 @@ def softmax_convolution(
     x, theta, skip, bias = _ready(x, theta, skip, bias)
     steering = [None if a is None else a.to(x.dtype).contiguous() for a in (attention, receiver_attention)]
     basis = *steering, offset, edge_scale
-    return _batched(ops.SoftmaxConvolve.apply(*basis, _items(x), theta, *_edges(pattern), skip, bias), x)
+    return _batched(ops.SoftmaxConvolve.apply(*basis, _items(x), theta, _edges(pattern), skip, bias), x)
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:

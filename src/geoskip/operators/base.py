@@ -127,7 +127,9 @@ def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim
 
 def check_home(name: str, given: Tensor, module: nn.Module, said: str) -> None:
     """What a module is given lies on its device and, without autocast, has its dtype; ``said`` is how to call it."""
-    own = next(module.parameters())
+    # Its own, if it has any: the generator over all of them takes longer than some kernels run.
+    own = next(iter(module._parameters.values()), None)
+    own = next(module.parameters()) if own is None else own
     if given.device != own.device:
         raise ValueError(f"{name}: is on {given.device}, {said} on {own.device}; move one with .to()")
     if given.dtype != own.dtype and not torch.is_autocast_enabled(given.device.type):

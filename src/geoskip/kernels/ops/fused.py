@@ -1,5 +1,7 @@
 """Basis and convolution as one step of autograd, for eager CUDA: on the host a step costs more than some kernels.
 
+The edges are one argument, a tuple: autograd asks about every tensor that it is given, and these have no gradients.
+
 While torch traces, the two remain operators of their own (:mod:`.bases`, :mod:`.convolve`).
 """
 
@@ -21,31 +23,31 @@ class GaussianConvolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float, *rest: Any) -> Tensor:
-        x, theta, edges, skip, bias = rest[0], rest[1], rest[2:7], rest[7], rest[8]
+        x, theta, edges, skip, bias = rest
         kernels = backend(x)
         weights = kernels.gaussian(pseudo, mean, scale, floor).unsqueeze(2)
-        ctx.save_for_backward(pseudo, mean, scale, x, theta, *edges, skip)
-        ctx.floor = floor
+        ctx.save_for_backward(pseudo, mean, scale, x, theta, skip)
+        ctx.floor, ctx.edges = floor, edges
         return kernels.convolve(x, weights, theta, edges[0], None, edges[2], skip, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        pseudo, mean, scale, x, theta, *edges, skip = ctx.saved_tensors
+        pseudo, mean, scale, x, theta, skip = ctx.saved_tensors
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
         wanted = needs[4], any(needs[:3]), needs[5]
         grads: tuple[Tensor | None, ...] = (None, None, None)
         with branches(x) as beside:
-            own = beside(lambda: own_gradients(grad_y, x, needs[11], needs[12]))
+            own = beside(lambda: own_gradients(grad_y, x, needs[7], needs[8]))
             weights = kernels.gaussian(pseudo, mean, scale, ctx.floor)
             grad_x, grad_weights, grad_theta = kernels.convolve_gradients(
-                grad_y, x, weights.unsqueeze(2), theta, tuple(edges), skip, wanted, beside
+                grad_y, x, weights.unsqueeze(2), theta, ctx.edges, skip, wanted, beside
             )
             if wanted[1]:
                 grads = kernels.gaussian_gradients(
                     grad_weights.squeeze(2), weights, pseudo, mean, scale, ctx.floor, needs[0]
                 )
-        return grads[0] if needs[0] else None, *grads[1:], None, grad_x, grad_theta, *[None] * 5, *own
+        return grads[0] if needs[0] else None, *grads[1:], None, grad_x, grad_theta, None, *own
 
 
 class SoftmaxConvolve(torch.autograd.Function):
@@ -62,28 +64,29 @@ class SoftmaxConvolve(torch.autograd.Function):
         x: Tensor,
         *rest: Any,
     ) -> Tensor:
-        theta, edges, skip, bias = rest[0], rest[1:6], rest[6], rest[7]
+        theta, edges, skip, bias = rest
         kernels = backend(x)
         weights = kernels.softmax_of_scores(
             kernels.attention_scores(x, attention),
             None if receiver_attention is None else kernels.attention_scores(x, receiver_attention),
             *(offset, edge_scale, edges[0], edges[1]),
         )
-        ctx.save_for_backward(attention, receiver_attention, offset, weights, edge_scale, x, theta, *edges, skip)
+        ctx.save_for_backward(attention, receiver_attention, offset, weights, edge_scale, x, theta, skip)
+        ctx.edges = edges
         return kernels.convolve(x, weights, theta, edges[0], None, edges[2], skip, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        attention, receiver_attention, offset, weights, edge_scale, x, theta, *edges, skip = ctx.saved_tensors
-        _, _, offsets, by_sender, sender_offsets = edges
+        attention, receiver_attention, offset, weights, edge_scale, x, theta, skip = ctx.saved_tensors
+        _, _, offsets, by_sender, sender_offsets = ctx.edges
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
         wanted = needs[4], any(needs[:3]) or needs[4], needs[5]
         grads: list[Tensor | None] = [None, None, None]
         with branches(x) as beside:
-            own = beside(lambda: own_gradients(grad_y, x, needs[11], needs[12]))
+            own = beside(lambda: own_gradients(grad_y, x, needs[7], needs[8]))
             grad_x, grad, grad_theta = kernels.convolve_gradients(
-                grad_y, x, weights, theta, tuple(edges), skip, wanted, beside
+                grad_y, x, weights, theta, ctx.edges, skip, wanted, beside
             )
             if wanted[1]:
                 at_receivers = kernels.softmax_gradients(grad, weights, edge_scale, None, offsets)
@@ -101,7 +104,7 @@ class SoftmaxConvolve(torch.autograd.Function):
             for of_scores, vectors in steering:
                 if vectors is not None:
                     grad_x.flatten(0, 1).addmm_(of_scores.flatten(0, 1).to(x.dtype), vectors)
-        return *grads, None, grad_x, grad_theta, *[None] * 5, *own
+        return *grads, None, grad_x, grad_theta, None, *own
 
 
 def _attention_gradient(grad: Tensor, attention: Tensor, x: Tensor) -> Tensor:

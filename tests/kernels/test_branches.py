@@ -1,0 +1,115 @@
+"""Branches of a captured graph: where they start, that they end with their block, and that they change no bit."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip.graphs import Graph
+from geoskip.kernels import branches as module
+from geoskip.kernels.branches import branches
+from geoskip.models import OPERATORS, make_operator
+
+
+class Stream:
+    """Writes down what it waits for and what runs on it."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log, self.device_index = name, log, 0
+
+    def wait_stream(self, other: Stream) -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of streams in the place of CUDA's, during a capture."""
+    found: list[str] = []
+
+    def current(stream: Stream) -> AbstractContextManager[None]:
+        found.append(f"on {stream.name}")
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main", found))
+    monkeypatch.setattr(torch.cuda, "stream", current)
+    monkeypatch.setattr(module, "_side", lambda device, number: Stream(f"side {number}", found))
+    monkeypatch.setattr(module, "_turns", iter(range(9)))
+    return found
+
+
+def on_cuda() -> Any:
+    return SimpleNamespace(is_cuda=True, device="cuda")
+
+
+def test_without_a_capture_calls_run_in_turn() -> None:
+    with branches(torch.zeros(1)) as beside:
+        assert beside(lambda: 3) == 3
+
+
+def test_a_branch_starts_where_it_is_made_and_ends_with_the_block(log: list[str]) -> None:
+    with branches(on_cuda()) as beside:
+        found = beside(lambda: log.append("first")), beside(lambda: 5)
+        log.append("block")
+    assert found[1] == 5
+    assert log == [
+        *["side 0 waits for main", "on side 0", "first", "side 1 waits for main", "on side 1"],
+        *["block", "main waits for side 0", "main waits for side 1"],
+    ]
+
+
+def test_an_error_joins_what_was_begun(log: list[str]) -> None:
+    """A stream that is left apart would make CUDA refuse the capture, and hide the error."""
+
+    def broken() -> None:
+        with branches(on_cuda()) as beside:
+            beside(lambda: None)
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        broken()
+    assert log[-1] == "main waits for side 0"
+
+
+def test_blocks_within_blocks_take_other_streams(log: list[str]) -> None:
+    with branches(on_cuda()) as outer:
+        outer(lambda: None)
+        with branches(on_cuda()) as inner:
+            inner(lambda: None)
+    assert log[2:] == ["side 1 waits for main", "on side 1", "main waits for side 1", "main waits for side 0"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [(), (16,)])
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    edge_index, spirals = torch.randint(300, (2, 2000)), torch.randint(300, (300, 4))
+    graph = Graph.from_edge_index(edge_index, 300, torch.rand(2000, 3), spirals).to("cuda")
+    size = None if operator in ("gcn", "gin") else 2 if operator == "spline" else 4
+    conv = make_operator(operator, 24, 40, size, dim=3 if operator in ("monet", "spline") else None).cuda()
+    x, grad = (torch.randn(*batch, 300, width).cuda() for width in (24, 40))
+    x.requires_grad_()
+
+    def step() -> tuple[Tensor, ...]:
+        y = conv(x, graph)
+        return y, *torch.autograd.grad(y, [x, *conv.parameters()], grad)
+
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):
+        expected = [tensor.clone() for tensor in step()]
+    torch.cuda.synchronize()
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        found = step()
+    for _ in range(3):
+        for tensor in found:
+            tensor.detach().fill_(float("nan"))
+        recorded.replay()
+        torch.cuda.synchronize()
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
