@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -43,8 +41,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def on_cuda() -> Any:
-    return SimpleNamespace(is_cuda=True, device="cuda")
+class OnCuda(Tensor):
+    """A tensor that says so."""
+
+    is_cuda = property(lambda _: True)
+
+
+def on_cuda() -> Tensor:
+    return torch.zeros(1).as_subclass(OnCuda)
 
 
 def test_without_a_capture_calls_run_in_turn() -> None:

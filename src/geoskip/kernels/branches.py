@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import cycle
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 _turns = cycle(range(6))
 
 
+@runtime_checkable
 class Beside(Protocol):
     """Runs a call as a branch: what it returns may be read when the block of :func:`branches` has ended."""
 
