@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint bench clean
@@ -21,9 +23,11 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 
 # Shapes in signatures are checked as the tests run, except where torch or Triton reads the code itself.
+# Files of tests go to JOBS processes with a thread each.
+test: export OMP_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -m "not compiled and not gpu" --jaxtyping-packages=geoskip,tests.check
-	$(BIN)/python -m pytest -m "compiled and not gpu"
+	$(PYTEST) -m "not compiled and not gpu" --jaxtyping-packages=geoskip,tests.check
+	$(PYTEST) -m "compiled and not gpu"
 
 bench: $(VENV)/.installed
 	$(BIN)/geoskip bench
