@@ -26,6 +26,13 @@ def test_a_scene_for_each_operator_and_kernel_size() -> None:
     assert len({scene.key for scene in found}) == 3
 
 
+def test_what_more_seeds_have_measured_comes_first() -> None:
+    runs = reconstructed("*MoNet M=4", "*MoNet M=14")
+    assert scenes.scenes(experiments(runs))[0].title == "MoNet, M = 14, faces"
+    more = [made_run(recipe, "faces", 1) for recipe in TABLE1.select(["*MoNet M=4"])]
+    assert scenes.scenes(experiments([*runs, *more]))[0].title == "MoNet, M = 4, faces"
+
+
 def test_runs_of_other_meshes_are_kept_apart() -> None:
     runs = reconstructed("*MoNet M=9")
     other = made_run(TABLE1.select(["Aff-MoNet M=9"])[0], "faces", 0, mesh_samples(spheres(1), "affine", 0, 0.5))

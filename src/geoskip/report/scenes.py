@@ -32,11 +32,11 @@ class Scene:
 
 
 def scenes(experiments: Sequence[Experiment]) -> list[Scene]:
-    """Rows of one group that have samples of the same meshes; scenes with more methods come first."""
+    """Rows of one group that have samples of the same meshes; scenes of more skips come first, then of more seeds."""
     found = [_scene(e, members) for e in experiments for members in sampled(e, MeshSamples, _fingerprint)]
     # The operators are in order of what they reach in the paper: the last ones are seen first.
     found.reverse()
-    found.sort(key=lambda scene: -len({row.skip for row in scene.methods}))
+    found.sort(key=lambda scene: (-len({row.skip for row in scene.methods}), -min(len(m.runs) for m in scene.methods)))
     return [Scene(f"s{number}", s.title, s.methods, s.samples) for number, s in enumerate(found)]
 
 
