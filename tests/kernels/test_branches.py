@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph
 from geoskip.kernels import branches as module
-from geoskip.kernels.branches import branches
+from geoskip.kernels.branches import branches, in_turn
 from geoskip.models import OPERATORS, make_operator
 
 
@@ -18,7 +18,8 @@ class Stream:
     """Writes down what it waits for and what runs on it."""
 
     def __init__(self, name: str, log: list[str]) -> None:
-        self.name, self.log, self.device_index = name, log, 0
+        self.name, self.log = name, log
+        self.device_index, self.cuda_stream = 0, 1
 
     def wait_stream(self, other: Stream) -> None:
         self.log.append(f"{self.name} waits for {other.name}")
@@ -36,8 +37,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main", found))
     monkeypatch.setattr(torch.cuda, "stream", current)
-    monkeypatch.setattr(module, "_side", lambda device, number: Stream(f"side {number}", found))
-    monkeypatch.setattr(module, "_turns", iter(range(9)))
+    monkeypatch.setattr(module, "_side", lambda device, main, number: Stream(f"side {number}", found))
+    monkeypatch.setattr(module, "_HAS_CUDA", True)
     return found
 
 
@@ -81,11 +82,24 @@ def test_an_error_joins_what_was_begun(log: list[str]) -> None:
 
 
 def test_blocks_within_blocks_take_other_streams(log: list[str]) -> None:
-    with branches(on_cuda()) as outer:
-        outer(lambda: None)
-        with branches(on_cuda()) as inner:
-            inner(lambda: None)
-    assert log[2:] == ["side 1 waits for main", "on side 1", "main waits for side 1", "main waits for side 0"]
+    for _ in range(2):
+        log.clear()
+        with branches(on_cuda()) as outer:
+            outer(lambda: None)
+            with branches(on_cuda()) as inner:
+                inner(lambda: None)
+        assert log == [
+            *["side 0 waits for main", "on side 0", "side 1 waits for main", "on side 1"],
+            *["main waits for side 1", "main waits for side 0"],
+        ]
+
+
+def test_a_build_without_cuda_may_trace_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake tensor says that it is on CUDA, and there is no stream to ask."""
+    monkeypatch.setattr(module, "_HAS_CUDA", False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: pytest.fail("asked"))
+    with branches(on_cuda()) as beside:
+        assert beside(lambda: 3) == 3
 
 
 @pytest.mark.gpu
@@ -105,12 +119,15 @@ def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tupl
         return y, *torch.autograd.grad(y, [x, *conv.parameters()], grad)
 
     aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         expected = [tensor.clone() for tensor in step()]
     torch.cuda.synchronize()
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):
         found = step()
+        with branches(x) as beside:
+            assert beside is not in_turn
     for _ in range(3):
         for tensor in found:
             tensor.detach().fill_(float("nan"))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.graphs import Graph
+from geoskip.kernels import use_path
 from geoskip.operators import FeaStConv, MoNetConv
 from tests.operators.cases import CASES, FIRST, IN, OUT, Case
 from tests.specimens import features, specimen
@@ -53,6 +54,14 @@ def test_compiled_equals_eager(case: Case) -> None:
     fresh_graph = specimen(dim=case.dim).graph(torch.float32)
     assert_close(compiled(x, fresh_graph, skip=SKIP), conv(x, graph, skip=SKIP), rtol=1e-5, atol=1e-5)
     assert_equal_training(conv, compiled, x, graph)
+
+
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_compiled_kernels_of_cuda_equal_eager_ones(case: Case) -> None:
+    """As operators of torch they have rules to keep that the CPU's have not met: in Triton's interpreter."""
+    conv, x, graph = some(case)
+    with use_path("interpreter"):
+        assert_equal_training(conv, torch.compile(conv, fullgraph=True, backend="aot_eager"), x, graph)
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,16 @@ def _convolve(ledger: Ledger, s: Sizes) -> None:
 
 
 def _convolve_backward(
-    ledger: Ledger, s: Sizes, weights: int = 0, per_item: bool = False, grouped: bool = False
+    ledger: Ledger,
+    s: Sizes,
+    weights: int = 0,
+    per_item: bool = False,
+    grouped: bool = False,
+    made_again: bool = False,
 ) -> None:
-    """``weights`` are the bytes of the basis weights, if they have a gradient."""
+    """``weights`` are the bytes of the basis weights, if they have a gradient; perhaps they are made again first."""
     _own_backward(ledger, s)
+    ledger.hold(weights_again=weights * made_again)
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
@@ -192,8 +198,7 @@ def _monet(ledger: Ledger, s: Sizes) -> None:
 
 
 def _monet_backward(ledger: Ledger, s: Sizes) -> None:
-    ledger.hold(weights=4 * s.slots * s.edges)
-    _convolve_backward(ledger, s, weights=4 * s.slots * s.edges)
+    _convolve_backward(ledger, s, weights=4 * s.slots * s.edges, made_again=True)
 
 
 def _feast_weights(s: Sizes) -> int:

@@ -113,11 +113,10 @@ def subjects(found: list[Verdict]) -> str:
     for subject, group in groupby(found, key=lambda each: each.claim.subject):
         verdicts = list(group)
         run = [each for each in verdicts if each.comparison is not None]
-        if run:
-            held = sum(bool(each.holds) for each in run)
-            sure = sum(bool(each.holds) and each.significant for each in run)
-            against = sum(not each.holds and each.significant for each in run)
-            lines.append((subject, f"{held} of {len(run)}", str(sure), str(against), str(len(verdicts) - len(run))))
+        held = sum(bool(each.holds) for each in run)
+        sure = sum(bool(each.holds) and each.significant for each in run)
+        against = sum(not each.holds and each.significant for each in run)
+        lines.append((subject, f"{held} of {len(run)}", str(sure), str(against), str(len(verdicts) - len(run))))
     header = ("claim of the paper", "held", "significantly (p < 0.05)", "significantly not", "not run")
     return markdown(Sheet("Claims", header, tuple(lines)))
 

@@ -7,18 +7,19 @@ a capture the host could not start them fast enough, and they follow each other.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import cycle
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 Result = TypeVar("Result")
-# Streams in turn, so that those of a block within another are others.
-_turns = cycle(range(6))
+_HAS_CUDA = torch.backends.cuda.is_built()
+# Branches that have begun and not ended, of each stream: those of a block within another run on other sides.
+_open: dict[tuple[int, int], int] = defaultdict(int)
 
 
 @runtime_checkable
@@ -36,26 +37,31 @@ def in_turn(call: Callable[[], Result]) -> Result:
 @contextmanager
 def branches(x: Tensor) -> Iterator[Beside]:
     """A block whose branches start where they are made and have ended when it ends."""
-    if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if not (x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing()):
         yield in_turn
         return
     main = torch.cuda.current_stream(x.device)
+    here = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []
 
     def beside(call: Callable[[], Result]) -> Result:
-        side = _side(main.device_index, next(_turns))
-        used.append(side)
+        side = _side(*here, _open[here])
         side.wait_stream(main)
+        used.append(side)
+        _open[here] += 1
         with torch.cuda.stream(side):
             return call()
 
     try:
         yield beside
     finally:
+        _open[here] -= len(used)
         for side in used:
             main.wait_stream(side)
 
 
 @cache
-def _side(device: int, number: int) -> torch.cuda.Stream:
+def _side(device: int, main: int, number: int) -> torch.cuda.Stream:
+    """Each stream has sides of its own: what a branch returns is freed, and its memory taken again, in that stream's
+    order alone."""
     return torch.cuda.Stream(device)

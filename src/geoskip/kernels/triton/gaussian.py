@@ -85,5 +85,5 @@ def gaussian_gradients(
         needs_pseudo, block_e, block_m,
     )  # fmt: skip
     launch(_gaussian_gradients_kernel, (parts, dim), arguments)
-    grad_mean, grad_scale = partial.sum(1).unbind()
-    return grad_pseudo.to(pseudo.dtype), grad_mean.to(mean.dtype), grad_scale.to(scale.dtype)
+    # Two sums: operators of torch may not return two views of one tensor.
+    return grad_pseudo.to(pseudo.dtype), partial[0].sum(0).to(mean.dtype), partial[1].sum(0).to(scale.dtype)
