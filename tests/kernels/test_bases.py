@@ -1,0 +1,121 @@
+"""Gaussian and softmax bases, alone and with their convolution, on every fast path, against the reference."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip import kernels
+from geoskip.kernels import use_path
+from tests.kernels.paths import Sizes, Where, cases, compare, drawn, edges, moved
+
+pytestmark = pytest.mark.usefixtures("poisoned")
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_gaussian_basis(where: Where, sizes: Sizes) -> None:
+    inputs = [
+        drawn(5 * sizes.vertices, 3, seed=1).sigmoid(),
+        drawn(sizes.slots, 3, seed=2),
+        drawn(sizes.slots, 3, seed=3).abs() + 0.3,
+    ]
+    compare(lambda u, mean, scale, device: kernels.gaussian_basis(u, mean, scale), inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_softmax_basis(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes, loops=True)
+    share = drawn(pattern.num_edges, seed=4).abs()
+    share[0] = 0
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=1),
+        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=2),
+        drawn(sizes.slots, seed=3),
+    ]
+
+    def function(senders, receivers, offset, device):
+        scale = share.to(senders.device, senders.dtype)
+        return kernels.softmax_basis(senders, receivers, offset, scale, moved(pattern, device))
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_gaussian_convolution(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, 2, seed=2).sigmoid(),
+        drawn(sizes.slots, 2, seed=3),
+        drawn(sizes.slots, 2, seed=4).abs() + 0.3,
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
+        drawn(sizes.channels, sizes.out, seed=6),
+        drawn(sizes.out, seed=7),
+    ]
+
+    def function(x, u, mean, scale, theta, skip, bias, device):
+        return kernels.gaussian_convolution(x, u, mean, scale, theta, moved(pattern, device), skip, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None:
+    pattern = edges(sizes, loops=True)
+    share = drawn(pattern.num_edges, seed=4).abs()
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(sizes.slots, sizes.channels, seed=2) / sizes.channels**0.5,
+        drawn(sizes.slots, seed=3),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
+        drawn(sizes.channels, sizes.out, seed=6),
+        drawn(sizes.out, seed=7),
+    ]
+    if not opposite:
+        inputs.append(drawn(sizes.slots, sizes.channels, seed=8) / sizes.channels**0.5)
+
+    def function(x, senders, offset, theta, skip, bias, receivers=None, *, device):
+        scale = share.to(x.device, x.dtype)
+        edged = moved(pattern, device)
+        return kernels.softmax_convolution(x, senders, receivers, offset, scale, theta, edged, skip, bias)
+
+    compare(function, inputs, where)
+
+
+@pytest.mark.parametrize("batch", [(), (13,)])
+@pytest.mark.parametrize(
+    ("where", "slots"),
+    [
+        pytest.param(Where("interpreter"), 5, marks=pytest.mark.compiled),
+        pytest.param(Where("fast", "cuda"), 70, marks=pytest.mark.gpu),
+    ],
+)
+def test_more_slots_than_a_thread_holds(
+    where: Where, slots: int, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where.device == "cpu":
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "MOST_HELD", 2)
+    test_softmax_convolution(where, Sizes(3, 4, slots, batch, 6, hub=5), opposite=True)
+
+
+@pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1, 2}, {1, 2, 3, 4}])
+@pytest.mark.parametrize("path", ["fast", pytest.param("interpreter", marks=pytest.mark.compiled)])
+def test_softmax_convolution_with_frozen_inputs(path: str, frozen: set[int]) -> None:
+    """What the others add to each other through the scores does not depend on what is frozen."""
+    sizes = Sizes(2, 3, 2, (13,), 6)
+    pattern = edges(sizes, loops=True)
+    shapes = [(13, 6, 2), (2, 2), (2, 2), (2,), (2, 2, 3)]
+    x, senders, receivers, offset, theta = inputs = [drawn(*shape, seed=i).float() for i, shape in enumerate(shapes)]
+    free = [tensor.requires_grad_() for i, tensor in enumerate(inputs) if i not in frozen]
+
+    def gradients(name: str) -> tuple[Tensor, ...]:
+        with use_path(name):
+            ends = senders, receivers, offset, torch.ones(pattern.num_edges)
+            return torch.autograd.grad(kernels.softmax_convolution(x, *ends, theta, pattern).square().sum(), free)
+
+    for found, expected in zip(gradients(path), gradients("reference"), strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 1e-5

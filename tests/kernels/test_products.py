@@ -1,0 +1,37 @@
+"""Sparse products, and ChebNet's recursion of them, on every fast path, against the reference."""
+
+from __future__ import annotations
+
+import pytest
+
+from geoskip import kernels
+from tests.kernels.paths import Sizes, Where, cases, compare, drawn, edges, moved
+
+pytestmark = pytest.mark.usefixtures("poisoned")
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_sparse_product(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1), drawn(pattern.num_edges, seed=2)]
+    compare(lambda x, w, device: kernels.sparse_product(x, w, moved(pattern, device)), inputs, where)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_chebyshev_convolution(where: Where, sizes: Sizes, first: int) -> None:
+    """L is scaled so that its polynomials stay of the order of 1."""
+    pattern = edges(sizes)
+    fixed = drawn(pattern.num_edges, seed=2) / (4 + sizes.hub)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
+        drawn(sizes.channels, sizes.out, seed=4),
+        drawn(sizes.out, seed=5),
+    ]
+
+    def function(x, theta, skip, bias, device):
+        weights = fixed.to(x.device, x.dtype)
+        return kernels.chebyshev_convolution(x, weights, theta, moved(pattern, device), first, skip, bias)
+
+    compare(function, inputs, where)
