@@ -30,7 +30,7 @@ skip: Aff-MoNet is the same work, and the ratio of plain MoNet (*) is against th
 peer without further packages; there the reference path of geoskip stands in.
 
 Eager steps of small graphs wait for the host, ours and the peer's: between two hosts with the same card, the peer's
-times differed by a fifth to a half. Captured steps do not.
+times differed by up to a half. Captured steps do not.
 """
 
 

@@ -92,21 +92,17 @@ class SoftmaxConvolve(torch.autograd.Function):
                 at_receivers = kernels.softmax_gradients(grad, weights, edge_scale, None, offsets)
                 opposite = at_receivers if receiver_attention is None else None
                 at_senders = kernels.softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets, opposite)
-                steering = (at_senders, attention), (at_receivers, receiver_attention)
+                ends = (at_senders, attention), (at_receivers, receiver_attention)
+                steering = [(end.flatten(0, 1).to(x.dtype), a) for end, a in ends if a is not None]
                 for place, (of_scores, vectors) in enumerate(steering):
                     if needs[place]:
-                        grads[place] = _attention_gradient(of_scores, vectors, x)
+                        found, _ = kernels.over_rows(of_scores, x.flatten(0, 1), True, False)
+                        grads[place] = found.to(vectors.dtype)
                 if needs[2]:
                     flat = at_receivers.flatten(0, 1)
                     grads[2] = kernels.over_rows(flat, flat, False, True)[1].to(offset.dtype)
         if grad_x is not None:
             # What the scores add to it.
             for of_scores, vectors in steering:
-                if vectors is not None:
-                    grad_x.flatten(0, 1).addmm_(of_scores.flatten(0, 1).to(x.dtype), vectors)
+                grad_x.flatten(0, 1).addmm_(of_scores, vectors)
         return *grads, None, grad_x, grad_theta, None, *own
-
-
-def _attention_gradient(grad: Tensor, attention: Tensor, x: Tensor) -> Tensor:
-    """From the gradient of its scores."""
-    return backend(x).over_rows(grad.flatten(0, 1).to(x.dtype), x.flatten(0, 1), True, False)[0].to(attention.dtype)

@@ -77,8 +77,8 @@ def convolve_gradients(
     grad_x = grad_weights = grad_theta = None
     backwards = receivers, by_sender, sender_offsets
     if needs_theta:
-        shares = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
-        grad_theta = beside(lambda: _theta_gradients(*shares).to(theta.dtype))
+        forwards = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
+        grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype))
     tiles = sender_tiles(*sizes) if needs_weights else None
     if tiles is not None:
         grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)

@@ -28,16 +28,16 @@ def launch(
     """Run ``kernel`` on a grid; ``arguments`` in the order of its parameters: tensors, numbers, constants. With a bound
     on the registers of a thread more programs run at a time."""
     # Not the kernel itself: its hash is asked of Python every time.
-    number = id(kernel)
-    count = _pointers.get(number)
+    which = id(kernel)
+    count = _pointers.get(which)
     if count is None:
-        count = _pointers[number] = _leading_tensors(arguments)
+        count = _pointers[which] = _leading_tensors(arguments)
     tensors, numbers = arguments[:count], arguments[count:]
     device = tensors[0].get_device()
     # Addresses instead of tensors spare the launcher asking the driver about each.
     addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kinds = [None if tensor is None else tensor.dtype for tensor in tensors]
-    name = number, device, warps, registers, numbers, *kinds, *[address and address & 15 for address in addresses]
+    name = which, device, warps, registers, numbers, *kinds, *[address and address & 15 for address in addresses]
     found = _compiled.get(name)
     if found is None:
         if len(_compiled) >= _MOST:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
-# Choices that are kept, not made again for every step: a block asks for several, and takes microseconds in all.
+# Choices that are kept, not made again for every step: each takes the host microseconds, and a block asks for several.
 KEPT = 1024
 # Columns of a part: the fewest that a block of a product has.
 PART = 16
