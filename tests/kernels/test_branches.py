@@ -121,7 +121,7 @@ def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tupl
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
-        expected = [tensor.clone() for tensor in step()]
+        expected = [tensor.detach().clone() for tensor in step()]
     torch.cuda.synchronize()
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):
