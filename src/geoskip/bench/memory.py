@@ -144,15 +144,15 @@ def _convolve_backward(
     _own_backward(ledger, s)
     ledger.hold(weights_again=weights * made_again)
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
+    blocks = _blocks_of_items(s, per_item, grouped) if weights else None
+    # Where they have a kernel of their own, the gradients of the weights come first.
+    ledger.hold(grad_weights=weights if blocks is None else 0)
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
     ledger.hold(grad_x=s.x * s.needs_x)
-    blocks = _blocks_of_items(s, per_item, grouped) if weights else 1
-    if blocks > 1:
-        ledger.hold(grad_parts=blocks * weights, grad_weights=weights)
+    if blocks is not None:
+        ledger.hold(grad_parts=blocks * weights if blocks > 1 else 0, grad_weights=weights)
         ledger.drop("grad_parts")
-    else:
-        ledger.hold(grad_weights=weights)
 
 
 def _own_backward(ledger: Ledger, s: Sizes) -> None:
@@ -170,12 +170,15 @@ def _row_sums(s: Sizes, needs_product: bool) -> int:
     return tiles_of(s.batch * s.vertices, s.channels, s.out, needs_product)[0]
 
 
-def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
-    """Gradients of basis weights that are made aside, to be added up: one for each block of items that share them."""
+def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int | None:
+    """Gradients of basis weights that are made aside, to be added up: one for each block of items that share them.
+    None where those of the weights and of x have a kernel each."""
     from geoskip.kernels.triton.tiles import ceil_div, sender_tiles
 
     tiles = sender_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
-    return 1 if tiles is None or per_item else ceil_div(s.batch, tiles.b)
+    if tiles is None:
+        return None
+    return 1 if per_item else ceil_div(s.batch, tiles.b)
 
 
 def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:

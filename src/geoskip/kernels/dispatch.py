@@ -132,6 +132,15 @@ def softmax_convolution(
     return _path(x).softmax_convolution(x, *basis, theta, pattern, skip, bias)
 
 
+def linear(
+    x: Float[Tensor, "*rows channels"],
+    weight: Float[Tensor, "out channels"],
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*rows out"]:
+    r""":math:`x W^\top + b`."""
+    return _path(x).linear(x, weight, bias)
+
+
 def linear_cross_entropy(
     x: Float[Tensor, "rows channels"],
     weight: Float[Tensor, "classes channels"],

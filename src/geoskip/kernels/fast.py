@@ -105,6 +105,13 @@ def softmax_convolution(
     return _batched(ops.SoftmaxConvolve.apply(*basis, _items(x), theta, _edges(pattern), skip, bias), x)
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if not _is_eager_on_triton(x):
+        return reference.linear(x, weight, bias)
+    x, weight, bias, _ = _ready(x, weight, bias, None)
+    return ops.Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
+
+
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:
     if not _is_eager_on_triton(x) or len(weight) > MOST_CLASSES:
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn import functional
+from torch.nn.functional import cross_entropy
 
 from geoskip.kernels.pattern import Pattern
 from geoskip.shapes import Float, Int
@@ -136,6 +137,15 @@ def both_scores(x: Tensor, attention: Tensor, receiver_attention: Tensor | None)
     """Scores of the vertices as senders and as receivers."""
     scores = x @ attention.t()
     return scores, -scores if receiver_attention is None else x @ receiver_attention.t()
+
+
+def linear(
+    x: Float[Tensor, "*rows channels"],
+    weight: Float[Tensor, "out channels"],
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*rows out"]:
+    r""":math:`x W^\top + b`."""
+    return functional.linear(x, weight, bias)
 
 
 def linear_cross_entropy(

@@ -1,8 +1,10 @@
 """The fully connected layer of the paper: Glorot weights, biases 0."""
 
-from torch import nn
+from torch import Tensor, nn
 
+from geoskip.kernels import linear
 from geoskip.operators.initial import glorot, zeros
+from geoskip.shapes import Float
 
 
 class GlorotLinear(nn.Linear):
@@ -11,3 +13,6 @@ class GlorotLinear(nn.Linear):
     def reset_parameters(self) -> None:
         glorot(self.weight)
         zeros(self.bias)
+
+    def forward(self, x: Float[Tensor, "*rows channels"]) -> Float[Tensor, "*rows out"]:
+        return linear(x, self.weight, self.bias)

@@ -6,10 +6,12 @@ from geoskip.kernels.ops.chebyshev import chebyshev
 from geoskip.kernels.ops.convolve import convolve
 from geoskip.kernels.ops.entropy import LinearCrossEntropy
 from geoskip.kernels.ops.fused import GaussianConvolve, SoftmaxConvolve
+from geoskip.kernels.ops.linear import Linear
 from geoskip.kernels.ops.product import product
 
 __all__ = [
     "GaussianConvolve",
+    "Linear",
     "LinearCrossEntropy",
     "SoftmaxConvolve",
     "chebyshev",

@@ -22,6 +22,7 @@ from geoskip.kernels.triton.tiles import (
     ItemTiles,
     VertexTiles,
     forward_tiles,
+    is_tf32,
     sender_tiles,
     theta_tiles,
     weight_tiles,
@@ -47,7 +48,8 @@ def convolve(
         # The tensor cores want the summed axis to be contiguous.
         theta = theta.transpose(1, 2).contiguous().transpose(1, 2)
     slots, channels, out = theta.shape
-    tiles = forward_tiles(len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1)
+    sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
+    tiles = forward_tiles(*sizes, offsets.shape[1] - 1, is_tf32())
     inputs = x, weights, theta, neighbours, order, offsets, skip, bias
     return convolve_items(*inputs, tiles) if isinstance(tiles, ItemTiles) else convolve_vertices(*inputs, tiles)
 
@@ -74,23 +76,23 @@ def convolve_gradients(
         )
     slots, channels, out = theta.shape
     sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
-    grad_x = grad_weights = grad_theta = None
     backwards = receivers, by_sender, sender_offsets
+    tiles = sender_tiles(*sizes) if needs_weights else None
+    start = beside.here()
+    grad_x = grad_weights = grad_theta = None
+    if needs_weights and tiles is None:
+        # Recorded before the others: other gradients wait for those of the weights.
+        choice = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
+        grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, choice)
     if needs_theta:
         forwards = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
-        grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype))
-    tiles = sender_tiles(*sizes) if needs_weights else None
+        grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype), start)
     if tiles is not None:
         grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
-    else:
-        if needs_x:
-            # The same operator on the reversed graph with each Θ_m transposed.
-            reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
-            grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
-        if needs_weights:
-            grad_weights = weight_gradients(
-                grad_y, x, weights, theta, senders, offsets, weight_tiles(slots, channels, out, len(offsets) > 1)
-            )
+    elif needs_x:
+        # The same operator on the reversed graph with each Θ_m transposed.
+        reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
+        grad_x = beside(lambda: convolve(*reverse), start) if needs_weights else convolve(*reverse)
     return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
+# Blocks of vertices that keep all multiprocessors busy: with fewer, smaller blocks are faster.
+ENOUGH_BLOCKS = 200
 # Choices that are kept, not made again for every step: each takes the host microseconds, and a block asks for several.
 KEPT = 1024
 # Columns of a part: the fewest that a block of a product has.
@@ -63,8 +65,9 @@ def power_of_two(n: int, low: int = 1, high: int = 1 << 30) -> int:
 
 @lru_cache(KEPT)
 def forward_tiles(
-    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool
+    batch: int, slots: int, channels: int, out: int, grouped: bool, per_item: bool, vertices: int, fast: bool
 ) -> ItemTiles | VertexTiles:
+    """Of ``vertices`` that receive; ``fast`` is whether products are in TF32."""
     c, o = power_of_two(channels, 16, 64), power_of_two(out, 16, 128)
     if batch >= ENOUGH_ITEMS:
         at_once, b = _at_once(slots, 3, grouped), power_of_two(batch, 16, 32)
@@ -74,8 +77,11 @@ def forward_tiles(
             return ItemTiles(at_once, b, c, o, warps=b // 16, parts=parts, registers=128)
         return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
-        return VertexTiles(_at_once(slots, 2, grouped), v=32, c=c, o=o)
-    return VertexTiles(_at_once(slots, 5, grouped), v=16, c=c, o=o, registers=128 if c > 32 else None)
+        return VertexTiles(_at_once(slots, 5 if fast else 2, grouped), v=32, c=c, o=o)
+    at_once = _at_once(slots, 5, grouped)
+    if _enough(vertices, 32) and (c <= 32 or c <= o):
+        return VertexTiles(at_once, v=32, c=c, o=o)
+    return VertexTiles(at_once, v=16, c=c, o=o, registers=128 if c > 32 else None)
 
 
 @lru_cache(KEPT)
@@ -104,15 +110,24 @@ def theta_tiles(
         registers = 168 if per_item and at_once == 2 else None
         return ItemTiles(at_once, b, c, o, warps=warps, programs=programs, registers=registers)
     at_once = 5 if c <= 32 else 2 if c <= 64 else 1
-    warps, programs = 8 if c > 64 else 4, 528 if c <= 32 else 396
+    warps, programs = 8 if c > 64 else 4, 528 if c <= 16 else 264 if c <= 32 else 396
     return VertexTiles(_at_once(slots, at_once, grouped), v=32, c=c, o=min(o, 64), warps=warps, programs=programs)
 
 
 @lru_cache(KEPT)
-def weight_tiles(slots: int, channels: int, out: int, grouped: bool) -> VertexTiles:
+def weight_tiles(slots: int, channels: int, out: int, grouped: bool, vertices: int) -> VertexTiles:
     c = power_of_two(channels, 16)
-    at_once = _at_once(slots, 5 if c <= 32 else 2, grouped)
-    return VertexTiles(at_once, v=16 if c <= 32 else 32, c=c, o=32, warps=4 if c <= 64 else 8)
+    at_once = _at_once(slots, 5 if c <= 64 else 2, grouped)
+    if c > 32:
+        v = 64 if c <= 64 and _enough(vertices, 32) else 32
+        return VertexTiles(at_once, v=v, c=c, o=32, warps=4 if c <= 64 else 8)
+    if c <= 16 or _enough(vertices, 32):
+        return VertexTiles(at_once, v=32, c=c, o=32, warps=2)
+    return VertexTiles(at_once, v=16, c=c, o=32)
+
+
+def _enough(vertices: int, each: int) -> bool:
+    return ceil_div(vertices, each) >= ENOUGH_BLOCKS
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:
@@ -125,6 +140,10 @@ def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:
     return max(x.stride(0), y.stride(0), weights.numel()) >= 2**31
 
 
+def is_tf32() -> bool:
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
 def precision() -> str:
     """Full float32 unless the user has allowed TF32: three TF32 products stand for one of float32."""
-    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32x3"
+    return "tf32" if is_tf32() else "tf32x3"
