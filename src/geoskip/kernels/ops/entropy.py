@@ -38,7 +38,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         grad_x = grad_weight = None
         with branches(x) as beside:
             if ctx.needs_input_grad[1]:
-                # The first of two: cuBLAS gives it blocks for less than half of a card, which leaves room for the other.
+                # First: cuBLAS gives it blocks for less than half of a card, which leaves room for the other.
                 grad_weight = beside(lambda: (scores.t() @ x)[: ctx.classes] * grad.to(scores.dtype))
             if ctx.needs_input_grad[0]:
                 grad_x = (scores @ wide) * grad.to(scores.dtype)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from geoskip.shapes import Int
 from geoskip.training.config import Config
 from geoskip.training.distributed import Group
+from geoskip.training.steps.update import Notes, Update
 from geoskip.training.tasks.base import Task
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -19,11 +20,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Learner:
     """Model, optimiser and running sums. :meth:`update` never waits for the device, so that it can be captured.
 
-    Attributes:
-        loss: the sum of the losses of all items since it was last set to 0, float64.
-        last: the loss of the last batch.
-        step: updates so far.
-        fault: the first step whose loss or gradient was not finite, -1 while there is none.
+    ``last``, ``loss``, ``step`` and ``fault`` are :class:`~geoskip.training.steps.update.Notes`.
     """
 
     def __init__(self, task: Task, model: nn.Module, config: Config, group: Group | None = None) -> None:
@@ -34,10 +31,9 @@ class Learner:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = self._adam(config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)
-        self.last = torch.zeros((), device=self.device)
-        self.step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.fault = torch.full((), -1, dtype=torch.int64, device=self.device)
+        notes = Notes.at(self.device)
+        self.last, self.loss, self.step, self.fault = notes
+        self.finish = Update(self.optimiser, self.scaler, notes)
 
     def _adam(self, config: Config) -> torch.optim.Adam:
         captured = self.device.type == "cuda"
@@ -74,11 +70,7 @@ class Learner:
             loss = self.task.loss(self.model, batch)
         self.scaler.scale(loss * (count / total) if count != total else loss).backward()
         self.group.sum_all(self._gradients())
-        self._watch(loss.detach())
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
-        self.last.copy_(loss.detach())
-        self.loss += loss.detach().double() * count
+        self.finish(loss.detach(), count)
 
     def _gradients(self) -> list[Tensor]:
         """Of all parameters: where processes add them up, none may be missing in one of them."""
@@ -87,15 +79,6 @@ class Learner:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-
-    def _watch(self, loss: Tensor) -> None:
-        fine = loss.isfinite()
-        if not self.scaler.is_enabled():
-            # With fp16 an overflow of the scaled gradients is no fault: the step is left out and the scale lowered.
-            fine = fine & torch.nn.utils.get_total_norm(self._gradients()).isfinite()
-        first = (self.fault < 0) & ~fine
-        self.fault.copy_(torch.where(first, self.step, self.fault))
-        self.step += 1
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that an update changes, by name, as it is: a change of these is a change of the learner."""

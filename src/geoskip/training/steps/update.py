@@ -1,0 +1,81 @@
+"""The end of a step: Adam moves the weights, and what there is to know of the step is written down."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from geoskip.kernels.ops import on_triton
+from geoskip.shapes import Float, Int
+
+
+class Notes(NamedTuple):
+    """What is known of the steps so far, on the device: it is written there, and read without waiting for it.
+
+    Attributes:
+        last: the loss of the last batch.
+        loss: the sum of the losses of all items since it was last set to 0, float64.
+        step: updates so far.
+        fault: the first step whose loss or gradient was not finite, -1 while there is none.
+    """
+
+    last: Float[Tensor, ""]
+    loss: Float[Tensor, ""]
+    step: Int[Tensor, ""]
+    fault: Int[Tensor, ""]
+
+    @classmethod
+    def at(cls, device: torch.device) -> Notes:
+        step = torch.zeros((), dtype=torch.int64, device=device)
+        loss = torch.zeros((), dtype=torch.float64, device=device)
+        return cls(torch.zeros((), device=device), loss, step, torch.full_like(step, -1))
+
+
+class Update:
+    """One step of Adam with the gradients as they are. On CUDA it is a few kernels for all parameters at once; they
+    do what torch's Adam does, with its state, so that either can go on where the other has stopped."""
+
+    def __init__(self, optimiser: torch.optim.Adam, scaler: torch.amp.GradScaler, notes: Notes) -> None:
+        self.optimiser, self.scaler, self.notes = optimiser, scaler, notes
+        self._table: Any = None
+
+    def __call__(self, loss: Float[Tensor, ""], count: int) -> None:
+        """``loss`` is that of a batch of ``count`` items."""
+        group = self.optimiser.param_groups[0]
+        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+        if moved and isinstance(group["lr"], Tensor) and all(map(self._fits, moved)):
+            self._at_once(moved, group, loss, count)
+        else:
+            self._in_turn(moved, loss, count)
+
+    def _fits(self, parameter: Tensor) -> bool:
+        plain = parameter.dtype == torch.float32 and parameter.is_contiguous() and parameter.numel() > 0
+        # With a scale the gradients are to be divided by it, and the step may be left out.
+        return plain and on_triton(parameter) and not self.scaler.is_enabled()
+
+    def _at_once(self, moved: list[Tensor], group: dict[str, Any], loss: Tensor, count: int) -> None:
+        from geoskip.kernels.triton.adam import Moments, Rule, Table, adam, note, places_of
+
+        states = [self.optimiser.state[parameter] for parameter in moved]
+        moments = [Moments(state["exp_avg"], state["exp_avg_sq"], state["step"]) for state in states]
+        if self._table is None or self._table.found_at != places_of(moved, moments):
+            self._table = Table(moved, moments)
+        gradients = [parameter.grad.contiguous() for parameter in moved if parameter.grad is not None]
+        beta_1, beta_2 = group["betas"]
+        adam(self._table, gradients, group["lr"], Rule(beta_1, beta_2, group["eps"], group["weight_decay"]))
+        note(self._table, loss.float(), count, self.notes)
+
+    def _in_turn(self, moved: list[Tensor], loss: Tensor, count: int) -> None:
+        notes, fine = self.notes, loss.isfinite()
+        if not self.scaler.is_enabled():
+            # With fp16 an overflow of the scaled gradients is no fault: the step is left out and the scale lowered.
+            gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
+            fine = fine & torch.nn.utils.get_total_norm(gradients).isfinite()
+        notes.fault.copy_(torch.where((notes.fault < 0) & ~fine, notes.step, notes.fault))
+        notes.step.add_(1)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        notes.last.copy_(loss)
+        notes.loss.add_(loss.double() * count)
