@@ -21,12 +21,6 @@ class Stream:
         self.name, self.log = name, log
         self.device_index, self.cuda_stream = 0, 1
 
-    def record_event(self) -> str:
-        return f"{self.name} after {self.log[-1]}" if self.log else self.name
-
-    def wait_event(self, event: str) -> None:
-        self.log.append(f"{self.name} waits for {event}")
-
     def wait_stream(self, other: Stream) -> None:
         self.log.append(f"{self.name} waits for {other.name}")
 
@@ -69,17 +63,9 @@ def test_a_branch_starts_where_it_is_made_and_ends_with_the_block(log: list[str]
         log.append("block")
     assert found[1] == 5
     assert log == [
-        *["side 0 waits for main", "on side 0", "first", "side 1 waits for main after first", "on side 1"],
+        *["side 0 waits for main", "on side 0", "first", "side 1 waits for main", "on side 1"],
         *["block", "main waits for side 0", "main waits for side 1"],
     ]
-
-
-def test_a_branch_may_start_before_it_is_made(log: list[str]) -> None:
-    with branches(on_cuda()) as beside:
-        start = beside.here()
-        log.append("block")
-        beside(lambda: None, start)
-    assert log == ["block", "side 0 waits for main", "on side 0", "main waits for side 0"]
 
 
 def test_an_error_joins_what_was_begun(log: list[str]) -> None:
@@ -103,7 +89,7 @@ def test_blocks_within_blocks_take_other_streams(log: list[str]) -> None:
             with branches(on_cuda()) as inner:
                 inner(lambda: None)
         assert log == [
-            *["side 0 waits for main", "on side 0", "side 1 waits for main after on side 0", "on side 1"],
+            *["side 0 waits for main", "on side 0", "side 1 waits for main", "on side 1"],
             *["main waits for side 1", "main waits for side 0"],
         ]
 

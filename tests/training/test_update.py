@@ -20,7 +20,7 @@ WHERE = [
 
 def made(device: str, decay: float) -> tuple[list[nn.Parameter], torch.optim.Adam, Update]:
     torch.manual_seed(0)
-    parameters = [nn.Parameter(torch.randn(shape, device=device)) for shape in SHAPES]
+    parameters = [nn.Parameter(torch.randn(shape).to(device)) for shape in SHAPES]
     rate, fused = torch.tensor(1e-2, device=device), device == "cuda"
     adam = torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=fused, capturable=fused)
     for parameter in parameters:
@@ -46,7 +46,8 @@ def held(parameters: list[nn.Parameter], adam: torch.optim.Adam) -> list[Tensor]
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
 @pytest.mark.parametrize(("path", "device"), WHERE)
 def test_all_at_once_is_torchs_adam(path: str, device: str, decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = made(device, decay), made(device, decay)
+    # On CUDA torch's fused kernel takes 1 - βᵗ in single precision, which is off by 1e-4 in the first steps.
+    ours, theirs = made(device, decay), made("cpu", decay)
     with use_path(path):
         for number in range(6):
             # From the fourth on one has no gradient: it stays where it is.
@@ -57,10 +58,10 @@ def test_all_at_once_is_torchs_adam(path: str, device: str, decay: float, monkey
         stepped(theirs[2], theirs[0], number, without=3 if number > 3 else None)
     assert theirs[2]._table is None
     for found, expected in zip(held(*ours[:2]), held(*theirs[:2]), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-6)
     for found, expected in zip(ours[2].notes, theirs[2].notes, strict=True):
         assert found.dtype == expected.dtype
-        assert torch.equal(found, expected)
+        assert torch.equal(found.cpu(), expected)
     assert float(ours[2].notes.loss) == 3 * sum(range(6))
 
 

@@ -145,13 +145,13 @@ def _convolve_backward(
     ledger.hold(weights_again=weights * made_again)
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
     blocks = _blocks_of_items(s, per_item, grouped) if weights else None
-    # Where they have a kernel of their own, the gradients of the weights come first.
-    ledger.hold(grad_weights=weights if blocks is None else 0)
+    first = blocks is None and _weights_first(s)
+    ledger.hold(grad_weights=weights * first)
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
     ledger.hold(grad_x=s.x * s.needs_x)
-    if blocks is not None:
-        ledger.hold(grad_parts=blocks * weights if blocks > 1 else 0, grad_weights=weights)
+    if not first:
+        ledger.hold(grad_parts=blocks * weights if blocks is not None and blocks > 1 else 0, grad_weights=weights)
         ledger.drop("grad_parts")
 
 
@@ -179,6 +179,12 @@ def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int | None:
     if tiles is None:
         return None
     return 1 if per_item else ceil_div(s.batch, tiles.b)
+
+
+def _weights_first(s: Sizes) -> bool:
+    from geoskip.kernels.triton.tiles import weights_first
+
+    return weights_first(s.vertices)
 
 
 def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:

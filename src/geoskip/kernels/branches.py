@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -26,63 +26,38 @@ _open: dict[tuple[int, int], int] = defaultdict(int)
 class Beside(Protocol):
     """Runs a call as a branch: what it returns may be read when the block of :func:`branches` has ended."""
 
-    def here(self) -> Any:
-        """This place of the block, for branches that start here although they are recorded later: of kernels that
-        could run at the same time, a card takes those that were recorded first."""
-
-    def __call__(self, call: Callable[[], Result], since: Any = None) -> Result:
-        """``since`` is where the branch starts: where it is made, if nothing else is said."""
-        ...
+    def __call__(self, call: Callable[[], Result]) -> Result: ...
 
 
-class InTurn:
-    """No branches: calls run where they are made."""
-
-    def here(self) -> None:
-        return None
-
-    def __call__(self, call: Callable[[], Result], since: Any = None) -> Result:
-        return call()
-
-
-in_turn = InTurn()
-
-
-class Sides:
-    """Branches on streams of their own beside ``main``, which is being captured."""
-
-    def __init__(self, main: torch.cuda.Stream) -> None:
-        self.main, self.place = main, (main.device_index, main.cuda_stream)
-        self.used: list[torch.cuda.Stream] = []
-
-    def here(self) -> torch.cuda.Event:
-        return self.main.record_event()
-
-    def __call__(self, call: Callable[[], Result], since: torch.cuda.Event | None = None) -> Result:
-        side = _side(*self.place, _open[self.place])
-        side.wait_event(self.here() if since is None else since)
-        self.used.append(side)
-        _open[self.place] += 1
-        with torch.cuda.stream(side):
-            return call()
-
-    def join(self) -> None:
-        _open[self.place] -= len(self.used)
-        for side in self.used:
-            self.main.wait_stream(side)
+def in_turn(call: Callable[[], Result]) -> Result:
+    """No branch: the call runs now."""
+    return call()
 
 
 @contextmanager
 def branches(x: Tensor) -> Iterator[Beside]:
-    """A block whose branches have ended when it ends."""
+    """A block whose branches start where they are made and have ended when it ends."""
     if not (x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing()):
         yield in_turn
         return
-    sides = Sides(torch.cuda.current_stream(x.device))
+    main = torch.cuda.current_stream(x.device)
+    here = main.device_index, main.cuda_stream
+    used: list[torch.cuda.Stream] = []
+
+    def beside(call: Callable[[], Result]) -> Result:
+        side = _side(*here, _open[here])
+        side.wait_stream(main)
+        used.append(side)
+        _open[here] += 1
+        with torch.cuda.stream(side):
+            return call()
+
     try:
-        yield sides
+        yield beside
     finally:
-        sides.join()
+        _open[here] -= len(used)
+        for side in used:
+            main.wait_stream(side)
 
 
 @cache

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
 
 # Matrix products on tensor cores want rows of whole 32 bytes; classes such as 6890 are padded to that.
@@ -35,11 +34,6 @@ class LinearCrossEntropy(torch.autograd.Function):
         x, wide, scores, grad_bias = ctx.saved_tensors
         # Not a matrix product first: in a fresh thread of autograd cuBLAS finds no context yet, and warns.
         grad_bias = (grad_bias * grad).to(wide.dtype)
-        grad_x = grad_weight = None
-        with branches(x) as beside:
-            if ctx.needs_input_grad[1]:
-                # First: cuBLAS gives it blocks for less than half of a card, which leaves room for the other.
-                grad_weight = beside(lambda: (scores.t() @ x)[: ctx.classes] * grad.to(scores.dtype))
-            if ctx.needs_input_grad[0]:
-                grad_x = (scores @ wide) * grad.to(scores.dtype)
+        grad_x = (scores @ wide) * grad.to(scores.dtype) if ctx.needs_input_grad[0] else None
+        grad_weight = (scores.t() @ x)[: ctx.classes] * grad.to(scores.dtype) if ctx.needs_input_grad[1] else None
         return grad_x, grad_weight, grad_bias if ctx.has_bias else None, None, None

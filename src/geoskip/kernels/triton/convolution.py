@@ -26,6 +26,7 @@ from geoskip.kernels.triton.tiles import (
     sender_tiles,
     theta_tiles,
     weight_tiles,
+    weights_first,
 )
 from geoskip.kernels.triton.vertex_gradients import weight_gradients
 from geoskip.kernels.triton.vertices import convolve_vertices
@@ -64,8 +65,8 @@ def convolve_gradients(
     needs: Sequence[bool],
     beside: Beside = in_turn,
 ) -> Gradients:
-    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them: those of the weights now, the others
-    as branches, where the kernels that make them are not the same."""
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them: those of the weights, which others wait
+    for, at once, the others as branches, where the kernels that make them are not the same."""
     senders, receivers, offsets, by_sender, sender_offsets = edges
     needs_x, needs_weights, needs_theta = needs
     if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
@@ -78,21 +79,25 @@ def convolve_gradients(
     sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
     backwards = receivers, by_sender, sender_offsets
     tiles = sender_tiles(*sizes) if needs_weights else None
-    start = beside.here()
     grad_x = grad_weights = grad_theta = None
-    if needs_weights and tiles is None:
-        # Recorded before the others: other gradients wait for those of the weights.
+
+    def own_kernel() -> Tensor:
         choice = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
-        grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, choice)
+        return weight_gradients(grad_y, x, weights, theta, senders, offsets, choice)
+
+    if needs_weights and tiles is None and weights_first(offsets.shape[1] - 1):
+        grad_weights = own_kernel()
     if needs_theta:
         forwards = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
-        grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype), start)
+        grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype))
     if tiles is not None:
         grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
     elif needs_x:
         # The same operator on the reversed graph with each Θ_m transposed.
         reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
-        grad_x = beside(lambda: convolve(*reverse), start) if needs_weights else convolve(*reverse)
+        grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
+    if needs_weights and grad_weights is None:
+        grad_weights = own_kernel()
     return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
 
 

@@ -126,6 +126,12 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool, vertices: i
     return VertexTiles(at_once, v=16, c=c, o=32)
 
 
+def weights_first(vertices: int) -> bool:
+    """Whether the gradients of the basis weights come before those of x and Θ, which then run beside what is made of
+    them; on small graphs all three run at once."""
+    return _enough(vertices, 32)
+
+
 def _enough(vertices: int, each: int) -> bool:
     return ceil_div(vertices, each) >= ENOUGH_BLOCKS
 
