@@ -144,15 +144,24 @@ def _convolve_backward(
     _own_backward(ledger, s)
     ledger.hold(weights_again=weights * made_again)
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
-    blocks = _blocks_of_items(s, per_item, grouped) if weights else None
-    first = blocks is None and _weights_first(s)
-    ledger.hold(grad_weights=weights * first)
+    first = weights > 0 and _weights_first(s, per_item, grouped)
+    if first:
+        _weights_backward(ledger, s, weights, per_item, grouped)
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
-    ledger.hold(grad_x=s.x * s.needs_x)
+    if "grad_x" not in ledger.held:
+        ledger.hold(grad_x=s.x * s.needs_x)
     if not first:
-        ledger.hold(grad_parts=blocks * weights if blocks is not None and blocks > 1 else 0, grad_weights=weights)
-        ledger.drop("grad_parts")
+        _weights_backward(ledger, s, weights, per_item, grouped)
+
+
+def _weights_backward(ledger: Ledger, s: Sizes, weights: int, per_item: bool, grouped: bool) -> None:
+    """Where one kernel makes them together, that of x comes with them."""
+    blocks = _blocks_of_items(s, per_item, grouped)
+    if blocks is not None and "grad_x" not in ledger.held:
+        ledger.hold(grad_x=s.x * s.needs_x)
+    ledger.hold(grad_parts=weights * blocks if blocks is not None and blocks > 1 else 0, grad_weights=weights)
+    ledger.drop("grad_parts")
 
 
 def _own_backward(ledger: Ledger, s: Sizes) -> None:
@@ -181,10 +190,11 @@ def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int | None:
     return 1 if per_item else ceil_div(s.batch, tiles.b)
 
 
-def _weights_first(s: Sizes) -> bool:
-    from geoskip.kernels.triton.tiles import weights_first
+def _weights_first(s: Sizes, per_item: bool, grouped: bool) -> bool:
+    from geoskip.kernels.triton.tiles import sender_tiles, weights_first
 
-    return weights_first(s.vertices)
+    tiles = sender_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
+    return weights_first(tiles, per_item, s.vertices)
 
 
 def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:

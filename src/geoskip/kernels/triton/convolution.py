@@ -81,23 +81,26 @@ def convolve_gradients(
     tiles = sender_tiles(*sizes) if needs_weights else None
     grad_x = grad_weights = grad_theta = None
 
-    def own_kernel() -> Tensor:
-        choice = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
-        return weight_gradients(grad_y, x, weights, theta, senders, offsets, choice)
+    def through_weights() -> tuple[Tensor | None, Tensor]:
+        """Gradients of the weights, and those of x where one kernel makes both."""
+        if tiles is not None:
+            return sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
+        own = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
+        return None, weight_gradients(grad_y, x, weights, theta, senders, offsets, own)
 
-    if needs_weights and tiles is None and weights_first(offsets.shape[1] - 1):
-        grad_weights = own_kernel()
+    first = needs_weights and weights_first(tiles, weights.shape[2] > 1, offsets.shape[1] - 1)
+    if first:
+        grad_x, grad_weights = through_weights()
     if needs_theta:
         forwards = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
         grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype))
-    if tiles is not None:
-        grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
-    elif needs_x:
+    if needs_x and tiles is None:
         # The same operator on the reversed graph with each Θ_m transposed.
         reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
         grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
-    if needs_weights and grad_weights is None:
-        grad_weights = own_kernel()
+    if needs_weights and not first:
+        found, grad_weights = through_weights()
+        grad_x = grad_x if tiles is None else found
     return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
 
 

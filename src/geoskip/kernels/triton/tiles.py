@@ -77,6 +77,8 @@ def forward_tiles(
             return ItemTiles(at_once, b, c, o, warps=b // 16, parts=parts, registers=128)
         return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
+        if not fast and _enough(vertices, 32):
+            return VertexTiles(_at_once(slots, 5, grouped), v=64, c=min(c, 32), o=64)
         return VertexTiles(_at_once(slots, 5 if fast else 2, grouped), v=32, c=c, o=o)
     at_once = _at_once(slots, 5, grouped)
     if _enough(vertices, 32) and (c <= 32 or c <= o):
@@ -126,10 +128,11 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool, vertices: i
     return VertexTiles(at_once, v=16, c=c, o=32)
 
 
-def weights_first(vertices: int) -> bool:
-    """Whether the gradients of the basis weights come before those of x and Θ, which then run beside what is made of
-    them; on small graphs all three run at once."""
-    return _enough(vertices, 32)
+def weights_first(tiles: ItemTiles | None, per_item: bool, vertices: int) -> bool:
+    """Whether the gradients of the basis weights come before the others, which then run beside all that is made of
+    them: where that is much, as for weights of each item, and not on small graphs, where all three run at once.
+    ``tiles`` are those of :func:`sender_tiles`."""
+    return _enough(vertices, 32) if tiles is None else per_item
 
 
 def _enough(vertices: int, each: int) -> bool:
