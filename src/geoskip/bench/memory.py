@@ -144,24 +144,15 @@ def _convolve_backward(
     _own_backward(ledger, s)
     ledger.hold(weights_again=weights * made_again)
     partial = 4 * _partial_sums(s, per_item, grouped) * s.slots * s.channels * s.out
-    first = weights > 0 and _weights_first(s, per_item, grouped)
-    if first:
-        _weights_backward(ledger, s, weights, per_item, grouped)
     ledger.hold(partial=partial, grad_theta=s.theta)
     ledger.drop("partial")
-    if "grad_x" not in ledger.held:
-        ledger.hold(grad_x=s.x * s.needs_x)
-    if not first:
-        _weights_backward(ledger, s, weights, per_item, grouped)
-
-
-def _weights_backward(ledger: Ledger, s: Sizes, weights: int, per_item: bool, grouped: bool) -> None:
-    """Where one kernel makes them together, that of x comes with them."""
-    blocks = _blocks_of_items(s, per_item, grouped)
-    if blocks is not None and "grad_x" not in ledger.held:
-        ledger.hold(grad_x=s.x * s.needs_x)
-    ledger.hold(grad_parts=weights * blocks if blocks is not None and blocks > 1 else 0, grad_weights=weights)
-    ledger.drop("grad_parts")
+    ledger.hold(grad_x=s.x * s.needs_x)
+    blocks = _blocks_of_items(s, per_item, grouped) if weights else 1
+    if blocks > 1:
+        ledger.hold(grad_parts=blocks * weights, grad_weights=weights)
+        ledger.drop("grad_parts")
+    else:
+        ledger.hold(grad_weights=weights)
 
 
 def _own_backward(ledger: Ledger, s: Sizes) -> None:
@@ -179,22 +170,12 @@ def _row_sums(s: Sizes, needs_product: bool) -> int:
     return tiles_of(s.batch * s.vertices, s.channels, s.out, needs_product)[0]
 
 
-def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int | None:
-    """Gradients of basis weights that are made aside, to be added up: one for each block of items that share them.
-    None where those of the weights and of x have a kernel each."""
+def _blocks_of_items(s: Sizes, per_item: bool, grouped: bool) -> int:
+    """Gradients of basis weights that are made aside, to be added up: one for each block of items that share them."""
     from geoskip.kernels.triton.tiles import ceil_div, sender_tiles
 
     tiles = sender_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
-    if tiles is None:
-        return None
-    return 1 if per_item else ceil_div(s.batch, tiles.b)
-
-
-def _weights_first(s: Sizes, per_item: bool, grouped: bool) -> bool:
-    from geoskip.kernels.triton.tiles import sender_tiles, weights_first
-
-    tiles = sender_tiles(s.batch, s.slots, s.channels, s.out, grouped, per_item)
-    return weights_first(tiles, per_item, s.vertices)
+    return 1 if tiles is None or per_item else ceil_div(s.batch, tiles.b)
 
 
 def _partial_sums(s: Sizes, per_item: bool, grouped: bool) -> int:

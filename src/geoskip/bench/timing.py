@@ -12,6 +12,7 @@ from time import perf_counter
 import torch
 
 from geoskip.bench.cases import Contender, Step
+from geoskip.kernels.branches import stream_to_capture
 
 WARM_UP, MOST_SAMPLES, GROUP_SECONDS = 3, 100, 0.01
 
@@ -86,7 +87,7 @@ def peak_bytes(step: Step, device: torch.device) -> int | None:
 
 def captured(contender: Contender) -> Contender:
     """The same steps as CUDA graphs; a step is then one replay. Its peak is what is in use during a capture."""
-    aside = torch.cuda.Stream()
+    aside = stream_to_capture()
     aside.wait_stream(torch.cuda.current_stream())
     with contender.on_path(), torch.cuda.stream(aside):
         # Beforehand on the same stream, so that no capture has to allocate the workspace of the matrix products.

@@ -3,6 +3,9 @@
 Kernels of small graphs leave most of a card idle, and the last programs of large ones leave it idle at their end. A
 captured graph may branch, so gradients that do not need each other are recorded on streams of their own. Outside of
 a capture the host could not start them fast enough, and they follow each other.
+
+What stays on the stream that is captured is what other kernels wait for: it should have precedence, see
+:func:`stream_to_capture`.
 """
 
 from __future__ import annotations
@@ -58,6 +61,18 @@ def branches(x: Tensor) -> Iterator[Beside]:
         _open[here] -= len(used)
         for side in used:
             main.wait_stream(side)
+
+
+def stream_to_capture() -> torch.cuda.Stream:
+    """Of the current device, one of high priority, and so are the kernels that are recorded on it: when programs of several wait for a
+    place on the card, theirs come before those of the branches, which are of the usual, lowest priority. It is always
+    the same, since libraries keep memory for each stream that they have worked on."""
+    return _urgent(torch.cuda.current_device())
+
+
+@cache
+def _urgent(device: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device, priority=-1)
 
 
 @cache

@@ -26,7 +26,6 @@ from geoskip.kernels.triton.tiles import (
     sender_tiles,
     theta_tiles,
     weight_tiles,
-    weights_first,
 )
 from geoskip.kernels.triton.vertex_gradients import weight_gradients
 from geoskip.kernels.triton.vertices import convolve_vertices
@@ -65,8 +64,8 @@ def convolve_gradients(
     needs: Sequence[bool],
     beside: Beside = in_turn,
 ) -> Gradients:
-    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them: those of the weights, which others wait
-    for, at once, the others as branches, where the kernels that make them are not the same."""
+    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them: those of the weights now, the others
+    as branches, where the kernels that make them are not the same."""
     senders, receivers, offsets, by_sender, sender_offsets = edges
     needs_x, needs_weights, needs_theta = needs
     if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
@@ -77,30 +76,22 @@ def convolve_gradients(
         )
     slots, channels, out = theta.shape
     sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
-    backwards = receivers, by_sender, sender_offsets
-    tiles = sender_tiles(*sizes) if needs_weights else None
     grad_x = grad_weights = grad_theta = None
-
-    def through_weights() -> tuple[Tensor | None, Tensor]:
-        """Gradients of the weights, and those of x where one kernel makes both."""
-        if tiles is not None:
-            return sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
-        own = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
-        return None, weight_gradients(grad_y, x, weights, theta, senders, offsets, own)
-
-    first = needs_weights and weights_first(tiles, weights.shape[2] > 1, offsets.shape[1] - 1)
-    if first:
-        grad_x, grad_weights = through_weights()
+    backwards = receivers, by_sender, sender_offsets
     if needs_theta:
         forwards = grad_y, x, weights, slots, senders, offsets, theta_tiles(*sizes)
         grad_theta = beside(lambda: _theta_gradients(*forwards).to(theta.dtype))
-    if needs_x and tiles is None:
-        # The same operator on the reversed graph with each Θ_m transposed.
-        reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
-        grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
-    if needs_weights and not first:
-        found, grad_weights = through_weights()
-        grad_x = grad_x if tiles is None else found
+    tiles = sender_tiles(*sizes) if needs_weights else None
+    if tiles is not None:
+        grad_x, grad_weights = sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, tiles)
+    else:
+        if needs_x:
+            # The same operator on the reversed graph with each Θ_m transposed.
+            reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
+            grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
+        if needs_weights:
+            own = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
+            grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, own)
     return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
 
 

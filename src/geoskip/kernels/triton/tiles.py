@@ -128,13 +128,6 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool, vertices: i
     return VertexTiles(at_once, v=16, c=c, o=32)
 
 
-def weights_first(tiles: ItemTiles | None, per_item: bool, vertices: int) -> bool:
-    """Whether the gradients of the basis weights come before the others, which then run beside all that is made of
-    them: where that is much, as for weights of each item, and not on small graphs, where all three run at once.
-    ``tiles`` are those of :func:`sender_tiles`."""
-    return _enough(vertices, 32) if tiles is None else per_item
-
-
 def _enough(vertices: int, each: int) -> bool:
     return ceil_div(vertices, each) >= ENOUGH_BLOCKS
 

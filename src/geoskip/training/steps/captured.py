@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from geoskip.kernels.branches import stream_to_capture
 from geoskip.shapes import Int
 from geoskip.training.steps.learner import Learner
 from geoskip.training.steps.snapshot import Snapshot
@@ -46,14 +47,14 @@ class StaticStep:
 
 def record_graph(step: Callable[[], None]) -> Replay:
     """Capture a step as a CUDA graph. Dropout draws from torch's generator, whose place each replay moves on."""
-    current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    current, aside = torch.cuda.current_stream(), stream_to_capture()
     aside.wait_stream(current)
     with torch.cuda.stream(aside):
         for _ in range(WARMUPS):
             step()
     current.wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=aside):
         step()
     return graph.replay
 
