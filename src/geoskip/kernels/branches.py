@@ -64,9 +64,9 @@ def branches(x: Tensor) -> Iterator[Beside]:
 
 
 def stream_to_capture() -> torch.cuda.Stream:
-    """Of the current device, one of high priority, and so are the kernels that are recorded on it: when programs of several wait for a
-    place on the card, theirs come before those of the branches, which are of the usual, lowest priority. It is always
-    the same, since libraries keep memory for each stream that they have worked on."""
+    """Of the current device, one of high priority, and so are the kernels that are recorded on it: when programs of
+    several wait for a place on the card, theirs come before those of the branches, which are of the usual, lowest
+    priority. It is always the same, since libraries keep memory for each stream that they have worked on."""
     return _urgent(torch.cuda.current_device())
 
 
