@@ -88,7 +88,7 @@ def convolve_gradients(
         if needs_x:
             # The same operator on the reversed graph with each Θ_m transposed.
             reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
-            grad_x = beside(lambda: convolve(*reverse)) if needs_weights else convolve(*reverse)
+            grad_x = beside(lambda: convolve(*reverse))
         if needs_weights:
             own = weight_tiles(slots, channels, out, len(offsets) > 1, offsets.shape[1] - 1)
             grad_weights = weight_gradients(grad_y, x, weights, theta, senders, offsets, own)

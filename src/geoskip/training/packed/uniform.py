@@ -28,6 +28,20 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
+class UniformRows(Rows):
+    """Places of graphs that all have ``size`` rows: whole graphs are taken, and there is no padding."""
+
+    items: Int[Tensor, " items"]
+    size: int
+
+    def take(self, values: Tensor, padding: int = 0) -> Tensor:
+        return values.unflatten(0, (-1, self.size)).index_select(0, self.items).flatten(0, 1)
+
+    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
+        return values.repeat_interleave(self.size, output_size=len(values) * self.size)
+
+
+@dataclass(frozen=True, eq=False)
 class UniformStore(GraphStore):
     """As :class:`GraphStore`, with one level that holds the one graph. Batches of a size have one shape, so there is no
     padding, and nothing but features and pseudo-coordinates is gathered."""
@@ -38,12 +52,13 @@ class UniformStore(GraphStore):
     def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
         frame = self._frame(len(items))
         rows = (items * self._size).repeat_interleave(self._size, output_size=frame.verts.room)
-        verts = replace(frame.verts, rows=rows + frame.verts.rows)
+        known = frame.verts
+        verts = UniformRows(known.starts, known.graphs, rows + known.rows, known.real, items, self._size)
         graph = frame.graph
         if self.coordinates is not None:
             # What operators remember of a graph may depend on its pseudo-coordinates.
             graph = replace(graph, pseudo=self._pseudo_of(items), _memo=dict(graph._memo))
-        return PackedBatch(items, self._taken(self.x, items), PooledGraphs((graph,), ()), (verts,), padded=False)
+        return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,), padded=False)
 
     def rooms(self, num_items: int) -> tuple[Room, ...]:
         (level,) = self.levels
@@ -79,7 +94,7 @@ class UniformStore(GraphStore):
 
     def _pseudo_of(self, items: Tensor) -> Float[Tensor, "edges dim"]:
         if self._pseudo is not None:
-            return self._pseudo[items].flatten(0, 1)
+            return self._pseudo.index_select(0, items).flatten(0, 1)
         return self._relative(self._frame(len(items)).graph, self._taken(self.pos[0], items), self.scales[0][items])
 
     @cached_property
