@@ -44,7 +44,10 @@ def test_claims_in_a_sentence(tmp_path: Path) -> None:
     for seed in range(3):
         kept(job_of(plain, seed), tmp_path, accuracy_pct=40.0 + seed)
         kept(job_of(affine, seed), tmp_path, accuracy_pct=50.0 + 1.01 * seed)
-    told = sentence(judged(tmp_path, "short", STAND_IN))
+    verdicts = judged(tmp_path, "short", STAND_IN)
+    told = sentence([each for each in verdicts if each.comparison is not None])
+    assert told == "All 1 claims of the paper were put to the test here; 1 held (1 with p < 0.05)."
+    told = sentence(verdicts)
     assert told == "Of the paper's 74 claims 1 were put to the test here; 1 held (1 with p < 0.05)."
     for seed in range(3):
         kept(job_of(affine, seed), tmp_path, accuracy_pct=30.0 + 1.01 * seed)

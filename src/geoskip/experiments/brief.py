@@ -55,7 +55,10 @@ def sentence(found: Sequence[Verdict]) -> str:
     sure = sum(each.significant for each in held)
     thin = sum(each.comparison is not None and each.comparison.t_p is None for each in held)
     aside = [f"{sure} with p < 0.05"] * bool(sure) + [f"{thin} on one seed only"] * bool(thin)
-    head = f"Of the paper's {len(found)} claims {len(run)} were put to the test here; {len(held)} held"
+    tested = f"Of the paper's {len(found)} claims {len(run)}"
+    if run and len(run) == len(found):
+        tested = f"All {len(run)} claims of the paper"
+    head = f"{tested} were put to the test here; {len(held)} held"
     head += f" ({', '.join(aside)})" if aside else ""
     failed = [each for each in run if not each.holds]
     if not failed:
