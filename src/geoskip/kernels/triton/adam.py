@@ -55,8 +55,7 @@ class Table:
 
     def __init__(self, parameters: Sequence[Tensor], moments: Sequence[Moments]) -> None:
         device = parameters[0].device
-        self.found_at = places_of(parameters, moments)
-        rows = [list(row) for row in zip(*self.found_at, strict=True)]
+        rows = [list(row) for row in zip(*places_of(parameters, moments), strict=True)]
         self.addresses = torch.tensor([*rows, [0] * len(parameters)], dtype=torch.int64, device=device)
         counts = [parameter.numel() for parameter in parameters]
         pieces = [(tensor, first) for tensor, count in enumerate(counts) for first in range(0, count, BLOCK)]
@@ -66,10 +65,10 @@ class Table:
         self.fine = torch.empty(len(pieces), dtype=torch.int32, device=device)
 
 
-def places_of(parameters: Sequence[Tensor], moments: Sequence[Moments]) -> list[tuple[int, ...]]:
+def places_of(parameters: Sequence[Tensor], moments: Sequence[Moments]) -> tuple[tuple[int, ...], ...]:
     """Addresses of each parameter and of its moments."""
     pairs = zip(parameters, moments, strict=True)
-    return [tuple(tensor.data_ptr() for tensor in (parameter, *moment)) for parameter, moment in pairs]
+    return tuple(tuple(tensor.data_ptr() for tensor in (parameter, *moment)) for parameter, moment in pairs)
 
 
 @triton.jit(do_not_specialize=(*(f"g_{n}" for n in range(AT_ONCE)), "first", "num_tensors"))

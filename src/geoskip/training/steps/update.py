@@ -39,7 +39,8 @@ class Update:
 
     def __init__(self, optimiser: torch.optim.Adam, scaler: torch.amp.GradScaler, notes: Notes) -> None:
         self.optimiser, self.scaler, self.notes = optimiser, scaler, notes
-        self._table: Any = None
+        # By the places and sizes of what they point to. All are kept: a captured step reads the one it began with.
+        self._tables: dict[Any, Any] = {}
 
     def __call__(self, loss: Float[Tensor, ""], count: int) -> None:
         """``loss`` is that of a batch of ``count`` items."""
@@ -60,12 +61,14 @@ class Update:
 
         states = [self.optimiser.state[parameter] for parameter in moved]
         moments = [Moments(state["exp_avg"], state["exp_avg_sq"], state["step"]) for state in states]
-        if self._table is None or self._table.found_at != places_of(moved, moments):
-            self._table = Table(moved, moments)
+        known = places_of(moved, moments), tuple(parameter.numel() for parameter in moved)
+        table = self._tables.get(known)
+        if table is None:
+            table = self._tables[known] = Table(moved, moments)
         gradients = [parameter.grad.contiguous() for parameter in moved if parameter.grad is not None]
         beta_1, beta_2 = group["betas"]
-        adam(self._table, gradients, group["lr"], Rule(beta_1, beta_2, group["eps"], group["weight_decay"]))
-        note(self._table, loss.float(), count, self.notes)
+        adam(table, gradients, group["lr"], Rule(beta_1, beta_2, group["eps"], group["weight_decay"]))
+        note(table, loss.float(), count, self.notes)
 
     def _in_turn(self, moved: list[Tensor], loss: Tensor, count: int) -> None:
         notes, fine = self.notes, loss.isfinite()
