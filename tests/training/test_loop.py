@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,21 @@ def test_a_finished_run_is_not_trained_again_unless_it_is_made_longer(tmp_path: 
     assert run(longer, tmp_path).record.steps == 15
     assert equal(Run.open(tmp_path), run(longer, tmp_path / "at once"))
     assert first.folder == tmp_path
+
+
+def test_a_finished_run_without_checkpoints_is_left_as_it_is(tmp_path: Path) -> None:
+    config = sets.config()
+    done = run(config, tmp_path)
+    shutil.rmtree(done.checkpoints)
+    before = {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()}
+    run(config, tmp_path)
+    assert {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()} == before
+    longer = replace(config, optim=replace(config.optim, epochs=config.optim.epochs + 1))
+    with pytest.raises(RunError, match="whose checkpoints are gone, so it cannot become one of"):
+        run(longer, tmp_path)
+    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was begun with"):
+        run(replace(config, optim=replace(config.optim, lr=0.5)), tmp_path)
+    assert {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()} == before
 
 
 def test_another_configuration_does_not_go_on(tmp_path: Path) -> None:

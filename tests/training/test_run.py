@@ -110,6 +110,14 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
         Run.open(tmp_path).model()
 
 
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    untrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
+    with pytest.raises(RunError, match="of its weights is not finite: the file is damaged"):
+        Run.open(tmp_path).model()
+
+
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     run, _ = untrained(tmp_path)
     changed: dict[str, Any] = run.config.to_json()

@@ -48,8 +48,11 @@ def same(found: PackedBatch, expected: PackedBatch) -> None:
         a, b = getattr(one, name), getattr(other, name)
         assert (a is None) == (b is None), name
         assert a is None or torch.equal(a, b), name
+    (ours,), (theirs,) = found.verts, expected.verts
     for name in ("starts", "graphs", "rows", "real"):
-        assert torch.equal(getattr(found.verts[0], name), getattr(expected.verts[0], name)), name
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    each = torch.arange(1.0, 1 + len(found.items))
+    assert torch.equal(ours.spread(each), theirs.spread(each))
 
 
 def same_pattern(found: Pattern, expected: Pattern) -> None:

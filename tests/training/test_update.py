@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -65,11 +67,14 @@ def test_all_at_once_is_torchs_adam(path: str, device: str, decay: float, monkey
     assert float(ours[2].notes.loss) == 3 * sum(range(6))
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e22])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize(("path", "device"), WHERE)
 def test_the_first_fault_is_noted(path: str, device: str, where: str, value: float) -> None:
+    """The square of 1e22 is no number of float32: as a gradient it is a fault, as a loss it is none."""
+    if (where, value) == ("loss", 1e22):
+        value = float("nan")
     parameters, _, finish = made(device, 0.0)
     with use_path(path):
         for number in range(4):
@@ -86,27 +91,92 @@ def test_the_first_fault_is_noted(path: str, device: str, where: str, value: flo
     assert int(finish.notes.step) == 6
 
 
+@pytest.mark.parametrize("what", ["parameter", "exp_avg", "exp_avg_sq", "step"])
 @pytest.mark.parametrize(("path", "device"), WHERE)
-def test_what_was_moved_is_found_again(path: str, device: str) -> None:
-    """A parameter or moment at another address: kernels must not write to the old one."""
-    parameters, _, finish = made(device, 0.0)
+def test_what_was_moved_is_found_again(path: str, device: str, what: str) -> None:
+    """At another address: kernels must not write to the old one."""
+    parameters, adam, finish = made(device, 0.0)
     with use_path(path):
         stepped(finish, parameters, 0)
-        old = parameters[2].data
-        parameters[2].data = old.clone()
+        moved = parameters[2]
+        old = moved.data if what == "parameter" else adam.state[moved][what]
         before = old.clone()
+        if what == "parameter":
+            moved.data = before.clone()
+        else:
+            adam.state[moved][what] = before.clone()
         stepped(finish, parameters, 1)
     assert torch.equal(old, before)
-    assert not torch.equal(parameters[2].data, before)
+    assert not torch.equal(moved.data if what == "parameter" else adam.state[moved][what], before)
 
 
 @pytest.mark.parametrize(("path", "device"), WHERE)
-def test_what_does_not_fit_is_left_to_torch(path: str, device: str) -> None:
-    parameter = nn.Parameter(torch.ones(3, dtype=torch.float64, device=device))
-    adam = torch.optim.Adam([parameter], lr=torch.tensor(0.1, device=device), fused=device == "cuda")
-    finish = Update(adam, torch.amp.GradScaler(device, enabled=False), Notes.at(torch.device(device)))
-    parameter.grad = torch.ones_like(parameter)
-    with use_path(path):
-        finish(torch.tensor(1.0, device=device), 1)
-    assert not finish._tables
-    torch.testing.assert_close(parameter.data, torch.full_like(parameter, 0.9))
+def test_gradients_may_lie_in_another_order(path: str, device: str) -> None:
+    found = []
+    for turned in (False, True):
+        parameters, adam, finish = made(device, 0.0)
+        with use_path(path):
+            for parameter in parameters:
+                parameter.grad = torch.arange(parameter.numel(), device=device).float().view(parameter.shape)
+            if turned:
+                drawn = torch.arange(parameters[2].numel(), device=device).float().view(parameters[2].shape)
+                parameters[2].grad = drawn.t().contiguous().t()
+            finish(torch.tensor(1.0, device=device), 1)
+        assert len(finish._tables) == 1
+        found.append(held(parameters, adam))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+class Left:
+    """An optimiser and a parameter of it that the kernels must leave to torch."""
+
+    def __init__(self, device: str, parameter: Tensor, scaled: bool = False, **options: Any) -> None:
+        self.parameter = nn.Parameter(parameter.to(device))
+        rate = options.pop("lr", torch.tensor(0.1, device=device))
+        self.adam = torch.optim.Adam([self.parameter], lr=rate, foreach=False, **options)
+        self.scaler = torch.amp.GradScaler(device, enabled=scaled)
+        self.finish = Update(self.adam, self.scaler, Notes.at(torch.device(device)))
+        moments = {name: torch.zeros_like(self.parameter) for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}
+        self.adam.state[self.parameter] = {"step": torch.zeros(()), **moments}
+
+
+LEFT: list[tuple[Tensor, dict[str, Any]]] = [
+    (torch.ones(3, dtype=torch.float64), {}),
+    (torch.ones(2, 3).t(), {}),
+    (torch.ones(0), {}),
+    (torch.ones(3), {"lr": 0.1}),
+    (torch.ones(3), {"amsgrad": True}),
+    (torch.ones(3), {"maximize": True}),
+    (torch.ones(3), {"decoupled_weight_decay": True}),
+    (torch.ones(3), {"betas": (0.0, 0.999)}),
+    (torch.ones(3), {"scaled": True}),
+]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("case", range(len(LEFT)))
+def test_what_does_not_fit_is_left_to_torch(case: int) -> None:
+    parameter, options = LEFT[case]
+    ours = Left("cpu", parameter, **options)
+    ours.parameter.grad = torch.ones_like(ours.parameter)
+    if options.get("scaled"):
+        ours.scaler.scale(torch.ones(()))
+    with use_path("interpreter"):
+        ours.finish(torch.tensor(1.0), 1)
+    assert not ours.finish._tables
+    moved = 1.1 if options.get("maximize") else 0.9
+    # Divided by the scale, the gradient is no longer large beside Adam's ε.
+    torch.testing.assert_close(ours.parameter.data, torch.full_like(ours.parameter, moved), rtol=0, atol=1e-4)
+
+
+@pytest.mark.compiled
+def test_several_groups_are_left_to_torch() -> None:
+    ours, other = Left("cpu", torch.ones(3)), nn.Parameter(torch.ones(2))
+    ours.adam.add_param_group({"params": [other]})
+    for parameter in (ours.parameter, other):
+        parameter.grad = torch.ones_like(parameter)
+    with use_path("interpreter"):
+        ours.finish(torch.tensor(1.0), 1)
+    assert not ours.finish._tables
+    for parameter in (ours.parameter, other):
+        torch.testing.assert_close(parameter.data, torch.full_like(parameter, 0.9))

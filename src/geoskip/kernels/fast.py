@@ -109,7 +109,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _is_eager_on_triton(x):
         return reference.linear(x, weight, bias)
     x, weight, bias, _ = _ready(x, weight, bias, None)
-    return ops.Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
+    return ops.Linear.apply(x.reshape(x.shape[:-1].numel(), x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from geoskip.training.evaluation import check_same_data
 from geoskip.training.finishing import finish
 from geoskip.training.journal import Journal
 from geoskip.training.progress import Progress, Silent
-from geoskip.training.resuming import check_same, find_state, is_done
+from geoskip.training.resuming import check_same, find_state, is_done, is_finished
 from geoskip.training.run import CONTEXT, LOCK, METRICS, RECORD, Run, RunError
 from geoskip.training.session import Session
 from geoskip.training.signals import Interrupted, Interrupts
@@ -69,6 +69,8 @@ def train(
             check_same(config, state, run.folder)
             if is_done(config, state) and (run.folder / RECORD).is_file():
                 return run
+        elif resume == "auto" and is_finished(config, run.folder):
+            return run
         task = make_task(config) if task is None else task
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.leads else Silent())

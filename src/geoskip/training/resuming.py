@@ -8,7 +8,7 @@ from typing import Any
 
 from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.run import CHECKPOINTS, CONFIG, RunError
+from geoskip.training.run import CHECKPOINTS, CONFIG, MODEL, RECORD, Run, RunError
 
 # What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
 FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
@@ -28,7 +28,25 @@ def find_state(folder: Path, resume: str | Path) -> State | None:
 
 def check_same(config: Config, state: State, folder: Path) -> None:
     """RunError, naming what differs, unless the state is one of a run of this configuration."""
-    begun, given = _leaves(state.progress["config"]), _leaves(config.to_json())
+    _compare(config, state.progress["config"], folder)
+
+
+def is_finished(config: Config, folder: Path) -> bool:
+    """Whether the folder holds the end of this very run, its checkpoints being gone; RunError if it is another's."""
+    if not all((folder / name).is_file() for name in (CONFIG, MODEL, RECORD)):
+        return False
+    before = Run.open(folder).config
+    _compare(config, before.to_json(), folder)
+    if config.optim.epochs != before.optim.epochs:
+        raise RunError(
+            f"{folder}: holds a finished run of {before.optim.epochs} epochs whose checkpoints are gone, so it cannot "
+            f"become one of {config.optim.epochs}; choose another folder"
+        )
+    return True
+
+
+def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
+    begun, given = _leaves(entries), _leaves(config.to_json())
     for name in sorted(begun.keys() | given.keys()):
         if begun.get(name) != given.get(name) and name not in FREE:
             raise RunError(

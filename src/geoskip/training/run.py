@@ -124,17 +124,26 @@ class Run:
 
     def trained(self, device: str | torch.device = "cpu") -> Trained:
         """The model with all that is needed to use it."""
+        weights, context = self.weights[0], self.context
+        for name, tensor in weights.items():
+            if not tensor.isfinite().all():
+                raise RunError(
+                    f"{self.folder}: {name} of its weights is not finite: the file is damaged; train it again"
+                )
         try:
-            model = rebuild_model(self.config, self.weights[0], self.context.facts)
+            model = rebuild_model(self.config, weights, context.facts)
         except ValueError as error:
             raise RunError(f"{self.folder}: {error}") from error
-        return Trained(self.config, model, self.context).to(device)
+        return Trained(self.config, model, context).to(device)
 
     @cached_property
     def context(self) -> Context:
         """Constants and facts of the training data."""
         if not (self.folder / CONTEXT).is_file():
-            raise RunError(f"{self.folder}: the run has no {CONTEXT}: training did not begin")
+            raise RunError(
+                f"{self.folder}: the run has no {CONTEXT}, which is written when training begins; "
+                "begin it with `geoskip train`, or put the file back"
+            )
         return read_context(self.folder / CONTEXT)
 
     def write_context(self, task: Task) -> None:
@@ -153,4 +162,6 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:
             names = file.keys()
             return {name: file.get_tensor(name) for name in names}, step
     except (SafetensorError, ValueError) as error:
-        raise RunError(f"{path}: damaged, or not a file of weights ({error})") from error
+        raise RunError(
+            f"{path}: damaged, or not a file of weights ({error}); train it again, or put the file back"
+        ) from error

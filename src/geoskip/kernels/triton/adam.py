@@ -114,7 +114,8 @@ def _adam_kernel(
     p_g = tl.load(addresses + 4 * num_tensors).to(tl.pointer_type(tl.float32)) + o
     b_p, b_m, b_v = tl.load(p_p, mask=m), tl.load(p_m, mask=m), tl.load(p_v, mask=m)
     b_g = tl.load(p_g, mask=m, other=0.0)
-    tl.store(fine + i_p, tl.min((tl.abs(b_g) < float("inf")).to(tl.int32), axis=0))
+    # Of the square, which the moments take: one that overflows would stop a weight for good.
+    tl.store(fine + i_p, tl.min((b_g * b_g < float("inf")).to(tl.int32), axis=0))
     if DECAY != 0:
         b_g += DECAY * b_p
     b_m = BETA_1 * b_m + (1 - BETA_1) * b_g

@@ -44,17 +44,23 @@ class Update:
 
     def __call__(self, loss: Float[Tensor, ""], count: int) -> None:
         """``loss`` is that of a batch of ``count`` items."""
-        group = self.optimiser.param_groups[0]
-        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-        if moved and isinstance(group["lr"], Tensor) and all(map(self._fits, moved)):
-            self._at_once(moved, group, loss, count)
+        groups = self.optimiser.param_groups
+        moved = [parameter for group in groups for parameter in group["params"] if parameter.grad is not None]
+        if moved and len(groups) == 1 and self._is_usual(groups[0]) and all(map(self._fits, moved)):
+            self._at_once(moved, groups[0], loss, count)
         else:
             self._in_turn(moved, loss, count)
 
+    def _is_usual(self, group: dict[str, Any]) -> bool:
+        """Whether the kernels know the rule."""
+        if any(group.get(name) for name in ("amsgrad", "maximize", "decoupled_weight_decay")):
+            return False
+        # With a scale the gradients are to be divided by it, and the step may be left out.
+        return min(group["betas"]) > 0 and isinstance(group["lr"], Tensor) and not self.scaler.is_enabled()
+
     def _fits(self, parameter: Tensor) -> bool:
         plain = parameter.dtype == torch.float32 and parameter.is_contiguous() and parameter.numel() > 0
-        # With a scale the gradients are to be divided by it, and the step may be left out.
-        return plain and on_triton(parameter) and not self.scaler.is_enabled()
+        return plain and on_triton(parameter) and "exp_avg" in self.optimiser.state[parameter]
 
     def _at_once(self, moved: list[Tensor], group: dict[str, Any], loss: Tensor, count: int) -> None:
         from geoskip.kernels.triton.adam import Moments, Rule, Table, adam, note, places_of
