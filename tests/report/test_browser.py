@@ -275,12 +275,21 @@ def test_light_and_dark(tab: Any) -> None:
     tab.emulate_media(color_scheme="dark")
     dark = tab.evaluate(ground)
     tab.emulate_media(color_scheme="light")
-    assert tab.evaluate(ground) != dark
-    tab.locator("#theme").click()
-    tab.locator("#theme").click()
-    assert tab.evaluate(ground) == dark
-    assert tab.locator("#theme").get_attribute("aria-label") == "Colours: dark"
-    tab.locator("#theme").click()
+    light = tab.evaluate(ground)
+    assert light != dark
+    seen = []
+    for system in ("light", "dark"):
+        tab.emulate_media(color_scheme=system)
+        for _ in range(2):
+            tab.locator("#theme").click()
+            seen.append((tab.locator("#theme").get_attribute("aria-label"), tab.evaluate(ground)))
+    assert seen == [
+        ("Colours: dark", dark),
+        ("Colours: as the system", light),
+        ("Colours: light", light),
+        ("Colours: as the system", dark),
+    ]
+    tab.emulate_media(color_scheme="light")
 
 
 def test_hostile_names_are_text(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
@@ -314,6 +323,11 @@ def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) ->
     assert tab.locator("#mesh-views img").is_visible()
     assert "Mean error: MoNet" in (tab.locator("#mesh-views img").get_attribute("alt") or "")
     assert tab.locator("#mesh-controls").is_hidden()
+    for words in ("Drag one mesh", "A heading sorts", "Point at a chart", "Dots are superpixels"):
+        assert tab.get_by_text(words).count() == 1
+        assert tab.get_by_text(words).is_hidden()
+    assert tab.locator("#theme").is_hidden()
+    assert tab.get_by_text("Beside the paper’s figures").is_visible()
     assert tab.locator("#e0 tbody tr").count() == 8
     context.close()
 

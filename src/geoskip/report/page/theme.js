@@ -1,7 +1,8 @@
-// Light, dark, or as the system has it.
+// As the system has it, or the other way round: every press changes what is seen.
 function setUpTheme() {
-  const button = byId('theme'), choices = ['system', 'light', 'dark'], signs = { system: '◐', light: '☀', dark: '☾' };
+  const button = byId('theme'), dark = matchMedia('(prefers-color-scheme: dark)'), signs = { system: '◐', light: '☀', dark: '☾' };
   let chosen = 'system';
+  const system = () => (dark.matches ? 'dark' : 'light');
   const apply = () => {
     if (chosen === 'system') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
@@ -10,9 +11,10 @@ function setUpTheme() {
     document.dispatchEvent(new Event('theme'));
   };
   button.addEventListener('click', () => {
-    chosen = choices[(choices.indexOf(chosen) + 1) % choices.length];
+    const next = (chosen === 'system' ? system() : chosen) === 'dark' ? 'light' : 'dark';
+    chosen = next === system() ? 'system' : next;
     apply();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', apply);
+  dark.addEventListener('change', apply);
   apply();
 }
