@@ -8,6 +8,11 @@ from html import escape
 
 # How a verdict looks; any other words look open.
 LOOKS = {"holds": "yes", "fails": "no"}
+JUDGED = (
+    '<p class="note">Here a comparison holds, or fails, where its difference over seeds is significant (p &lt; 0.05), '
+    "and is open otherwise; README and docs/results.md count as held whatever the mean difference speaks for, "
+    "significant or not.</p>"
+)
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,12 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     for row in claims:
         by_claim.setdefault((row.claim, row.data), []).append(row)
     if len(by_claim) == len(claims):
-        return _comparisons(claims)
+        return JUDGED + _comparisons(claims)
     heads = _heads(["Claim", "Data", "Comparisons", "Hold", "Fail", "Open"], numbers=range(2, 6), lesser=(2,))
     lines = "".join(_overview(*key, rows) for key, rows in by_claim.items())
-    caption = "A comparison holds, or fails, where its difference over seeds is significant (p &lt; 0.05)."
     return (
-        _table("The paper’s claims", caption, heads, lines)
+        JUDGED
+        + _table("The paper’s claims", "How many comparisons bear a claim out.", heads, lines)
         + f"<details><summary>All {len(claims)} comparisons</summary>{_comparisons(claims)}</details>"
     )
 
