@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.experiments.statistics import summarise
 from geoskip.report.charts import MAX_POINTS, Chart, charts
 from geoskip.report.figures import write_figures
 from geoskip.report.summary import experiments
@@ -48,6 +49,51 @@ def test_error_against_kernel_size_and_parameters() -> None:
     )
     assert paper.paper
     assert [x for x, _ in found["e0-parameters"].series[0].points] == [105195.0, 167865.0, 230535.0]
+
+
+def test_splines_are_drawn_at_their_number_of_matrices() -> None:
+    recipes = EXPERIMENTS["spline_supplement"].recipes
+    runs = [made_run(recipe, "faces", 0, metrics={"mean_mm": 1.0}) for recipe in recipes]
+    found = by_key(runs)
+    chart = found["e0-size"]
+    places = {series.name: [x for x, _ in series.points] for series in chart.series}
+    assert places["SplineCNN"] == [1.0, 8.0, 27.0, 64.0, 125.0]
+    assert places["MoNet"] == places["MoNet, paper"] == places["SplineCNN, paper"] == [8.0]
+    assert places["Aff-SplineCNN, paper"] == [8.0, 125.0]
+    assert "M = m³" in chart.text
+    groups = {series.name: series.group for series in found["e0-loss"].series}
+    assert (groups["SplineCNN m=2"], groups["MoNet M=8"]) == ("SplineCNN, m = 2", "MoNet, M = 8")
+
+
+def test_the_papers_marks_stand_at_its_own_numbers_of_parameters() -> None:
+    recipes = TABLE1.select(["Aff-MoNet"])
+    chart = by_key([made_run(recipe, "faces", 0, parameters=100 * n) for n, recipe in enumerate(recipes, 1)])[
+        "e0-parameters"
+    ]
+    ours, paper = chart.series
+    assert [x for x, _ in ours.points] == [100.0, 200.0, 300.0]
+    assert [x for x, _ in paper.points] == [float(recipe.row.figures["params"]) for recipe in recipes]
+    assert chart.text.endswith("figures, at its own numbers of parameters.")
+
+
+def test_where_the_papers_numbers_of_parameters_are_not_known_ours_stand_in() -> None:
+    recipes = EXPERIMENTS["spline_supplement"].select(["MoNet M=8", "SplineCNN m=2"])
+    runs = [made_run(recipe, "faces", 0, parameters=100 * n) for n, recipe in enumerate(recipes, 1)]
+    chart = by_key(runs)["e0-parameters"]
+    places = {series.name: series.points[0][0] for series in chart.series}
+    assert places == {"SplineCNN": 100.0, "SplineCNN, paper": 100.0, "MoNet": 200.0, "MoNet, paper": 200.0}
+    assert chart.text.endswith("figures, at our numbers of parameters.")
+    known = made_run(TABLE1.select(["MoNet M=9"])[0], "faces", 0, experiment="spline_supplement")
+    assert by_key([*runs, known])["e0-parameters"].text.endswith("at our numbers of parameters."), "of another table"
+
+
+def test_bars_are_the_intervals_of_the_tables() -> None:
+    recipes = TABLE1.select(["Aff-MoNet"])
+    chart = by_key([made_run(recipe, "faces", seed) for recipe in recipes for seed in (0, 1, 2)])["e0-size"]
+    values = [made_run(recipes[0], "faces", seed).record.metrics["mean_mm"] for seed in (0, 1, 2)]
+    half = summarise(values).half or 0.0
+    assert chart.series[0].high[0] - chart.series[0].low[0] == pytest.approx(2 * half)
+    assert "95 %" in chart.text
 
 
 def test_one_size_is_no_chart() -> None:

@@ -6,10 +6,11 @@ import pytest
 from geoskip.experiments.recipe import Recipe
 from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.experiments.rows import rows
+from geoskip.experiments.statistics import summarise
 from geoskip.report.glance import glance_cards, glances
 from geoskip.report.metrics import subject_of
 from geoskip.report.runs import ReportRun
-from geoskip.report.summary import experiments, spread
+from geoskip.report.summary import experiments
 from geoskip.report.tables import best, experiment_table
 from tests.report.made_runs import made_run
 
@@ -23,9 +24,8 @@ def test_seeds_of_a_row_are_summed_up() -> None:
     for row in experiment.rows:
         values = [run.record.metrics["mean_mm"] for run in row.runs]
         assert row.metrics["mean_mm"].mean == pytest.approx(statistics.fmean(values))
-        assert row.metrics["mean_mm"].std == pytest.approx(statistics.stdev(values))
+        assert row.metrics["mean_mm"] == summarise(values), "the interval of the tables in Markdown"
         assert [run.record.seed for run in row.runs] == [0, 1, 2]
-    assert spread([2.0]).std is None
 
 
 def test_data_and_schedules_are_kept_apart() -> None:
@@ -84,7 +84,7 @@ def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
     row = experiment.rows[0]
     value = row.metrics["mean_mm"]
     assert f"{value.mean:.3f}" in table
-    assert f"±&#8239;{value.std:.3f}" in table
+    assert f"±&#8239;{value.half:.3f}" in table
     assert f'class="number paper" data-value="{row.paper["mean_mm"]}"' in table
 
 
@@ -135,6 +135,53 @@ def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
     assert first.own == first.rows
     (glance,) = glances([first, second])
     assert glance.pairs == 2, "with and without self-loops, each once"
+
+
+def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
+    """Table 3 has no bodies of its own: they are the correspondence's; shown where Table 3 is, drawn once."""
+    bodies = [made_run(recipe, "bodies", 0) for recipe in EXPERIMENTS["correspondence"].recipes]
+    own = [
+        made_run(r, "superpixels", 0)
+        for r in EXPERIMENTS["table3"].recipes
+        if r.home == "table3" and r.row.column == 25
+    ]
+    matching, digits, borrowed = experiments([*bodies, *own])
+    assert (digits.name, borrowed.name, borrowed.task, borrowed.data) == (
+        "table3",
+        "table3",
+        "correspondence",
+        "bodies",
+    )
+    assert [row.method for row in borrowed.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
+    assert borrowed.own == ()
+    assert len({e.key for e in (matching, digits, borrowed)}) == 3
+    assert [e.name for e in experiments(bodies)] == ["correspondence"]
+
+
+def test_a_part_with_rows_of_its_own_waits_for_them() -> None:
+    """Rows of Table 2 alone, beside Table 3 on faces, make no Table 3 of superpixels."""
+    faces = [made_run(r, "faces", 0) for r in EXPERIMENTS["table3"].recipes if r.home == "table3" and r.row.column == 9]
+    digits = [made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].select(["FeaStNet"])]
+    assert [(e.name, e.data) for e in experiments([*faces, *digits])] == [
+        ("table3", "faces"),
+        ("table2", "superpixels"),
+    ]
+
+
+def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
+    (experiment,) = experiments([made_run(recipe, "faces", 0) for recipe in EXPERIMENTS["spline_supplement"].recipes])
+    found = [(row.method, row.matrices, row.column) for row in experiment.rows if row.skip == "none"]
+    assert found == [
+        ("SplineCNN", 1, "m = 1"),
+        ("SplineCNN", 8, "m = 2"),
+        ("MoNet", 8, "M = 8"),
+        ("SplineCNN", 27, "m = 3"),
+        ("SplineCNN", 64, "m = 4"),
+        ("SplineCNN", 125, "m = 5"),
+    ]
+    table = experiment_table(experiment)
+    assert '<td class="number" data-value="8">8 <span class="unit">m = 2</span></td>' in table
+    assert '<td class="number" data-value="8">8</td>' in table
 
 
 def test_pseudo_coordinates_are_named_where_they_differ() -> None:

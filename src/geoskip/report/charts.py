@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from geoskip.report.metrics import Metric
 from geoskip.report.summary import Experiment, Row
 
 Point = tuple[float, float]
+Place = Callable[[Row], float]
 # More than a chart has pixels to show.
 MAX_POINTS = 240
 
@@ -91,9 +92,11 @@ def _charts_of(experiment: Experiment) -> list[Chart]:
 def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
     """The metric against the kernel size, if there are several, and against the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
-    sized = [row for row in experiment.own if row.kernel_size is not None]
-    hollow = " Hollow marks are the paper's figures." if any(metric.key in row.paper for row in experiment.own) else ""
-    better = f"{metric.better} is better.{hollow}"
+    sized = [row for row in experiment.own if row.size is not None]
+    printed = [row for row in experiment.own if metric.key in row.paper]
+    hollow = " Hollow marks are the paper's figures" if printed else ""
+    bars = " Bars are 95 % intervals of the mean." if any(len(row.runs) > 1 for row in experiment.own) else ""
+    better = f"{metric.better} is better.{bars}{hollow}"
     found = []
     # One more weight matrix, as MoNet+ has, is no other size.
     if len({row.group[1] for row in sized}) > 1:
@@ -101,10 +104,10 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
             Chart(
                 f"{experiment.key}-size",
                 f"{metric.heading} against kernel size, {where}",
-                f"One line a method, over the number of weight matrices; {better}",
-                "Kernel size M",
+                f"One line a method, over the number of weight matrices{_powers(sized)}; {better}{hollow and '.'}",
+                "Weight matrices M",
                 y,
-                _lines(sized, metric, lambda row: float(row.kernel_size or 0)),
+                _lines(sized, metric, lambda row: float(row.matrices or 0)),
                 "points",
             )
         )
@@ -113,17 +116,36 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
             Chart(
                 f"{experiment.key}-parameters",
                 f"{metric.heading} against parameters, {where}",
-                f"What a method reaches with how many trained numbers; {better}",
+                f"What a method reaches with how many trained numbers; {better}{hollow and _counted(printed)}",
                 "Parameters",
                 y,
-                _lines(experiment.own, metric, lambda row: float(row.parameters)),
+                _lines(experiment.own, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
             )
         )
     return found
 
 
-def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
+def _paper_count(row: Row) -> float:
+    return float(row.parameters if row.paper_parameters is None else row.paper_parameters)
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    """Whose parameters the paper's marks stand at."""
+    given = {row.paper_parameters is not None for row in rows}
+    if given == {True}:
+        return ", at its own numbers of parameters."
+    return ", at its own numbers where known, else at ours." if True in given else ", at our numbers of parameters."
+
+
+def _powers(rows: Sequence[Row]) -> str:
+    """How SplineCNN comes to its number, where it is among the rows."""
+    size = next((row.size for row in rows if row.size is not None and row.size.letter == "m"), None)
+    power = "" if size is None else {2: "²", 3: "³"}.get(size.dim, "")
+    return "" if size is None else f" (SplineCNN with m control values a dimension has M = m{power})"
+
+
+def _lines(rows: Sequence[Row], metric: Metric, x: Place, paper_x: Place | None = None) -> tuple[Series, ...]:
     """A line for each method, and one for its figures in the paper."""
     methods: dict[tuple[str, ...], list[Row]] = {}
     # Where all look at the same pseudo-coordinates these tell nothing apart.
@@ -138,10 +160,12 @@ def _lines(rows: Sequence[Row], metric: Metric, x: Any) -> tuple[Series, ...]:
         own = [(x(row), row.metrics[metric.key]) for row in measured]
         look = _look(members[0], members[0].family)
         points = tuple((place, value.mean) for place, value in own)
-        low = tuple(value.mean - (value.std or 0.0) for _, value in own)
-        high = tuple(value.mean + (value.std or 0.0) for _, value in own)
+        low = tuple(value.mean - (value.half or 0.0) for _, value in own)
+        high = tuple(value.mean + (value.half or 0.0) for _, value in own)
         ours.append(Series(name, points, low, high, **look))
-        theirs = tuple(sorted((x(row), row.paper[metric.key]) for row in members if metric.key in row.paper))
+        theirs = tuple(
+            sorted(((paper_x or x)(row), row.paper[metric.key]) for row in members if metric.key in row.paper)
+        )
         paper.append(Series(f"{name}, paper", theirs, paper=True, **look))
     return tuple(series for series in ours + paper if series.points)
 
@@ -162,7 +186,7 @@ def _curve(row: Row, name: str) -> Series:
     points = tuple((float(x), statistics.fmean(at)) for x, at in zip(kept, values, strict=True))
     low, high = tuple(map(min, values)), tuple(map(max, values))
     several = len(curves) > 1
-    size = f", M = {row.group[1]}" if row.group[1] else ""
+    size = f", {row.column}" if row.column else ""
     look = _look(row, f"{row.family}{size}")
     return Series(row.label, points, low if several else (), high if several else (), **look)
 

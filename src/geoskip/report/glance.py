@@ -77,7 +77,7 @@ def _card(glance: Glance) -> str:
     plain, affine = glance.example
     key, shown = glance.metric.key, glance.metric.shown
     values = f"{shown(plain.metrics[key].mean)} → {shown(affine.metrics[key].mean)} {glance.metric.unit}"
-    size = f", M = {affine.kernel_size}" if affine.kernel_size else ""
+    size = f", {affine.size}" if affine.size else ""
     return (
         f'<li><span class="what">{escape(glance.title)}</span>'
         f"<strong>{sign}{abs(glance.change):.0f}&#8239;<small>{unit}</small></strong>"

@@ -94,7 +94,7 @@ def _method(row: Row, samples: MeshSamples, blobs: Blobs, count: int, step: floa
 
 def _scene(experiment: Experiment, members: list[tuple[Row, MeshSamples]]) -> Scene:
     row = members[0][0]
-    size = f", M = {row.group[1]}" if row.group[1] else ""
+    size = f", {row.column}" if row.column else ""
     further = "".join(f", {text}" for text in (*row.group[3:], experiment.data) if text)
     return Scene("", f"{row.family}{size}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))
 

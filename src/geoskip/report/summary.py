@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.experiments.statistics import Summary, summarise
 from geoskip.records import RunRecord, Samples
 from geoskip.report.metrics import Subject, subject_of
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
+from geoskip.report.sizes import KernelSize, kernel_size
 
+# Of an experiment: its name, task, data and schedule.
+Key = tuple[str, str, str, str]
 Kind = TypeVar("Kind", bound=Samples)
 SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
 # Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
 FREE = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The mean over seeds, the standard deviation of one of them (n - 1; None with one seed), and their number."""
-
-    mean: float
-    std: float | None
-    count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +30,8 @@ class Row:
 
     label: what the row is called; method: the same without its kernel size.
     variant: settings in which it differs from runs that are called the same, such as ``"optim.lr=0.01"``.
-    operator, skip, kernel_size: from the configuration, where it tells.
+    operator, skip, size: from the configuration, where it tells.
+    parameters: as trained here; paper_parameters: of the paper's model, where the row is one of its tables'.
     group: rows of one group are compared with each other, as between the rules of the paper's tables.
     """
 
@@ -44,13 +39,24 @@ class Row:
     method: str
     operator: str
     skip: str
-    kernel_size: int | None
+    size: KernelSize | None
     group: tuple[str, ...]
     variant: str
     parameters: int
-    metrics: dict[str, Spread]
+    metrics: dict[str, Summary]
     paper: dict[str, float]
+    paper_parameters: int | None
     runs: tuple[ReportRun, ...]
+
+    @property
+    def matrices(self) -> int | None:
+        """How many weight matrices its kernel has."""
+        return None if self.size is None else self.size.matrices
+
+    @property
+    def column(self) -> str:
+        """The size that its group stands under: ``M = 9``, of MoNet+ too; ``m = 2`` of SplineCNN; empty without."""
+        return "" if self.size is None else str(replace(self.size, value=self.size.value - self.larger))
 
     @property
     def family(self) -> str:
@@ -106,19 +112,28 @@ class Experiment:
 
 def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
     """The runs by experiment, task, data and schedule, in the order in which each is first met."""
-    parted: dict[tuple[str, str, str, str], list[ReportRun]] = {}
+    parted: dict[Key, list[ReportRun]] = {}
     for run in runs:
         r = run.record
         parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
+    whole = parted | {key: [] for key in _borrowed(parted)}
     return [
         _experiment(f"e{number}", [*members, *_from_other_tables(key, parted)], *key)
-        for number, (key, members) in enumerate(parted.items())
+        for number, (key, members) in enumerate(whole.items())
     ]
 
 
-def _from_other_tables(
-    key: tuple[str, str, str, str], parted: Mapping[tuple[str, str, str, str], Sequence[ReportRun]]
-) -> Iterator[ReportRun]:
+def _borrowed(parted: Mapping[Key, Sequence[ReportRun]]) -> Iterator[Key]:
+    """Parts of a table that has runs of its own, but none on these data: Table 3 borrows all of its bodies."""
+    for name in dict.fromkeys(name for name, *_ in parted if name in EXPERIMENTS):
+        for where in dict.fromkeys((task, data, schedule) for _, task, data, schedule in parted):
+            key = (name, *where)
+            owns = any((recipe.home, recipe.task) == (name, where[0]) for recipe in EXPERIMENTS[name].recipes)
+            if key not in parted and not owns and any(_from_other_tables(key, parted)):
+                yield key
+
+
+def _from_other_tables(key: Key, parted: Mapping[Key, Sequence[ReportRun]]) -> Iterator[ReportRun]:
     """Rows that a table of the paper repeats from another: they were trained once, and are kept there."""
     name, *where = key
     recipes = EXPERIMENTS[name].recipes if name in EXPERIMENTS else ()
@@ -178,37 +193,39 @@ def _row(label: str, variant: str, runs: list[ReportRun]) -> Row:
     runs = sorted(runs, key=lambda run: run.record.seed)
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
-    metrics = {key: spread(run.record.metrics[key] for run in runs if key in run.record.metrics) for key in keys}
-    operator, size = _text(first, "operator"), first.config.get("kernel_size")
-    size = size if isinstance(size, int) else None
+    metrics = {key: summarise([r.record.metrics[key] for r in runs if key in r.record.metrics]) for key in keys}
+    operator, size = _text(first, "operator"), kernel_size(first.config)
     larger = first.name.endswith("+") and not first.name.endswith("++")
-    column = size - 1 if size is not None and larger else size
+    column = size.matrices - larger if size is not None else None
     loops = "without self-loops" if operator == "feast" and first.name.endswith("†") else ""
     return Row(
         label=f"{label}, {variant}" if variant else label,
         method=first.name,
         operator=operator,
         skip=_text(first, "skip") or "none",
-        kernel_size=size,
+        size=size,
         group=(operator or first.name, str(column or ""), _text(first, "pseudo"), loops, variant),
         variant=variant,
         parameters=first.parameters,
         metrics=metrics,
         paper=dict(first.paper),
+        paper_parameters=_paper_parameters(first),
         runs=tuple(runs),
     )
 
 
-def spread(values: Iterable[float]) -> Spread:
-    found = list(values)
-    return Spread(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
+def _paper_parameters(record: RunRecord) -> int | None:
+    """Other templates have other latent layers, so the same row has other counts on the paper's data."""
+    recipes = EXPERIMENTS[record.experiment].recipes if record.experiment in EXPERIMENTS else ()
+    rows = (recipe.row for recipe in recipes if (recipe.home, recipe.label) == (record.experiment, record.row))
+    return next((row.figures.get("params") for row in rows), None)
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """By kernel size, operator and skip: plain, a larger kernel, residual, affine."""
+    """By number of weight matrices, operator and skip: plain, a larger kernel, residual, affine."""
     skip = SKIPS.index(row.skip) if row.skip in SKIPS else len(SKIPS)
     operator = OPERATORS.index(row.operator) if row.operator in OPERATORS else len(OPERATORS)
-    return (int(row.group[1] or 0), operator, row.group, skip, row.kernel_size or 0, row.label)
+    return (int(row.group[1] or 0), operator, row.group, skip, row.matrices or 0, row.label)
 
 
 def _text(record: RunRecord, key: str) -> str:

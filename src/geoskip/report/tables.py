@@ -5,14 +5,15 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
+from geoskip.experiments.statistics import Summary
 from geoskip.report.metrics import Metric
-from geoskip.report.summary import Experiment, Row, Spread
+from geoskip.report.summary import Experiment, Row
 
 
 def experiment_table(experiment: Experiment) -> str:
     """One line per method; groups stand between rules, as in the paper, until the reader sorts."""
     metrics = experiment.subject.metrics
-    sized = any(row.kernel_size is not None for row in experiment.rows)
+    sized = any(row.size is not None for row in experiment.rows)
     beside = {m.key: any(m.key in row.paper for row in experiment.rows) for m in metrics}
     groups = [list(members) for _, members in groupby(experiment.rows, key=lambda row: row.group)]
     bodies = "".join(_group(members, experiment, beside, sized) for members in groups)
@@ -37,7 +38,7 @@ def best(rows: list[Row], metric: Metric) -> tuple[float | None, float | None]:
 def _caption(experiment: Experiment) -> str:
     counts = sorted({len(row.runs) for row in experiment.rows})
     seeds = " to ".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
-    spread = "; ± is the standard deviation over seeds" if counts[-1] > 1 else ""
+    spread = "; ± is half of the 95 % interval of the mean (Student’s t)" if counts[-1] > 1 else ""
     marks = "Bold: best of each group." if any(m.better for m in experiment.subject.metrics) else ""
     return escape(f"{seeds} seed{'s' if counts[-1] > 1 else ''} a row{spread}. {marks}")
 
@@ -45,9 +46,7 @@ def _caption(experiment: Experiment) -> str:
 def _head(metrics: tuple[Metric, ...], beside: dict[str, bool], sized: bool) -> str:
     top = ['<th scope="col" rowspan="2">Method</th>']
     if sized:
-        top.append(
-            '<th scope="col" rowspan="2" class="number"><abbr title="kernel size: weight matrices">M</abbr></th>'
-        )
+        top.append('<th scope="col" rowspan="2" class="number"><abbr title="number of weight matrices">M</abbr></th>')
     top.append('<th scope="col" rowspan="2" class="number lesser">Parameters</th>')
     below = []
     for metric in metrics:
@@ -78,7 +77,8 @@ def _line(
     name = escape(experiment.named(row))
     cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{name}{aside}</th>']
     if sized:
-        cells.append(_number("" if row.kernel_size is None else str(row.kernel_size), row.kernel_size))
+        splines = f' <span class="unit">{row.size}</span>' if row.size is not None and row.size.letter == "m" else ""
+        cells.append(_number("" if row.matrices is None else str(row.matrices), row.matrices, more=splines))
     cells.append(_number(f"{row.parameters:,}", row.parameters, kind="lesser"))
     for metric in experiment.subject.metrics:
         ours, paper = row.metrics.get(metric.key), row.paper.get(metric.key)
@@ -90,10 +90,10 @@ def _line(
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _measured(value: Spread | None, metric: Metric, top: float | None) -> str:
+def _measured(value: Summary | None, metric: Metric, top: float | None) -> str:
     if value is None:
         return _number("–", None)
-    spread = "" if value.std is None else f' <span class="spread">±&#8239;{metric.shown(value.std)}</span>'
+    spread = "" if value.half is None else f' <span class="spread">±&#8239;{metric.shown(value.half)}</span>'
     return _number(metric.shown(value.mean), value.mean, round(value.mean, metric.digits) == top, more=spread)
 
 
