@@ -300,7 +300,7 @@ def test_kinds(kind: str, made: type[Skip]) -> None:
         (
             Nested(),
             {"where": ["first", "encoder.*"]},
-            ["where: 'encoder.*' matches no convolution", "has first, stack"],
+            ["where: 'encoder.*' matches no convolution", "has 'first', 'stack"],
         ),
     ],
 )

@@ -111,7 +111,7 @@ def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
     patterns = [where] if isinstance(where, str) else list(where)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(names)}")
+            raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(map(repr, names))}")
     return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
