@@ -52,3 +52,27 @@ def test_the_bytes_are_synced_before_they_get_the_name(tmp_path: Path, monkeypat
         monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
     write_whole(tmp_path / "file", b"data")
     assert steps == ["fsync", "replace", "fsync"]
+
+
+def test_errors_name_the_file_and_not_the_hidden_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as told:
+        write_whole(tmp_path / "folder", b"data")
+    assert told.value.filename == str(tmp_path / "folder")
+
+    def closed(*arguments: Any, **options: Any) -> None:
+        raise FileNotFoundError(2, "No such file or directory", ".file.0123abcd")
+
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(PermissionError) as denied:  # as in /proc, which takes no files
+        write_whole(tmp_path / "file", b"data")
+    assert denied.value.filename == str(tmp_path / "file")
+
+
+def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError("in words")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match=r"^in words$"):
+        write_whole(tmp_path / "file", b"data")

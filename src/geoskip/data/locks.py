@@ -43,7 +43,11 @@ def exclusive(path: Path, patience: float) -> Iterator[bool]:
 
 @contextmanager
 def alone(path: Path, refusal: Callable[[str], Exception]) -> Iterator[None]:
-    """Hold the lock at ``path``, or raise what ``refusal`` makes of the name of its owner, without waiting."""
+    """Hold the lock at ``path``, or raise what ``refusal`` makes of the name of its owner, without waiting.
+
+    Its folder is made; where that cannot be, OSError: nothing could be written beside the lock either.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(path, patience=0.0) as held:
         if not held and (other := owner(path)):
             raise refusal(other)

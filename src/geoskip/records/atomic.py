@@ -1,5 +1,6 @@
 """A file that is there whole or not at all, whatever interrupts its writing."""
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -9,6 +10,7 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """Write ``data`` beside ``path``, sync it and rename it there; what ``path`` held before stays until then.
 
     Folders on the way are made. After a kill a hidden file ``.<name>.<8 hex>`` may be left, never half of ``path``.
+    Errors of the system name ``path``, not the hidden file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -18,9 +20,19 @@ def write_whole(path: str | Path, data: bytes) -> None:
             file.write(data)
         sync(aside)
         os.replace(aside, path)
+    except OSError as error:
+        raise _naming(path, error) from error
     finally:
         aside.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def _naming(path: Path, error: OSError) -> OSError:
+    """The same error about ``path``; that its folder, which is there, has no such file means that it takes none."""
+    if error.errno is None:
+        return error
+    number = errno.EACCES if error.errno == errno.ENOENT and path.parent.is_dir() else error.errno
+    return OSError(number, error.strerror, str(path))
 
 
 def sync(path: Path) -> None:

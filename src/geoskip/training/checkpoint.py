@@ -6,7 +6,6 @@ in a folder.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import re
@@ -16,21 +15,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from geoskip.records.atomic import sync
+from geoskip.records.refusals import REASONS
 from geoskip.training.checkpoint_files import CheckpointError, Damaged, State, from_files, read_files, to_files
 
-__all__ = ["CheckpointError", "CheckpointNotSaved", "State", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = [
+    "REASONS",
+    "CheckpointError",
+    "CheckpointNotSaved",
+    "State",
+    "load_checkpoint",
+    "newest_checkpoint",
+    "save_checkpoint",
+]
 
 log = logging.getLogger(__name__)
 
 # While a checkpoint is replaced by one of the same step it is called step-….old.
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
-REASONS = {
-    errno.ENOSPC: "the disk is full; make room",
-    errno.EDQUOT: "the disk quota is used up; make room",
-    errno.EROFS: "the file system is read-only; choose another folder",
-    errno.EACCES: "the folder may not be written to; change its permissions or choose another",
-    errno.EPERM: "the folder may not be written to; change its permissions or choose another",
-}
 
 
 class CheckpointNotSaved(OSError):
