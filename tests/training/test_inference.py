@@ -85,7 +85,9 @@ def test_encode_then_decode_is_reconstruct(
     for suffix in (".npy", ".json"):
         codes = encode(coding[0], spheres, Outputs(tmp_path / f"codes{suffix}"), suffix).written
         assert [path.suffix for path in codes] == [suffix] * 3
-        decoded = decode(coding[0], codes, Outputs(tmp_path / f"meshes{suffix}")).written
+        applied = decode(coding[0], codes, Outputs(tmp_path / f"meshes{suffix}"))
+        decoded = applied.written
+        assert {told for _, told in applied.told} == {"1 code"}
         for one, other in zip(whole, decoded, strict=True):
             assert np.allclose(read_mesh(one).verts, read_mesh(other).verts, atol=1e-6)
 
@@ -94,7 +96,8 @@ def test_a_file_of_several_codes_becomes_numbered_meshes(
     coding: tuple[Trained, Reconstruction], tmp_path: Path
 ) -> None:
     np.save(tmp_path / "many.npy", np.zeros((2, 3)))
-    decode(coding[0], [tmp_path / "many.npy"], Outputs(tmp_path / "out"), ".off")
+    done = decode(coding[0], [tmp_path / "many.npy"], Outputs(tmp_path / "out"), ".off")
+    assert done.told[0][1].endswith(" codes")
     assert names(tmp_path / "out") == ["many-000.off", "many-001.off"]
 
 
@@ -139,7 +142,7 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     for mesh, fault in ((icosphere(2), "162 vertices, and the model was trained on meshes of 42"), (shuffled, "order")):
         write_mesh(mesh, tmp_path / "other.ply")
         for action in (reconstruct, encode):
-            with pytest.raises(TemplateError, match=rf"other\.ply: .*{fault}"):
+            with pytest.raises(TemplateError, match=rf"other\.ply: .*{fault}.*; export .* kept, or train a model"):
                 action(coding[0], [*spheres, tmp_path / "other.ply"], Outputs(tmp_path / "out"))
     assert names(tmp_path / "out") == []
 

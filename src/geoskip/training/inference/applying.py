@@ -71,7 +71,8 @@ def decode(trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: st
         places += [outputs.claim(name + ending, str(path)) for name in names]
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
     written = outputs.write((place, mesh_bytes(mesh, ending)) for place, mesh in zip(places, meshes, strict=True))
-    return Applied(written, [(str(path), f"{len(some)} codes") for path, some in zip(paths, codes, strict=True)])
+    counts = ["1 code" if len(some) == 1 else f"{len(some)} codes" for some in codes]
+    return Applied(written, [(str(path), count) for path, count in zip(paths, counts, strict=True)])
 
 
 def interpolate(

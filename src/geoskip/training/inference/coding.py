@@ -45,7 +45,10 @@ class MeshCoder:
             fault = (
                 "another connectivity than the model was trained on: its faces, or the order of its vertices, differ"
             )
-        raise TemplateError(f"{name}: {fault}")
+        raise TemplateError(
+            f"{name}: {fault}; export the mesh with the vertex order of the training meshes kept, or train a model on "
+            "meshes of this template"
+        )
 
     def encode(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes latent"]:
         return self._in_parts(verts, lambda part: self.model.encode((part - self.mean) / self.deviation))
