@@ -83,5 +83,6 @@ def test_recipes_in_a_few_words() -> None:
         "slic": {"num_segments": 75, "compactness": 0.25},
         "images": "ab" * 32,
         "classes": list("xyz"),
+        "wanted": r"((?:[^/.][^/]*/)*[^/.][^/]*)\.(?:ply|obj)",
     }
     assert brief(recipe) == "num_segments=75 compactness=0.25 images=abababababab classes=3"

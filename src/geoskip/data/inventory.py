@@ -1,5 +1,6 @@
 """What is there of every data set, and what to do for the rest: behind ``geoskip data check``."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -62,9 +63,9 @@ def _first(package: str, extra: str) -> str:
 
 
 def _words(prefix: str, value: Any) -> list[str]:
-    """Numbers as they are, lists by their length, checksums by their beginning."""
+    """Numbers as they are, lists by their length, checksums by their beginning; patterns of names are left out."""
     if isinstance(value, Mapping):
         return [word for key, inner in value.items() for word in _words(key, inner)]
     if isinstance(value, list | tuple):
         return [f"{prefix}={len(value)}"]
-    return [f"{prefix}={str(value)[:12]}"]
+    return [f"{prefix}={str(value)[:12]}"] if re.fullmatch(r"[\w .+-]*", str(value)) else []
