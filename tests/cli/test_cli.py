@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 import geoskip
 from geoskip.cli import app
 from geoskip.cli.errors import on_purpose, one_line
+from geoskip.meshes import icosphere, write_mesh
 from geoskip.training.signals import Interrupted
+from tests.experiments.runs import job_of, kept, recipe_named
 
 SOURCE = Path(geoskip.__file__).parents[1]
 
@@ -104,7 +106,7 @@ def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: (tmp_path / "absent").read_text())
     told = run("params")
     assert told.exit_code == 2
-    assert told.stderr.startswith("geoskip: [Errno 2]")
+    assert told.stderr == f"geoskip: {tmp_path / 'absent'}: there is no such file or folder; check the name\n"
 
 
 def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +133,41 @@ def test_broken_pipe_is_left_to_typer() -> None:
 def test_message_of_several_lines_becomes_one() -> None:
     assert one_line(ValueError("a\n  b")) == "a b"
     assert one_line(ValueError()) == "ValueError"
+
+
+def test_an_unknown_command_tells_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert "No such command 'xyz'; there are apply, demo, evaluate," in run("xyz").stderr
+    assert "Did you mean 'train'?" in run("trian").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["tables", "nosuch.md"], "nosuch.md: there is no such file or folder; check the name"),
+        (["tables", "plain.md"], "plain.md: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME -->"),
+        (["tables", "slip.md"], "nothing is known of <!-- tabel1 -->; did you mean table1?"),
+        (["tables", "--results", "nosuch"], "nosuch: there is no such folder of records; name it with --results"),
+        (["prepare", "nosuch.ply"], "nosuch.ply: there is no such file or folder; check the name"),
+        (["prepare", "mesh.ply", "--targets", "20", "-o", "results"], "results: is a folder, and a file is needed"),
+        (["warp", "nosuch.ply", "a.json", "b.json"], "nosuch.ply: there is no such file or folder; check the name"),
+        (["reproduce", "table1", "--schedule", "smoke", "-o", "plain.md"], "plain.md: is a file, and a folder is need"),
+        (["report", "runs", "-o", "plain.md"], "plain.md: is a file, and a folder is needed; choose another"),
+    ],
+)
+def test_files_that_are_refused_are_named_as_they_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("results", "runs"):
+        Path(folder).mkdir()
+    Path("plain.md").write_text("no tables\n")
+    Path("slip.md").write_text("<!-- tabel1 -->\n<!-- /tabel1 -->\n")
+    write_mesh(icosphere(1), "mesh.ply")
+    kept(job_of(recipe_named("table1", "MoNet M=9")), Path("runs"), mean_mm=0.5, std_mm=0.1, median_mm=0.4)
+    answer = run(*arguments)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith("geoskip: ")
+    assert answer.stderr.count("\n") == 1
+    assert told in answer.stderr
+    assert Path("plain.md").read_text() == "no tables\n"

@@ -64,6 +64,20 @@ def test_check_of_named_sets_fails_where_one_is_missing(place: Path) -> None:
     assert "no data set comma" in " ".join(unknown.stderr.split())
 
 
+def test_check_knows_superpixels_as_training_does(place: Path) -> None:
+    write_mnist(place / "data" / "mnist")
+    told = run("data", "check", "superpixels")
+    assert (told.exit_code, told.stdout.splitlines()[0]) == (0, f"mnist: {place / 'data' / 'mnist'}")
+
+
+def test_an_unknown_set_to_make_tells_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    told = run("data", "make", "nosuch")
+    assert told.exit_code == 2
+    assert "No such command 'nosuch'; there are faces, bodies, coma, faust, superpixels." in told.stderr
+    assert "Did you mean 'faces'?" in run("data", "make", "face").stderr
+
+
 def test_check_as_json(place: Path) -> None:
     (place / "data" / "coma" / "COMA_data").mkdir(parents=True)
     told = json.loads(run("data", "check", "--json").stdout)
@@ -206,7 +220,7 @@ def test_make_superpixels_of_a_folder(place: Path) -> None:
     [
         (["superpixels", "--no-download"], "MNIST: train-images-idx3-ubyte"),
         (["superpixels", "--nodes", "10"], "10 superpixels cannot have 18.5733 neighbours"),
-        (["superpixels", "nowhere"], "nowhere"),
+        (["superpixels", "nowhere"], "geoskip: nowhere: there is no such file or folder; check the name"),
         (["coma"], "CoMA faces: not found at"),
         (["faust", "elsewhere.zip"], "MPI-FAUST bodies: not found at elsewhere.zip"),
         (["faces", "--frames", "3"], "3 frames do not fill 12 × 12 sequences"),

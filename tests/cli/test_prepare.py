@@ -89,7 +89,7 @@ def test_faces_that_repeat_a_vertex_are_left_out_on_demand(ball: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["absent.ply"], "No such file"),
+        (["absent.ply"], "there is no such file or folder; check the name"),
         (["ball.txt"], "unknown mesh format '.txt'"),
         (["ball.ply", "--factors", "4,4,4,4"], "a triangle needs 3"),
         (["ball.ply", "--factors", "4;4"], "whole numbers with commas"),

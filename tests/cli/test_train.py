@@ -13,6 +13,7 @@ from geoskip.cli import app
 from geoskip.cli.plan import plan
 from geoskip.cli.train import default_name
 from geoskip.meshes.files import write_mesh
+from geoskip.records.refusals import A_FILE
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
@@ -50,6 +51,11 @@ def test_a_run_is_made_told_and_goes_on(folder: Path, tmp_path: Path) -> None:
         path.name for path in (tmp_path / "run").iterdir()
     }
     assert json.loads((tmp_path / "run" / "config.json").read_text())["skip"] == "affine"
+    assert f"wrote {tmp_path / 'run'}" in done.output
+    again = train(*command, "--epochs", "2")
+    assert again.exit_code == 0, again.output
+    assert f"{tmp_path / 'run'}: finished before, and left as it is" in again.output
+    assert "wrote" not in again.output
     longer = train(*command, "--epochs", "3", "--json")
     assert longer.exit_code == 0, longer.output
     assert json.loads(longer.stdout)["steps"] == 3
@@ -123,3 +129,10 @@ def test_looks_at_the_test_items_are_ten_unless_said_otherwise(folder: Path, tmp
     for given, expected in ("", 30), ("--epochs 4", 1), ("--evaluate-every 0", 0), ("--evaluate-every 7", 7):
         told = train(*command, *given.split())
         assert json.loads(told.stdout)["config"]["evaluate_every"] == expected
+
+
+def test_a_file_in_place_of_the_folder_is_told_once(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.ply").write_text("junk")
+    told = train("reconstruction", "--data", str(folder), *SMALL, "--json", "-o", str(tmp_path / "broken.ply"))
+    assert told.exit_code == 2
+    assert told.output == f"geoskip: {tmp_path / 'broken.ply'}: {A_FILE}\n"

@@ -86,7 +86,7 @@ def test_the_training_data_are_not_needed(place: Path) -> None:
     Path("meshes/sphere-000.ply").rename("one.ply")
     for path in Path("meshes").iterdir():
         path.unlink()
-    assert run("apply", "run", "one.ply", "-o", "out").exit_code == 0
+    assert "wrote 1 file in out\n" in run("apply", "run", "one.ply", "-o", "out").stdout
     assert run("export", "run", "-o", "model").exit_code == 0
     assert run("apply", "model", "one.ply", "-o", "out2").exit_code == 0
     assert Path("out/one.ply").read_bytes() == Path("out2/one.ply").read_bytes()
@@ -137,10 +137,10 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["evaluate", "meshes"], "not the folder of a run"),
         (["evaluate", "run", "--data", "nowhere"], "there is no such path"),
         (["apply", "absent", "one.ply", "-o", "out"], "absent: there is no such run"),
-        (["apply", "run", "absent.ply", "-o", "out"], "No such file"),
+        (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
         (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
         (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
-        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42"),
+        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42; export"),
         (["apply", "run", "meshes/sphere-000.ply"], "-o"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "needs a model of correspondence"),
@@ -149,6 +149,8 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--device", "abacus"], "unknown name 'abacus'"),
         (["evaluate", "run", "--device", "abacus"], "unknown name 'abacus'"),
         (["export", "meshes", "-o", "out"], "not the folder of a run"),
+        (["export", "run", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is needed; choose another"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(place: Path, arguments: list[str], named: str) -> None:

@@ -70,8 +70,8 @@ def test_a_local_edit(ball: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["absent.ply", "held.json", "targets.csv"], "No such file"),
-        (["ball.ply", "absent.json", "targets.csv"], "No such file"),
+        (["absent.ply", "held.json", "targets.csv"], "there is no such file or folder; check the name"),
+        (["ball.ply", "absent.json", "targets.csv"], "there is no such file or folder; check the name"),
         (["ball.ply", "held.json", "ball.ply"], "landmarks are read from .json and .csv files"),
         (["ball.ply", "held.json", "targets.csv", "--kernel", "gauss"], "kernel: 'gauss' is not one of"),
         (

@@ -118,6 +118,7 @@ def test_wrong_arguments_are_named(arguments: list[str], named: str, tmp_path: P
 
 def test_tables_command(tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.md"
+    results.mkdir()
     assert "no records of full or short runs" in command("tables", "--results", str(results)).stdout
     kept(job_of(MONET), results, mean_mm=0.5)
     assert "| MoNet |" in command("tables", "--results", str(results)).stdout

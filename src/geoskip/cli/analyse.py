@@ -9,7 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-analyse = typer.Typer(help="Look into blocks: their parts, their kernels, depth, what they can tell apart.")
+from geoskip.cli.errors import Choices
+
+analyse = typer.Typer(
+    cls=Choices, help="Look into blocks: their parts, their kernels, depth, what they can tell apart."
+)
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]

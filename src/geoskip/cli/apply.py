@@ -66,7 +66,8 @@ def apply(
     applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
     for name, told in applied.told:
         typer.echo(f"{name}: {told}")
-    typer.echo(f"wrote {len(applied.written)} files in {output}")
+    count = len(applied.written)
+    typer.echo(f"wrote {count} {'file' if count == 1 else 'files'} in {output}")
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -10,10 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from geoskip.cli.errors import Choices
 from geoskip.cli.make import make
 
-data = typer.Typer(no_args_is_help=True, help="See, make and clear data sets.")
+data = typer.Typer(cls=Choices, no_args_is_help=True, help="See, make and clear data sets.")
 data.add_typer(make, name="make")
+# What training and making call the images that these graphs are of.
+ALIASES = {"superpixels": "mnist"}
 JSON = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -27,8 +30,9 @@ def check(
     from geoskip.data.cache import entries
     from geoskip.data.inventory import NAMES, check_data
 
-    if unknown := sorted(set(names or ()) - set(NAMES)):
-        raise typer.BadParameter(f"no data set {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    names = [ALIASES.get(name, name) for name in names or ()]
+    if unknown := sorted(set(names) - set(NAMES)):
+        raise typer.BadParameter(f"no data set {', '.join(unknown)}; there are {', '.join((*NAMES, *ALIASES))}")
     chosen = [status for status in check_data() if not names or status.name in names]
     damaged = [entry for entry in entries(thorough=thorough) if entry.fault]
     if as_json:

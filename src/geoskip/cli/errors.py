@@ -1,5 +1,6 @@
 """Errors raised on purpose end as one line; anything else is a fault of the program and keeps its traceback."""
 
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +13,17 @@ from geoskip.training.signals import Interrupted
 PURPOSEFUL = (ValueError, TypeError, ImportError)
 
 
-class CleanErrors(TyperGroup):
+class Choices(TyperGroup):
+    """A group that tells its commands where an unknown one is asked for; one that is almost known is Typer's."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not get_close_matches(args[0], names):
+            ctx.fail(f"No such command {args[0]!r}; there are {', '.join(names)}.")
+        return super().resolve_command(ctx, args)
+
+
+class CleanErrors(Choices):
     """The group of all commands, with an exit code of 2 for bad input, and that of its signal for an interruption."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -36,7 +47,10 @@ def on_purpose(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    from geoskip.records.refusals import refusal
+
+    words = refusal(error) if isinstance(error, OSError) else str(error)
+    return " ".join(words.split()) or type(error).__name__
 
 
 def _raised_in(traceback: TracebackType | None) -> str:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from geoskip.cli.errors import Choices
 from geoskip.cli.showing import showing_log
 
-make = typer.Typer(no_args_is_help=True, help="Make or read a data set once and keep it in the cache.")
+make = typer.Typer(cls=Choices, no_args_is_help=True, help="Make or read a data set once and keep it in the cache.")
 Seed = Annotated[int, typer.Option(min=0, help="Another seed, other people.")]
 Distances = Annotated[bool, typer.Option("--geodesics", help="Also all geodesic distances on the target (190 MB).")]
 Place = Annotated[Path | None, typer.Argument(help="The owners' archive, or the folder it unpacks to.")]

@@ -1,5 +1,6 @@
 """``geoskip tables``: the tables of the records in a folder, printed, or put between the markers of pages."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ def tables(
     """Write the tables of the records into pages, or print them in Markdown."""
     from geoskip.experiments.tables import BLOCKS, block, filled
 
+    if not results.is_dir():
+        raise ValueError(f"{results}: there is no such folder of records; name it with --results")
     if not pages:
         blocks = [block(name, results) for name in BLOCKS]
         typer.echo("".join(blocks).strip() or f"no records of full or short runs in {results}")
@@ -27,7 +30,9 @@ def tables(
     stale = []
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        if (made := filled(text, results)) != text:
+        made = filled(text, results)
+        _check_markers(page, text, BLOCKS)
+        if made != text:
             stale.append(page)
             if not check:
                 page.write_text(made, encoding="utf-8")
@@ -35,3 +40,11 @@ def tables(
         typer.echo(f"{page}: {'out of date' if check else 'written'}")
     if check and stale:
         raise typer.Exit(1)
+
+
+def _check_markers(page: Path, text: str, names: Sequence[str]) -> None:
+    if not any(f"<!-- {name} -->" in text for name in names):
+        raise ValueError(
+            f"{page}: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME --> on lines of their own, "
+            f"where NAME is one of {', '.join(names)}"
+        )

@@ -84,6 +84,7 @@ def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any
     from geoskip.training.progress import choose_progress
     from geoskip.training.signals import Interrupted
 
+    before = _written(folder)
     try:
         with showing_log() if leads else nullcontext():
             run = run_loop(config, folder, progress=choose_progress() if leads else None, **options)
@@ -92,7 +93,14 @@ def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any
             typer.echo(f"geoskip: {error}", err=True)
         raise typer.Exit(error.code if isinstance(error, Interrupted) else 1) from error
     if leads:
-        _show_record(run.record, folder, as_json)
+        _show_record(run.record, folder, as_json, finished_before=before is not None and before == _written(folder))
+
+
+def _written(folder: Path) -> int | None:
+    """When the run's record was written, if there is one."""
+    from geoskip.training.run import RECORD
+
+    return (folder / RECORD).stat().st_mtime_ns if (folder / RECORD).is_file() else None
 
 
 def default_name(config: Any) -> str:
@@ -139,7 +147,7 @@ def _show_plan(config: Any, as_json: bool) -> None:
     typer.echo(f"memory on CUDA, about: {whole} ({', '.join(f'{name} {size}' for name, size in memory.items())})")
 
 
-def _show_record(record: Any, folder: Path, as_json: bool) -> None:
+def _show_record(record: Any, folder: Path, as_json: bool, finished_before: bool) -> None:
     if as_json:
         typer.echo(
             json.dumps({"folder": str(folder), "steps": record.steps, "metrics": dict(record.metrics)}, indent=1)
@@ -149,4 +157,4 @@ def _show_record(record: Any, folder: Path, as_json: bool) -> None:
     typer.echo(
         f"{record.row}, {record.parameters:,} parameters, {record.steps:,} steps, {record.seconds:.1f} s: {figures}"
     )
-    typer.echo(f"wrote {folder}")
+    typer.echo(f"{folder}: finished before, and left as it is" if finished_before else f"wrote {folder}")
