@@ -46,16 +46,16 @@ def test_claims_in_a_sentence(tmp_path: Path) -> None:
         kept(job_of(affine, seed), tmp_path, accuracy_pct=50.0 + 1.01 * seed)
     verdicts = judged(tmp_path, "short", STAND_IN)
     told = sentence([each for each in verdicts if each.comparison is not None])
-    assert told == "All 1 claims of the paper were put to the test here; 1 held (1 with p < 0.05)."
+    assert told == "All 1 comparisons behind the paper's claims were made here; 1 went its way (1 with p < 0.05)."
     told = sentence(verdicts)
-    assert told == "Of the paper's 74 claims 1 were put to the test here; 1 held (1 with p < 0.05)."
+    assert told == "Of 74 comparisons behind the paper's claims 1 were made here; 1 went its way (1 with p < 0.05)."
     for seed in range(3):
         kept(job_of(affine, seed), tmp_path, accuracy_pct=30.0 + 1.01 * seed)
     told = sentence(judged(tmp_path, "short", STAND_IN))
-    assert told.endswith("0 held. Not: an affine skip helps (classification: Aff-GCN against GCN, p < 0.05).")
+    assert told.endswith("0 went its way. Not: an affine skip helps (classification: Aff-GCN against GCN, p < 0.05).")
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_claims_that_were_not_run_are_not_counted(count: int) -> None:
     found = [Verdict(claim) for claim in list(all_claims())[:count]]
-    assert sentence(found) == f"Of the paper's {count} claims 0 were put to the test here; 0 held."
+    assert sentence(found) == f"Of {count} comparisons behind the paper's claims 0 were made here; 0 went its way."

@@ -49,16 +49,15 @@ def _cell(recipe: Recipe | None, runs: Runs) -> str:
 
 
 def sentence(found: Sequence[Verdict]) -> str:
-    """``Of the paper's 74 claims 40 were put to the test here; 37 held (…). Not: …``"""
+    """``Of 74 comparisons behind the paper's claims 40 were made here; 37 went its way (…). Not: …``"""
     run = [each for each in found if each.comparison is not None]
     held = [each for each in run if each.holds]
     sure = sum(each.significant for each in held)
     thin = sum(each.comparison is not None and each.comparison.t_p is None for each in held)
     aside = [f"{sure} with p < 0.05"] * bool(sure) + [f"{thin} on one seed only"] * bool(thin)
-    tested = f"Of the paper's {len(found)} claims {len(run)}"
-    if run and len(run) == len(found):
-        tested = f"All {len(run)} claims of the paper"
-    head = f"{tested} were put to the test here; {len(held)} held"
+    which = f"{len(found)} comparisons behind the paper's claims"
+    made = f"All {which}" if run and len(run) == len(found) else f"Of {which} {len(run)}"
+    head = f"{made} were made here; {len(held)} went its way"
     head += f" ({', '.join(aside)})" if aside else ""
     failed = [each for each in run if not each.holds]
     if not failed:
@@ -72,4 +71,5 @@ def sentence(found: Sequence[Verdict]) -> str:
 def _where(each: Verdict) -> str:
     assert each.against is not None
     sure = ", p < 0.05" if each.significant else ""
-    return f"{each.claim.where} against {each.against.label}{sure}"
+    alike = ", nor in the paper's figures" if each.claim.paper_holds is False else ""
+    return f"{each.claim.where} against {each.against.label}{sure}{alike}"

@@ -74,7 +74,7 @@ class Verdict:
         if found.t_p is None:
             return f"{'yes' if self.holds else 'no'}, with one seed"
         sure = "" if self.significant else ", not significant"
-        p = "p < 0.001" if found.t_p < 0.001 else f"p = {found.t_p:.3f}"
+        p = "p < 0.001" if found.t_p < 0.001 else f"p = {found.t_p:.3g}"
         return f"{'yes' if self.holds else 'no'}, {p}{sure} (better with {found.wins} of {found.pairs} seeds)"
 
 

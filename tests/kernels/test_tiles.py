@@ -1,0 +1,83 @@
+"""Tiles: whatever the sizes, the kernels can be compiled for them; and those of large graphs, on small ones."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from geoskip import kernels
+from tests.kernels.paths import Sizes, Where, compare, drawn, edges, moved
+
+CHOICES = ("forward_tiles", "sender_tiles", "theta_tiles", "weight_tiles")
+# Graphs of one item or two: their tiles depend on how many vertices there are.
+SIZES = [
+    Sizes(17, 66, 5, (), 20),
+    Sizes(66, 20, 2, (2,), 9),
+    Sizes(20, 20, 3, (), 12),
+    Sizes(40, 40, 1, (), 9),
+    Sizes(3, 3, 7, (2,), 9),
+]
+
+
+@pytest.fixture
+def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every graph is taken for a large one."""
+    tiles = importlib.import_module("geoskip.kernels.triton.tiles")
+    monkeypatch.setattr(tiles, "ENOUGH_BLOCKS", 1)
+    for name in CHOICES:
+        getattr(tiles, name).cache_clear()
+    yield
+    for name in CHOICES:
+        getattr(tiles, name).cache_clear()
+
+
+@pytest.mark.compiled
+def test_tiles_can_be_compiled() -> None:
+    """Blocks are powers of two, products have 16 rows and columns at least, and slots are shared evenly."""
+    tiles = importlib.import_module("geoskip.kernels.triton.tiles")
+    sizes = product((1, 2, 7, 9, 10, 25, 64, 125), (1, 16, 33, 64, 200), (1, 32, 65), (False, True))
+    for slots, channels, out, grouped in sizes:
+        for batch, per_item, vertices in product((1, 11, 12, 64), (False, True), (1, 6000, 7000)):
+            given = batch, slots, channels, out, grouped, per_item
+            found = [
+                *[tiles.forward_tiles(*given, vertices, fast) for fast in (False, True)],
+                tiles.sender_tiles(*given),
+                tiles.theta_tiles(*given),
+                tiles.weight_tiles(slots, channels, out, grouped, vertices),
+            ]
+            for chosen in found:
+                if chosen is None:
+                    continue
+                rows = chosen.v if isinstance(chosen, tiles.VertexTiles) else chosen.b
+                assert all(block >= 16 and block.bit_count() == 1 for block in (rows, chosen.c, chosen.o)), chosen
+                assert slots % chosen.slots == 0
+                assert chosen.slots == 1 or not grouped
+
+
+@pytest.mark.usefixtures("poisoned", "_large")
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
+        pytest.param(Where("fast", "cuda"), id="cuda", marks=pytest.mark.gpu),
+    ],
+)
+def test_tiles_of_large_graphs(where: Where, sizes: Sizes, fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``fast`` are the tiles of TF32, here with products of float32."""
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.convolution"), "is_tf32", lambda: fast)
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, sizes.slots, seed=2),
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
+    ]
+
+    def function(x, weights, theta, device):
+        return kernels.basis_convolution(x, weights, theta, moved(pattern, device))
+
+    compare(function, inputs, where)
