@@ -72,6 +72,13 @@ def test_parts(tmp_path: Path, meshes: Path) -> None:
     assert len(read_analysis(tmp_path / "a.json").rows) == 2 + 2 * 3
 
 
+def test_parts_of_as_many_as_there_are(tmp_path: Path, meshes: Path) -> None:
+    run = make_run(tmp_path / "run", meshes, test_items=3)
+    told = analyse("parts", run)
+    assert told.exit_code == 0, told.output
+    assert "decoding by parts, 3 test items" in told.output
+
+
 def test_share(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes, steps=(5,))
     told = analyse("share", run, "--json", tmp_path / "a.json")

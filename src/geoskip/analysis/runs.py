@@ -26,6 +26,8 @@ from geoskip.training.tasks.base import spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41
+# Test items that are looked at by default.
+SOME = 8
 
 
 def method_of(run: Run) -> str:
@@ -33,13 +35,15 @@ def method_of(run: Run) -> str:
     return row_name(run.config)
 
 
-def run_parts(run: Run, count: int = 8, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
-    """Test items decoded by parts, all blocks at once and block by block: rows, and the shapes for pictures."""
+def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
+    """Test items decoded by parts, all blocks at once and block by block: rows, and the shapes for pictures. There are
+    8, or fewer where the test set is smaller, unless ``count`` says how many."""
     model = run.model()
     if not isinstance(model, MeshAutoencoder):
         raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to look into")
     task = task or task_of(run)
     assert isinstance(task, Reconstruction)
+    count = min(SOME, task.num_test) if count is None else count
     if not 2 <= count <= task.num_test:
         raise ValueError(f"samples: from 2 to the {task.num_test} test items, got {count}")
     # Spread over the test set, whose neighbours are frames of one sequence.

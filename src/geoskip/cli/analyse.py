@@ -88,7 +88,7 @@ def power(seeds: Seeds = 20, json_path: Json = None) -> None:
 @analyse.command()
 def parts(
     run: RunFolder,
-    samples: Annotated[int, typer.Option(help="How many test items.", min=2)] = 8,
+    samples: Annotated[int | None, typer.Option(help="How many test items; 8 if there are so many.", min=2)] = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
     json_path: Json = None,
 ) -> None:
@@ -98,6 +98,7 @@ def parts(
 
     started, opened = time.perf_counter(), Run.open(run)
     rows, shapes = run_parts(opened, samples)
+    samples = len(shapes.names)
     table = Table(title=f"{method_of(opened)}: decoding by parts, {samples} test items", title_justify="left")
     for column in ("reduced to", "block", "distance, mm", "variation left", "bumps"):
         table.add_column(column, justify="left" if column in ("reduced to", "block") else "right")
