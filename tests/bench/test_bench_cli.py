@@ -96,7 +96,7 @@ def test_estimate_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--operator", "gat", "--workload", "bodies"], "geoskip: operator: unknown name 'gat'"),
         (["scaling", "--max-vertices", "10"], "geoskip: max-vertices: at least 1024, got 10"),
         (["scaling", "--operator", "gat"], "geoskip: operator: unknown name 'gat'"),
-        (["table", "absent.json"], "geoskip: [Errno 2]"),
+        (["table", "absent.json"], "geoskip: absent.json: there is no such file or folder"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
