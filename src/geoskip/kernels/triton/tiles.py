@@ -10,7 +10,7 @@ from torch import Tensor
 
 # From so many items on a graph the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
-# Blocks of vertices that keep all multiprocessors busy: with fewer, smaller blocks are faster.
+# So many blocks of 32 vertices keep all multiprocessors busy: with fewer, smaller blocks are faster.
 ENOUGH_BLOCKS = 200
 # Choices that are kept, not made again for every step: each takes the host microseconds, and a block asks for several.
 KEPT = 1024
@@ -77,11 +77,11 @@ def forward_tiles(
             return ItemTiles(at_once, b, c, o, warps=b // 16, parts=parts, registers=128)
         return ItemTiles(at_once, b, c, o, warps=1 if max(c, o) <= 32 else 4)
     if o > 64:
-        if not fast and _enough(vertices, 32):
+        if not fast and _enough(vertices):
             return VertexTiles(_at_once(slots, 5, grouped), v=64, c=min(c, 32), o=64)
         return VertexTiles(_at_once(slots, 5 if fast else 2, grouped), v=32, c=c, o=o)
     at_once = _at_once(slots, 5, grouped)
-    if _enough(vertices, 32) and (c <= 32 or c <= o):
+    if _enough(vertices) and (c <= 32 or c <= o):
         return VertexTiles(at_once, v=32, c=c, o=o)
     return VertexTiles(at_once, v=16, c=c, o=o, registers=128 if c > 32 else None)
 
@@ -121,15 +121,15 @@ def weight_tiles(slots: int, channels: int, out: int, grouped: bool, vertices: i
     c = power_of_two(channels, 16)
     at_once = _at_once(slots, 5 if c <= 64 else 2, grouped)
     if c > 32:
-        v = 64 if c <= 64 and _enough(vertices, 32) else 32
+        v = 64 if c <= 64 and _enough(vertices) else 32
         return VertexTiles(at_once, v=v, c=c, o=32, warps=4 if c <= 64 else 8)
-    if c <= 16 or _enough(vertices, 32):
+    if c <= 16 or _enough(vertices):
         return VertexTiles(at_once, v=32, c=c, o=32, warps=2)
     return VertexTiles(at_once, v=16, c=c, o=32)
 
 
-def _enough(vertices: int, each: int) -> bool:
-    return ceil_div(vertices, each) >= ENOUGH_BLOCKS
+def _enough(vertices: int) -> bool:
+    return ceil_div(vertices, 32) >= ENOUGH_BLOCKS
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:
