@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from geoskip import kernels
-from tests.kernels.paths import Sizes, Where, compare, drawn, edges, moved
+from tests.kernels import test_convolution
+from tests.kernels.paths import Sizes, Where
 
 CHOICES = ("forward_tiles", "sender_tiles", "theta_tiles", "weight_tiles")
 # Graphs of one item or two: their tiles depend on how many vertices there are.
@@ -70,14 +70,4 @@ def test_tiles_can_be_compiled() -> None:
 def test_tiles_of_large_graphs(where: Where, sizes: Sizes, fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """``fast`` are the tiles of TF32, here with products of float32."""
     monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.convolution"), "is_tf32", lambda: fast)
-    pattern = edges(sizes)
-    inputs = [
-        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
-        drawn(pattern.num_edges, sizes.slots, seed=2),
-        drawn(sizes.slots, sizes.channels, sizes.out, seed=3),
-    ]
-
-    def function(x, weights, theta, device):
-        return kernels.basis_convolution(x, weights, theta, moved(pattern, device))
-
-    compare(function, inputs, where)
+    test_convolution.test_basis_convolution(where, sizes, per_item=False)

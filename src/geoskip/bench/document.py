@@ -29,8 +29,8 @@ documented calls, which is named below each table. Its MoNet cannot leave out th
 skip: Aff-MoNet is the same work, and the ratio of plain MoNet (*) is against that. SpiralNet++ and SplineCNN have no
 peer without further packages; there the reference path of geoskip stands in.
 
-Eager steps of small graphs wait for the host, ours and the peer's: between two hosts with the same card, the peer's
-times differed by up to a half. Captured steps do not.
+Eager steps of small graphs wait for the host, ours and the peer's: their times tell as much of the host as of the card.
+Captured steps do not wait.
 """
 
 

@@ -1,6 +1,5 @@
 """``geoskip tables``: the tables of the records in a folder, printed, or put between the markers of pages."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ def tables(
     ] = False,
 ) -> None:
     """Write the tables of the records into pages, or print them in Markdown."""
-    from geoskip.experiments.tables import BLOCKS, block, filled
+    from geoskip.experiments.tables import BLOCKS, OPENING, block, filled
 
     if not results.is_dir():
         raise ValueError(f"{results}: there is no such folder of records; name it with --results")
@@ -31,7 +30,11 @@ def tables(
     for page in pages:
         text = page.read_text(encoding="utf-8")
         made = filled(text, results)
-        _check_markers(page, text, BLOCKS)
+        if not set(OPENING.findall(text)) & set(BLOCKS):
+            raise ValueError(
+                f"{page}: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME --> on lines of their "
+                f"own, where NAME is one of {', '.join(BLOCKS)}"
+            )
         if made != text:
             stale.append(page)
             if not check:
@@ -40,11 +43,3 @@ def tables(
         typer.echo(f"{page}: {'out of date' if check else 'written'}")
     if check and stale:
         raise typer.Exit(1)
-
-
-def _check_markers(page: Path, text: str, names: Sequence[str]) -> None:
-    if not any(f"<!-- {name} -->" in text for name in names):
-        raise ValueError(
-            f"{page}: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME --> on lines of their own, "
-            f"where NAME is one of {', '.join(names)}"
-        )

@@ -18,15 +18,7 @@ from geoskip.records.atomic import sync
 from geoskip.records.refusals import REASONS
 from geoskip.training.checkpoint_files import CheckpointError, Damaged, State, from_files, read_files, to_files
 
-__all__ = [
-    "REASONS",
-    "CheckpointError",
-    "CheckpointNotSaved",
-    "State",
-    "load_checkpoint",
-    "newest_checkpoint",
-    "save_checkpoint",
-]
+__all__ = ["CheckpointError", "CheckpointNotSaved", "State", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 log = logging.getLogger(__name__)
 

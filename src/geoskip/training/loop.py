@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from geoskip.data.locks import alone
-from geoskip.training.checkpoint import REASONS, CheckpointNotSaved, State, save_checkpoint
+from geoskip.records.refusals import REASONS
+from geoskip.training.checkpoint import CheckpointNotSaved, State, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device, own_device
 from geoskip.training.distributed import Group, joined

@@ -18,7 +18,6 @@ class Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.has_bias = bias is not None
         return torch.nn.functional.linear(x, weight, bias)
 
     @staticmethod
@@ -29,7 +28,7 @@ class Linear(torch.autograd.Function):
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None
         with branches(x) as beside:
-            if ctx.has_bias and needs_bias:
+            if needs_bias:
                 grad_bias = beside(lambda: backend(x).over_rows(grad_y, grad_y, False, True)[1].to(x.dtype))
             if needs_weight:
                 grad_weight = beside(lambda: grad_y.t() @ x)

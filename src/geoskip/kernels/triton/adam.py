@@ -1,5 +1,5 @@
 """Adam on CUDA: all parameters in one kernel, which also looks whether their gradients are finite, and one that takes
-notes. torch's fused Adam raises β to the step's power in every thread, which takes four times as long as the update.
+notes. torch's fused Adam raises β to the step's power in every thread, which takes longer than the update itself.
 
 Parameters lie wherever they lie: kernels read their addresses from a table. Those of the gradients, which are new in
 every step, are arguments of a kernel that writes them into it, so that a captured step needs nothing from the host.
@@ -21,16 +21,20 @@ from geoskip.kernels.triton.tiles import power_of_two
 
 # Numbers of a program, and the gradients whose addresses one launch brings.
 BLOCK, AT_ONCE = 1024, 32
-# Rows of the table of addresses.
-PARAMETER, MEAN, SQUARE, STEP, GRADIENT = range(5)
+# Of the table of addresses, after the rows of parameters and of the two means.
+STEP, GRADIENT = 3, 4
 
 
-class Moments(NamedTuple):
-    """Of a parameter: running means of its gradient and of its square, and the steps so far, as floats."""
+class Place(NamedTuple):
+    """Of a parameter: its address, those of the running means of its gradient and of the square, and of its steps so
+    far, a float; and how many numbers it has."""
 
-    mean: Tensor
-    square: Tensor
-    step: Tensor
+    addresses: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, parameter: Tensor, mean: Tensor, square: Tensor, step: Tensor) -> Place:
+        return cls(tuple(tensor.data_ptr() for tensor in (parameter, mean, square, step)), parameter.numel())
 
 
 class Rule(NamedTuple):
@@ -53,22 +57,15 @@ class Table:
         fine: int32 [programs], whether a program's gradients were finite.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], moments: Sequence[Moments]) -> None:
-        device = parameters[0].device
-        rows = [list(row) for row in zip(*places_of(parameters, moments), strict=True)]
-        self.addresses = torch.tensor([*rows, [0] * len(parameters)], dtype=torch.int64, device=device)
-        counts = [parameter.numel() for parameter in parameters]
-        pieces = [(tensor, first) for tensor, count in enumerate(counts) for first in range(0, count, BLOCK)]
-        self.sizes = torch.tensor(counts, dtype=torch.int64, device=device)
+    def __init__(self, places: Sequence[Place], device: torch.device) -> None:
+        sizes = [place.size for place in places]
+        rows = [list(row) for row in zip(*(place.addresses for place in places), strict=True)]
+        self.addresses = torch.tensor([*rows, [0] * len(places)], dtype=torch.int64, device=device)
+        pieces = [(tensor, first) for tensor, size in enumerate(sizes) for first in range(0, size, BLOCK)]
+        self.sizes = torch.tensor(sizes, dtype=torch.int64, device=device)
         self.pieces = torch.tensor(pieces, dtype=torch.int64, device=device).t().contiguous()
-        self.rates = torch.empty(2, len(parameters), dtype=torch.float32, device=device)
+        self.rates = torch.empty(2, len(places), dtype=torch.float32, device=device)
         self.fine = torch.empty(len(pieces), dtype=torch.int32, device=device)
-
-
-def places_of(parameters: Sequence[Tensor], moments: Sequence[Moments]) -> tuple[tuple[int, ...], ...]:
-    """Addresses of each parameter and of its moments."""
-    pairs = zip(parameters, moments, strict=True)
-    return tuple(tuple(tensor.data_ptr() for tensor in (parameter, *moment)) for parameter, moment in pairs)
 
 
 @triton.jit(do_not_specialize=(*(f"g_{n}" for n in range(AT_ONCE)), "first", "num_tensors"))

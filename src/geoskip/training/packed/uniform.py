@@ -57,7 +57,7 @@ class UniformStore(GraphStore):
         graph = frame.graph
         if self.coordinates is not None:
             # What operators remember of a graph may depend on its pseudo-coordinates.
-            graph = replace(graph, pseudo=self._pseudo_of(items), _memo=dict(graph._memo))
+            graph = replace(graph, pseudo=self._pseudo_of(verts), _memo=dict(graph._memo))
         return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,), padded=False)
 
     def rooms(self, num_items: int) -> tuple[Room, ...]:
@@ -89,13 +89,11 @@ class UniformStore(GraphStore):
     def _frames(self) -> dict[int, Frame]:
         return {}
 
-    def _taken(self, values: Tensor, items: Tensor) -> Tensor:
-        return values.unflatten(0, (len(self), -1))[items].flatten(0, 1)
-
-    def _pseudo_of(self, items: Tensor) -> Float[Tensor, "edges dim"]:
+    def _pseudo_of(self, verts: UniformRows) -> Float[Tensor, "edges dim"]:
         if self._pseudo is not None:
-            return self._pseudo.index_select(0, items).flatten(0, 1)
-        return self._relative(self._frame(len(items)).graph, self._taken(self.pos[0], items), self.scales[0][items])
+            return self._pseudo.index_select(0, verts.items).flatten(0, 1)
+        graph = self._frame(len(verts.items)).graph
+        return self._relative(graph, verts.take(self.pos[0]), self.scales[0][verts.items])
 
     @cached_property
     def _pseudo(self) -> Float[Tensor, "graphs edges dim"] | None:

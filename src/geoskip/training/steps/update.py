@@ -46,10 +46,11 @@ class Update:
         """``loss`` is that of a batch of ``count`` items."""
         groups = self.optimiser.param_groups
         moved = [parameter for group in groups for parameter in group["params"] if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in moved]
         if moved and len(groups) == 1 and self._is_usual(groups[0]) and all(map(self._fits, moved)):
-            self._at_once(moved, groups[0], loss, count)
+            self._at_once(moved, gradients, groups[0], loss, count)
         else:
-            self._in_turn(moved, loss, count)
+            self._in_turn(gradients, loss, count)
 
     def _is_usual(self, group: dict[str, Any]) -> bool:
         """Whether the kernels know the rule."""
@@ -62,25 +63,25 @@ class Update:
         plain = parameter.dtype == torch.float32 and parameter.is_contiguous() and parameter.numel() > 0
         return plain and on_triton(parameter) and "exp_avg" in self.optimiser.state[parameter]
 
-    def _at_once(self, moved: list[Tensor], group: dict[str, Any], loss: Tensor, count: int) -> None:
-        from geoskip.kernels.triton.adam import Moments, Rule, Table, adam, note, places_of
+    def _at_once(
+        self, moved: list[Tensor], gradients: list[Tensor], group: dict[str, Any], loss: Tensor, count: int
+    ) -> None:
+        from geoskip.kernels.triton.adam import Place, Rule, Table, adam, note
 
-        states = [self.optimiser.state[parameter] for parameter in moved]
-        moments = [Moments(state["exp_avg"], state["exp_avg_sq"], state["step"]) for state in states]
-        known = places_of(moved, moments), tuple(parameter.numel() for parameter in moved)
-        table = self._tables.get(known)
+        states = [(parameter, self.optimiser.state[parameter]) for parameter in moved]
+        places = tuple(Place.of(p, state["exp_avg"], state["exp_avg_sq"], state["step"]) for p, state in states)
+        table = self._tables.get(places)
         if table is None:
-            table = self._tables[known] = Table(moved, moments)
-        gradients = [parameter.grad.contiguous() for parameter in moved if parameter.grad is not None]
+            table = self._tables[places] = Table(places, moved[0].device)
         beta_1, beta_2 = group["betas"]
-        adam(table, gradients, group["lr"], Rule(beta_1, beta_2, group["eps"], group["weight_decay"]))
+        rule = Rule(beta_1, beta_2, group["eps"], group["weight_decay"])
+        adam(table, [gradient.contiguous() for gradient in gradients], group["lr"], rule)
         note(table, loss.float(), count, self.notes)
 
-    def _in_turn(self, moved: list[Tensor], loss: Tensor, count: int) -> None:
+    def _in_turn(self, gradients: list[Tensor], loss: Tensor, count: int) -> None:
         notes, fine = self.notes, loss.isfinite()
         if not self.scaler.is_enabled():
             # With fp16 an overflow of the scaled gradients is no fault: the step is left out and the scale lowered.
-            gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
             fine = fine & torch.nn.utils.get_total_norm(gradients).isfinite()
         notes.fault.copy_(torch.where((notes.fault < 0) & ~fine, notes.step, notes.fault))
         notes.step.add_(1)
