@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip, add_skips, only
+from geoskip.kernels import use_path
 from geoskip.operators import GCNConv
 from tests.blocks.pyg_recipes import EDGES, IN, OUT, features
+from tests.compiled import MODES, assert_trains_compiled
 from tests.operators.cases import FIRST, Case
 from tests.specimens import features as specimen_features
 from tests.specimens import specimen
@@ -93,3 +95,30 @@ def test_exported(kind: type[Skip]) -> None:
     exported = torch.export.export(block, (x, graph)).module()
     assert_close(exported(x, graph), block(x, graph))
     assert_close(exported(2 * x, graph), block(2 * x, graph))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@kinds
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_every_skip_around_every_operator_on_cuda(case: Case, kind: type[Skip], mode: str) -> None:
+    block = kind(case.make(torch.float32)).cuda()
+    graph = specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    inputs = [specimen_features(size, 7, 3, seed=size, dtype=torch.float32).cuda() for size in (2, 4)]
+    assert_trains_compiled(block, inputs, graph, mode)
+
+
+@kinds
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_second_derivatives_through_a_block(case: Case, kind: type[Skip]) -> None:
+    block, graph, x = kind(case.make()), specimen(dim=case.dim).graph(), specimen_features(7, 3)
+
+    def function(x: Tensor) -> Tensor:
+        return block(x, graph).sigmoid().sum()
+
+    hessian = torch.autograd.functional.hessian
+    with use_path("reference"):
+        expected = hessian(function, x)
+    assert float(expected.abs().max()) > 1e-3
+    assert_close(hessian(function, x), expected)
+    assert_close(torch.func.hessian(function)(x), expected)

@@ -106,3 +106,19 @@ def test_compiled_equals_eager(pool: Pooling) -> None:
     torch._dynamo.reset()
     x = features(7, 4)
     assert torch.equal(torch.compile(pool, fullgraph=True, backend="aot_eager")(x, PATTERN), pool(x, PATTERN))
+
+
+@pytest.mark.parametrize("pool", [max_pool, mean_pool])
+def test_second_derivatives_and_transforms(pool: Pooling) -> None:
+    x = features(2, 7, 3)
+
+    def function(x: Tensor) -> Tensor:
+        return pool(x, PATTERN).sigmoid()
+
+    assert torch.autograd.gradgradcheck(function, x.clone().requires_grad_())
+    total = lambda x: function(x).sum()  # noqa: E731
+    expected = torch.autograd.functional.hessian(total, x)
+    assert float(expected.abs().max()) > 1e-3
+    assert_close(torch.func.hessian(total)(x), expected)
+    assert_close(torch.autograd.functional.hessian(total, x, vectorize=True), expected)
+    assert_close(torch.func.vmap(function)(x), function(x))

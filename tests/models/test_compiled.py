@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.pooled import pack_pooled
+from geoskip.kernels import use_path
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from tests.compiled import MODES, assert_trains_compiled
 from tests.models.small import OPERATORS, hierarchy, name, pooled_graph
 from tests.specimens import features
 
@@ -68,3 +70,62 @@ def test_classifier(operator: str, pooling: str) -> None:
     graphs = pack_pooled([pooled_graph(12, seed=0), pooled_graph(9, seed=1)])
     model = GraphClassifier(operator=operator, skip="affine", channels=(4, 5, 6), dropout=0.0, pooling=pooling)
     assert_trains_the_same(model.eval(), features(21, 1, dtype=torch.float32), graphs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("chosen", [OPERATORS[k] for k in (0, 2, 4, 6, 7, 9)], ids=name)
+def test_autoencoder_on_cuda(chosen: dict[str, Any], mode: str) -> None:
+    model = autoencoder(skip="affine", **chosen).cuda()
+    inputs = [features(size, 42, 3, seed=size, dtype=torch.float32).cuda() for size in (3, 5)]
+    assert_trains_compiled(model, inputs, mode)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("operator", ["monet", "feast", "gcn"])
+def test_correspondence_on_cuda(operator: str, mode: str) -> None:
+    graph = hierarchy().levels[0].to("cuda")
+    chosen: dict[str, Any] = {"operator": operator, "skip": "affine"}
+    if operator != "gcn":
+        chosen["kernel_size"] = 2
+    net = CorrespondenceNet(5, channels=(4, 5), dropout=0.0, **chosen).cuda()
+    inputs = [features(42, 3, seed=seed, dtype=torch.float32).cuda() for seed in (1, 2)]
+    assert_trains_compiled(net, inputs, graph, mode)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("operator", "pooling"), [("gcn", "mean"), ("gin", "max"), ("monet", "max")])
+def test_classifier_on_cuda(operator: str, pooling: str, mode: str) -> None:
+    graphs = pack_pooled([pooled_graph(12, seed=0), pooled_graph(9, seed=1)]).to("cuda")
+    chosen: dict[str, Any] = {"kernel_size": 2, "dim": 2} if operator == "monet" else {}
+    model = GraphClassifier(
+        operator=operator, skip="affine", channels=(4, 5, 6), dropout=0.0, pooling=pooling, **chosen
+    )
+    inputs = [features(21, 1, seed=seed, dtype=torch.float32).cuda() for seed in (1, 2)]
+    assert_trains_compiled(model.eval().cuda(), inputs, graphs, mode)
+
+
+def test_hessians_and_transforms_of_the_models() -> None:
+    """One of each, with all that it is made of: pooling along a hierarchy, over clusters and over graphs."""
+    sphere, graphs = hierarchy(), pack_pooled([pooled_graph(12, seed=0), pooled_graph(9, seed=1)]).to(torch.float64)
+    common: dict[str, Any] = {"operator": "gcn", "skip": "affine"}
+    net = CorrespondenceNet(5, channels=(4, 5), dropout=0.0, **common).double().eval()
+    classifier = GraphClassifier(channels=(4, 5, 6), dropout=0.0, pooling="max", **common).double().eval()
+    autoencoding = autoencoder(**common).double().eval()
+    calls = [
+        (lambda x: autoencoding(x), features(1, 42, 3)),
+        (lambda x: net(x, sphere.levels[0]), features(42, 3)),
+        (lambda x: classifier(x, graphs), features(21, 1)),
+    ]
+    for call, x in calls:
+
+        def function(x: Tensor, call: Any = call) -> Tensor:
+            return call(x).sigmoid().sum()
+
+        with use_path("reference"):
+            expected = torch.func.hessian(function)(x).detach()
+        assert float(expected.abs().max()) > 1e-6
+        assert_close(torch.autograd.functional.hessian(function, x), expected)
+        assert_close(torch.func.hessian(function)(x).detach(), expected)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.testing import assert_close
 
 from geoskip.graphs import Graph
 from geoskip.kernels import use_path
 from geoskip.operators import FeaStConv, MoNetConv
+from tests.compiled import MODES, assert_trains_compiled
 from tests.operators.cases import CASES, FIRST, IN, OUT, Case
 from tests.specimens import features, specimen
 
@@ -62,6 +65,59 @@ def test_compiled_kernels_of_cuda_equal_eager_ones(case: Case) -> None:
     conv, x, graph = some(case)
     with use_path("interpreter"):
         assert_equal_training(conv, torch.compile(conv, fullgraph=True, backend="aot_eager"), x, graph)
+
+
+@pytest.mark.parametrize("path", ["fast", "interpreter"])
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fake tensors have no memory to give to a kernel: on CUDA that would be an error, in forward or in backward."""
+    from geoskip.kernels import cpu, triton
+
+    calls = 0
+
+    def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            assert not any(isinstance(arg, FakeTensor) for arg in args)
+            return kernel(*args)
+
+        return call
+
+    module = cpu if path == "fast" else triton
+    for name in ("convolve", "convolve_gradients", "gaussian", "gaussian_gradients", "softmax", "softmax_gradients",
+                 "product", "over_rows"):  # fmt: skip
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    conv, x, graph = some(case)
+    with use_path(path):
+        assert_equal_training(conv, torch.compile(conv, fullgraph=True, backend="aot_eager"), x, graph)
+    assert calls > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_on_cuda_with_changing_batches(case: Case, mode: str) -> None:
+    conv = case.make(torch.float32).cuda()
+    graph = specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    skip = SKIP.cuda().requires_grad_()
+    inputs = [features(batch, 7, IN, seed=batch, dtype=torch.float32).cuda().requires_grad_() for batch in (2, 5, 3)]
+    assert_trains_compiled(conv, inputs, graph, mode, skip=skip)
+
+
+@pytest.mark.gpu
+def test_kernels_of_a_compiled_operator_on_cuda_are_ours() -> None:
+    """Not the reference's."""
+    case = FIRST[0]
+    conv, graph = case.make(torch.float32).cuda(), specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    x = features(2, 7, IN, dtype=torch.float32).cuda()
+    compiled = torch.compile(conv, fullgraph=True)
+    compiled(x, graph).sum().backward()
+    with torch.profiler.profile() as profile:
+        compiled(x, graph).sum().backward()
+    names = {event.key for event in profile.key_averages()}
+    assert {"geoskip::convolve", "geoskip::convolve_gradients"} <= names
 
 
 @pytest.mark.parametrize(

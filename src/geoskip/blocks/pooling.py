@@ -7,12 +7,14 @@ mesh hierarchy is a product with a fixed matrix instead: ``hierarchy.down[k] @ x
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from geoskip.graphs import Graph
-from geoskip.kernels import Pattern
+from geoskip.kernels import Pattern, is_traced, is_transformed
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable
 from geoskip.shapes import Float, Int
 
 
@@ -68,4 +70,43 @@ def _mean(x: Tensor, offsets: Int[Tensor, " segments_plus_1"]) -> Tensor:
 
 def _reduce(x: Tensor, offsets: Tensor, how: str) -> Tensor:
     """Segments ``offsets[s] : offsets[s + 1]`` of the vertices, reduced."""
-    return torch.segment_reduce(x.movedim(-2, 0), how, offsets=offsets, axis=0).movedim(0, -2)
+    x = x.movedim(-2, 0)
+    if is_transformed():
+        y = _reduce_by_formula(x, offsets, how)
+    elif is_traced(x):
+        y = torch.segment_reduce(x, how, offsets=offsets, axis=0)
+    else:
+        y = _SegmentReduce.apply(x, offsets, how)
+    return y.movedim(0, -2)
+
+
+class _SegmentReduce(torch.autograd.Function):
+    """``torch.segment_reduce``, whose gradient torch cannot differentiate again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, offsets: Tensor, how: str) -> Tensor:
+        y = torch.segment_reduce(x, how, offsets=offsets, axis=0)
+        ctx.save_for_backward(x, y, offsets)
+        ctx.how = how
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> Any:
+        x, y, offsets = ctx.saved_tensors
+        if must_be_differentiable(grad_y):
+            grad_x, _, _ = formula_gradients(_reduce_by_formula, (x, offsets, ctx.how), ctx.needs_input_grad, grad_y)
+        else:
+            grad_x = torch.ops.aten._segment_reduce_backward(
+                grad_y.contiguous(), y, x, ctx.how, offsets=offsets, axis=0
+            )
+        return grad_x, None, None
+
+
+def _reduce_by_formula(x: Tensor, offsets: Tensor, how: str) -> Tensor:
+    """The same in operations that can be differentiated and transformed any number of times."""
+    segments = torch.searchsorted(offsets, torch.arange(x.shape[0], device=x.device), right=True) - 1
+    empty = x.new_zeros(offsets.shape[0] - 1, *x.shape[1:])
+    if how == "sum":
+        return empty.index_add(0, segments, x)
+    index = segments.view(-1, *[1] * (x.dim() - 1)).expand(x.shape)
+    return empty.scatter_reduce(0, index, x, "amax", include_self=False)

@@ -7,10 +7,12 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from geoskip.kernels.tracing import is_traced, is_transformed
+
 
 def values_readable(tensor: Tensor) -> bool:
     """Whether reading a value is allowed here, and there is one to read."""
-    if torch.compiler.is_compiling() or tensor.numel() == 0 or tensor.is_meta:
+    if is_traced(tensor) or is_transformed() or tensor.numel() == 0 or tensor.is_meta:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_index, check_edge_values, check_faces, check_spirals
 from geoskip.graphs.records import move, register_record
-from geoskip.kernels import Pattern, sort_edges
+from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.shapes import Float, Int
 
 T = TypeVar("T")
@@ -121,11 +121,11 @@ class Graph:
     def remember(self, key: Hashable, build: Callable[[], T]) -> T:
         """What ``build`` makes of this graph, kept for the next time.
 
-        While torch traces it is made but not kept: a trace holds stand-ins for tensors, which must not leave it.
+        While torch traces or transforms it is made but not kept: stand-ins for tensors must not leave a trace.
         """
         if key in self._memo:
             return self._memo[key]
-        if torch.compiler.is_compiling():
+        if is_traced() or is_transformed():
             return build()
         # What is first needed in inference mode is still needed when training goes on.
         with torch.inference_mode(False):

@@ -17,6 +17,7 @@ from geoskip.kernels.dispatch import (
     use_path,
 )
 from geoskip.kernels.pattern import Pattern, sort_edges
+from geoskip.kernels.tracing import is_traced, is_transformed
 
 __all__ = [
     "Pattern",
@@ -24,6 +25,8 @@ __all__ = [
     "chebyshev_convolution",
     "gaussian_basis",
     "gaussian_convolution",
+    "is_traced",
+    "is_transformed",
     "linear",
     "linear_cross_entropy",
     "softmax_basis",

@@ -13,6 +13,7 @@ from torch import Tensor
 from geoskip.kernels import fast, reference
 from geoskip.kernels.ops import interpreted
 from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.tracing import is_transformed
 from geoskip.shapes import Float, Int
 
 PATHS: dict[str, ModuleType] = {"reference": reference, "fast": fast, "interpreter": fast}
@@ -36,6 +37,8 @@ def use_path(name: str) -> Iterator[None]:
 
 
 def _path(x: Tensor) -> ModuleType:
+    if is_transformed():
+        return reference
     if _forced is not None:
         return _forced
     if x.is_cuda:

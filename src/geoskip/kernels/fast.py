@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geoskip.kernels import ops, reference
 from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.tracing import is_traced
 
 # A row of scores is held in the registers of one program.
 MOST_CLASSES = 16384
@@ -45,7 +46,7 @@ def chebyshev_convolution(
     skip: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    if weights.requires_grad:
+    if _differentiates(weights):
         return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
     x, theta, skip, bias = _ready(x, theta, skip, bias)
     return _batched(ops.chebyshev(_items(x), weights, theta, *_edges(pattern), first, skip, bias), x)
@@ -60,6 +61,8 @@ def gaussian_basis(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float = 1
 def softmax_basis(
     sender_scores: Tensor, receiver_scores: Tensor, offset: Tensor, edge_scale: Tensor, pattern: Pattern
 ) -> Tensor:
+    if _differentiates(edge_scale):
+        return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern)
     scores = _items(sender_scores), _items(receiver_scores)
     weights = ops.softmax(*scores, offset, edge_scale, *_edges(pattern)).permute(2, 1, 0)
     batch = sender_scores.shape[:-2]
@@ -95,7 +98,7 @@ def softmax_convolution(
     skip: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    if not _is_eager_on_triton(x):
+    if not _is_eager_on_triton(x) or _differentiates(edge_scale):
         scores = reference.both_scores(x, attention, receiver_attention)
         weights = softmax_basis(*scores, offset, edge_scale, pattern)
         return basis_convolution(x, weights, theta, pattern, skip, bias)
@@ -113,14 +116,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:
-    if not _is_eager_on_triton(x) or len(weight) > MOST_CLASSES:
+    if not _is_eager_on_triton(x) or len(weight) > MOST_CLASSES or _differentiates(shares):
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)
     x, weight, bias, _ = _ready(x, weight, bias, None)
     return ops.LinearCrossEntropy.apply(x, weight, bias, labels, shares)
 
 
+def _differentiates(fixed: Tensor) -> bool:
+    """Whether a gradient is wanted of an input for which the fast kernels have none."""
+    return fixed.requires_grad and torch.is_grad_enabled()
+
+
 def _is_eager_on_triton(x: Tensor) -> bool:
-    return ops.on_triton(x) and not torch.compiler.is_compiling()
+    return ops.on_triton(x) and not is_traced(x)
 
 
 def _items(x: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
+from geoskip.kernels import reference
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable, pattern_of
 from geoskip.kernels.ops.kernel import kernel
 
 
@@ -33,7 +35,14 @@ def _gaussian_context(ctx, inputs, output):
     ctx.save_for_backward(output, pseudo, mean, scale)
 
 
+def _gaussian_formula(pseudo, mean, scale, floor):
+    return reference.gaussian_basis(pseudo, mean, scale, floor).t()
+
+
 def _gaussian_backward(ctx, grad):
+    if must_be_differentiable(grad):
+        inputs = *ctx.saved_tensors[1:], ctx.floor
+        return formula_gradients(_gaussian_formula, inputs, ctx.needs_input_grad, grad)
     needs_pseudo = ctx.needs_input_grad[0]
     grad_pseudo, grad_mean, grad_scale = gaussian_gradients(
         grad.contiguous(), *ctx.saved_tensors, ctx.floor, needs_pseudo
@@ -84,14 +93,19 @@ def softmax_gradients(
 
 
 def _softmax_context(ctx, inputs, output):
-    sender_scores, _, offset, edge_scale, _, _, offsets, by_sender, sender_offsets = inputs
-    ctx.dtypes = sender_scores.dtype, offset.dtype
-    ctx.save_for_backward(output, edge_scale, offsets, by_sender, sender_offsets)
+    ctx.save_for_backward(output, *inputs)
+
+
+def _softmax_formula(sender_scores, receiver_scores, offset, edge_scale, *edges):
+    pattern = pattern_of(*edges)
+    return reference.softmax_basis(sender_scores, receiver_scores, offset, edge_scale, pattern).permute(2, 1, 0)
 
 
 def _softmax_backward(ctx, grad):
-    weights, edge_scale, offsets, by_sender, sender_offsets = ctx.saved_tensors
-    scores, offset = ctx.dtypes
+    weights, *inputs = ctx.saved_tensors
+    if must_be_differentiable(grad):
+        return formula_gradients(_softmax_formula, inputs, ctx.needs_input_grad, grad)
+    scores, _, offset, edge_scale, _, _, offsets, by_sender, sender_offsets = inputs
     if weights.is_contiguous():
         grad = grad.contiguous()
     at_senders = softmax_gradients(grad, weights, edge_scale, by_sender, sender_offsets)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from geoskip.kernels import reference
 from geoskip.kernels.ops.backend import backend
 from geoskip.kernels.ops.convolve import own_gradients
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable, pattern_of
 from geoskip.kernels.ops.kernel import kernel
 
 
@@ -88,13 +90,20 @@ def chebyshev_gradients(
 
 
 def _context(ctx, inputs, output):
-    x, weights, theta, _, receivers, _, by_sender, sender_offsets, first, skip, _ = inputs
-    ctx.first = first
-    ctx.save_for_backward(x, weights, theta, receivers, by_sender, sender_offsets, skip)
+    *tensors, ctx.first, skip, bias = inputs
+    ctx.save_for_backward(*tensors, skip, bias)
+
+
+def _formula(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, first, skip, bias):
+    pattern = pattern_of(senders, receivers, offsets, by_sender, sender_offsets)
+    return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
 
 
 def _backward(ctx, grad_y):
-    x, weights, theta, receivers, by_sender, sender_offsets, skip = ctx.saved_tensors
+    *tensors, skip, bias = ctx.saved_tensors
+    if must_be_differentiable(grad_y):
+        return formula_gradients(_formula, (*tensors, ctx.first, skip, bias), ctx.needs_input_grad, grad_y)
+    x, weights, theta, _, receivers, _, by_sender, sender_offsets = tensors
     grad_y = grad_y.contiguous()
     grad_x, grad_theta = chebyshev_gradients(
         grad_y, x, weights, theta, receivers, by_sender, sender_offsets, ctx.first, skip

@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from geoskip.kernels import reference
 from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable, pattern_of
 from geoskip.kernels.ops.kernel import kernel
 
 
@@ -57,19 +59,26 @@ def convolve_gradients(
 
 
 def _convolve_context(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:9])
+    ctx.save_for_backward(*inputs)
+
+
+def _convolve_formula(x, weights, theta, senders, receivers, offsets, by_sender, sender_offsets, skip, bias):
+    pattern = pattern_of(senders, receivers, offsets, by_sender, sender_offsets)
+    return reference.basis_convolution(x, weights.permute(2, 1, 0), theta, pattern, skip, bias)
 
 
 def _convolve_backward(ctx, grad_y):
-    x = ctx.saved_tensors[0]
     needs = ctx.needs_input_grad
+    if must_be_differentiable(grad_y):
+        return formula_gradients(_convolve_formula, ctx.saved_tensors, needs, grad_y)
+    x = ctx.saved_tensors[0]
     grad_y = grad_y.contiguous()
     grads: list[Tensor | None] = [None] * 10
     wanted = [place for place in range(3) if needs[place]]
     with branches(x) as beside:
         grads[8:] = beside(lambda: own_gradients(grad_y, x, needs[8], needs[9]))
         if wanted:
-            found = convolve_gradients(grad_y, *ctx.saved_tensors, list(needs[:3]))
+            found = convolve_gradients(grad_y, *ctx.saved_tensors[:9], list(needs[:3]))
             for place, grad in zip(wanted, found, strict=True):
                 grads[place] = grad
     return tuple(grads)

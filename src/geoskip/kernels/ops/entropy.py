@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from geoskip.kernels import reference
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable
 
 # Matrix products on tensor cores want rows of whole 32 bytes; classes such as 6890 are padded to that.
 STEP = 8
@@ -24,14 +25,16 @@ class LinearCrossEntropy(torch.autograd.Function):
         wide = pad(weight, (0, 0, 0, -classes % STEP))
         scores = x @ wide.t()
         loss, grad_bias = backend(x).entropy(scores, bias, labels, shares, classes)
-        ctx.save_for_backward(x, wide, scores, grad_bias)
+        ctx.save_for_backward(x, weight, bias, labels, shares, wide, scores, grad_bias)
         ctx.classes, ctx.has_bias = classes, bias is not None
         return loss
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, wide, scores, grad_bias = ctx.saved_tensors
+        *inputs, wide, scores, grad_bias = ctx.saved_tensors
+        if must_be_differentiable(grad):
+            return formula_gradients(reference.linear_cross_entropy, inputs, ctx.needs_input_grad, grad)
+        x = inputs[0]
         # Not a matrix product first: in a fresh thread of autograd cuBLAS finds no context yet, and warns.
         grad_bias = (grad_bias * grad).to(wide.dtype)
         grad_x = (scores @ wide) * grad.to(scores.dtype) if ctx.needs_input_grad[0] else None

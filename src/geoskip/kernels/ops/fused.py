@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from geoskip.kernels import reference
 from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
 from geoskip.kernels.ops.convolve import own_gradients
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable, pattern_of
 
 
 class GaussianConvolve(torch.autograd.Function):
@@ -26,14 +27,22 @@ class GaussianConvolve(torch.autograd.Function):
         x, theta, edges, skip, bias = rest
         kernels = backend(x)
         weights = kernels.gaussian(pseudo, mean, scale, floor).unsqueeze(2)
-        ctx.save_for_backward(pseudo, mean, scale, x, theta, skip)
+        ctx.save_for_backward(pseudo, mean, scale, x, theta, skip, bias)
         ctx.floor, ctx.edges = floor, edges
         return kernels.convolve(x, weights, theta, edges[0], None, edges[2], skip, bias)
 
     @staticmethod
-    @once_differentiable
+    def formula(pseudo: Tensor, mean: Tensor, scale: Tensor, floor: float, *rest: Any) -> Tensor:
+        x, theta, edges, skip, bias = rest
+        weights = reference.gaussian_basis(pseudo, mean, scale, floor)
+        return reference.basis_convolution(x, weights, theta, pattern_of(*edges), skip, bias)
+
+    @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        pseudo, mean, scale, x, theta, skip = ctx.saved_tensors
+        pseudo, mean, scale, x, theta, skip, bias = ctx.saved_tensors
+        if must_be_differentiable(grad_y):
+            inputs = pseudo, mean, scale, ctx.floor, x, theta, ctx.edges, skip, bias
+            return formula_gradients(GaussianConvolve.formula, inputs, ctx.needs_input_grad, grad_y)
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
         wanted = needs[4], any(needs[:3]), needs[5]
         grads: tuple[Tensor | None, ...] = (None, None, None)
@@ -71,14 +80,30 @@ class SoftmaxConvolve(torch.autograd.Function):
             None if receiver_attention is None else kernels.attention_scores(x, receiver_attention),
             *(offset, edge_scale, edges[0], edges[1]),
         )
-        ctx.save_for_backward(attention, receiver_attention, offset, weights, edge_scale, x, theta, skip)
+        ctx.save_for_backward(weights, attention, receiver_attention, offset, edge_scale, x, theta, skip, bias)
         ctx.edges = edges
         return kernels.convolve(x, weights, theta, edges[0], None, edges[2], skip, bias)
 
     @staticmethod
-    @once_differentiable
+    def formula(
+        attention: Tensor,
+        receiver_attention: Tensor | None,
+        offset: Tensor,
+        edge_scale: Tensor,
+        x: Tensor,
+        *rest: Any,
+    ) -> Tensor:
+        theta, edges, skip, bias = rest
+        basis = attention, receiver_attention, offset, edge_scale
+        return reference.softmax_convolution(x, *basis, theta, pattern_of(*edges), skip, bias)
+
+    @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        attention, receiver_attention, offset, weights, edge_scale, x, theta, skip = ctx.saved_tensors
+        weights, *inputs = ctx.saved_tensors
+        attention, receiver_attention, offset, edge_scale, x, theta, skip, bias = inputs
+        if must_be_differentiable(grad_y):
+            inputs = [*inputs[:6], ctx.edges, skip, bias]
+            return formula_gradients(SoftmaxConvolve.formula, inputs, ctx.needs_input_grad, grad_y)
         _, _, offsets, by_sender, sender_offsets = ctx.edges
         kernels, needs, grad_y = backend(x), ctx.needs_input_grad, grad_y.contiguous()
         wanted = needs[4], any(needs[:3]) or needs[4], needs[5]

@@ -2,6 +2,9 @@
 
 While torch traces, it is an operator of ``torch.library``: opaque, with known shapes and gradients. Otherwise it is
 called directly, because the dispatcher of custom operators takes longer than some of the kernels.
+
+The kernels of the gradients have no gradients themselves. Where a backward pass is to be differentiated again, it uses
+the reference formula instead (:mod:`.formula`).
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.library import custom_op
+
+from geoskip.kernels.tracing import is_traced
 
 
 class Kernel:
@@ -23,7 +27,7 @@ class Kernel:
         self.direct = raw
 
     def differentiate(self, setup_context: Callable[..., None], backward: Callable[..., Any]) -> None:
-        """Give it gradients, made of other kernels, which have none: there is no second derivative."""
+        """Give it gradients; ``backward`` must be differentiable where :func:`~.formula.must_be_differentiable`."""
         self.op.register_autograd(backward, setup_context=setup_context)
         raw = self.direct
 
@@ -35,14 +39,13 @@ class Kernel:
                 return output
 
             @staticmethod
-            @once_differentiable
             def backward(ctx: Any, *grads: Any) -> Any:
                 return backward(ctx, *grads)
 
         self.direct = Direct.apply
 
     def __call__(self, *args: Any) -> Any:
-        return self.op(*args) if torch.compiler.is_compiling() else self.direct(*args)
+        return self.op(*args) if is_traced(args[0]) else self.direct(*args)
 
 
 def kernel(fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Kernel]:

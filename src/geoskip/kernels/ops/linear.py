@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from geoskip.kernels.branches import branches
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable
 
 
 class Linear(torch.autograd.Function):
@@ -17,13 +18,14 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return torch.nn.functional.linear(x, weight, bias)
+        ctx.save_for_backward(x, weight, bias)
+        return functional.linear(x, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> Any:
-        x, weight = ctx.saved_tensors
+        if must_be_differentiable(grad_y):
+            return formula_gradients(functional.linear, ctx.saved_tensors, ctx.needs_input_grad, grad_y)
+        x, weight, _ = ctx.saved_tensors
         grad_y = grad_y.contiguous()
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None

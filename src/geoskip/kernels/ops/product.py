@@ -1,8 +1,11 @@
 """The sparse product as an operator of torch."""
 
+import torch
 from torch import Tensor
 
+from geoskip.kernels import reference
 from geoskip.kernels.ops.backend import backend
+from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable, pattern_of
 from geoskip.kernels.ops.kernel import kernel
 
 
@@ -37,14 +40,22 @@ def product_transposed(
 
 
 def _context(ctx, inputs, output):
-    x, weights, senders, receivers, _, by_sender, sender_offsets = inputs
+    x, weights, *edges = inputs
     # The features are kept only for the gradient of the weights, which fixed matrices do not ask for.
-    kept = x if weights.requires_grad else None
-    ctx.save_for_backward(kept, weights, senders, receivers, by_sender, sender_offsets)
+    ctx.save_for_backward(x if weights.requires_grad else None, weights, *edges)
+
+
+def _formula(x, weights, *edges):
+    return reference.sparse_product(x, weights, pattern_of(*edges))
 
 
 def _backward(ctx, grad_y):
-    x, weights, senders, receivers, by_sender, sender_offsets = ctx.saved_tensors
+    x, weights, senders, receivers, _, by_sender, sender_offsets = ctx.saved_tensors
+    if must_be_differentiable(grad_y):
+        # Without its features the product is linear in them: their values do not matter.
+        shape = grad_y.shape[0], sender_offsets.shape[1] - 1, grad_y.shape[2]
+        features = torch.zeros(shape, dtype=grad_y.dtype, device=grad_y.device, requires_grad=True) if x is None else x
+        return formula_gradients(_formula, (features, *ctx.saved_tensors[1:]), ctx.needs_input_grad, grad_y)
     grad_y = grad_y.contiguous()
     grad_x = grad_weights = None
     if ctx.needs_input_grad[0]:
