@@ -5,7 +5,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-gpu lint bench clean
 
 # torch first and alone: with 2.13.0 in place nothing later can ask for another build of it
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -28,6 +28,10 @@ test: export OMP_NUM_THREADS = 1
 test: lint
 	$(PYTEST) -m "not compiled and not gpu" --jaxtyping-packages=geoskip,tests.check
 	$(PYTEST) -m "compiled and not gpu"
+
+# On a machine with an NVIDIA GPU; PYTHON is an interpreter that has torch with CUDA. Writes results/gpu-tests.json.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m tests.gpu
 
 bench: $(VENV)/.installed
 	$(BIN)/geoskip bench

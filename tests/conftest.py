@@ -15,8 +15,10 @@ if not torch.cuda.is_available():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """PyTorch Geometric, and inductor, meet torch's own deprecation of TorchScript when they are imported."""
+    """PyTorch Geometric, and inductor, meet torch's own deprecation of TorchScript when they are imported. On a GPU,
+    inductor recommends TensorFloat32, which the tests do without."""
     config.addinivalue_line("filterwarnings", r"ignore:`torch\.jit\.\w+` is deprecated:DeprecationWarning")
+    config.addinivalue_line("filterwarnings", r"ignore:TensorFloat32 tensor cores:UserWarning")
 
 
 @pytest.fixture

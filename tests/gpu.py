@@ -1,0 +1,149 @@
+"""Runs every test that needs a GPU, in several processes, and records the outcome.
+
+    python -m tests.gpu [--jobs 4] [--record results/gpu-tests.json] [--commit HASH]
+
+The record says which code was tested (a digest of ``src`` and ``tests``, and the commit where git knows it), on which
+device, with which versions, and which tests passed, failed or were skipped. Test files whose packages are not installed
+are left out and listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ["torch", "triton", "torch-geometric", "numpy", "scipy"]
+
+
+def digest() -> str:
+    """Of the code under test and of the tests."""
+    total = hashlib.sha256()
+    for path in sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]):
+        total.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def commit() -> str | None:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return found.stdout.strip() or None
+
+
+def missing_packages(path: Path) -> list[str]:
+    """Packages that a test file imports and that are not installed."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.split(".")[0])
+    return sorted(name for name in names if find_spec(name) is None)
+
+
+def collect(ignored: list[str]) -> list[str]:
+    """The ids of all tests with the marker ``gpu``."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "gpu", *(f"--ignore={p}" for p in ignored)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if found.returncode != 0:
+        raise SystemExit(f"the tests cannot be collected:\n{found.stdout}{found.stderr}")
+    return [line for line in found.stdout.splitlines() if "::" in line]
+
+
+def run(tests: list[str], jobs: int) -> list[dict[str, str]]:
+    """The outcome of each test; tests are dealt out in turn, so that slow files are shared among the processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for k in range(jobs):
+            listing, report = Path(folder, f"{k}.txt"), Path(folder, f"{k}.xml")
+            listing.write_text("\n".join(tests[k::jobs]))
+            command = [sys.executable, "-m", "pytest", "-m", "gpu", f"--junitxml={report}", f"@{listing}"]
+            log = Path(folder, f"{k}.log").open("w+")
+            processes.append((subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), log, report, tests[k::jobs]))
+        outcomes = []
+        for process, log, report, assigned in processes:
+            process.wait()
+            log.seek(0)
+            if process.returncode:
+                print(log.read()[-8000:])
+            outcomes += _outcomes(report, len(assigned))
+    return outcomes
+
+
+def _outcomes(report: Path, expected: int) -> list[dict[str, str]]:
+    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    outcomes = []
+    for case in cases:
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        outcomes.append({"file": case.get("classname", ""), "test": case.get("name", ""), "outcome": outcome})
+    # A process that dies takes its tests with it.
+    lost = {"file": str(report.name), "test": "not run: the process ended early", "outcome": "failed"}
+    return outcomes + [lost] * (expected - len(outcomes))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run all tests that need a GPU and record the outcome.")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--record", type=Path, default=ROOT / "results" / "gpu-tests.json")
+    parser.add_argument("--commit", default=commit())
+    arguments = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("no CUDA device was found; run this on a machine with an NVIDIA GPU")
+    os.environ.setdefault("PYTHONPATH", str(ROOT / "src"))
+    left_out = {}
+    for path in sorted((ROOT / "tests").glob("**/test_*.py")):
+        if missing := missing_packages(path):
+            left_out[path.relative_to(ROOT).as_posix()] = missing
+    start = time.monotonic()
+    outcomes = run(collect(list(left_out)), arguments.jobs)
+    counts = {kind: sum(o["outcome"] == kind for o in outcomes) for kind in ("passed", "failed", "skipped")}
+    per_file: dict[str, dict[str, int]] = {}
+    for outcome in outcomes:
+        entry = per_file.setdefault(outcome["file"], {"passed": 0, "failed": 0, "skipped": 0})
+        entry[outcome["outcome"]] += 1
+    record = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": arguments.commit,
+        "digest": digest(),
+        "device": torch.cuda.get_device_name(),
+        "versions": {"python": sys.version.split()[0], "cuda": torch.version.cuda} | _versions(),
+        **counts,
+        "seconds": round(time.monotonic() - start),
+        "files": dict(sorted(per_file.items())),
+        "failures": [f"{o['file']}::{o['test']}" for o in outcomes if o["outcome"] == "failed"],
+        "left_out": left_out,
+    }
+    arguments.record.parent.mkdir(parents=True, exist_ok=True)
+    arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    for name in record["failures"]:
+        print("FAILED", name)
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    return 1 if counts["failed"] or not counts["passed"] else 0
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
