@@ -54,7 +54,7 @@ def missing_packages(path: Path) -> list[str]:
 
 def collect(ignored: list[str]) -> list[str]:
     """The ids of all tests with the marker ``gpu``."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "gpu", *(f"--ignore={p}" for p in ignored)]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-m", "gpu", *(f"--ignore={p}" for p in ignored)]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if found.returncode != 0:
         raise SystemExit(f"the tests cannot be collected:\n{found.stdout}{found.stderr}")
@@ -69,15 +69,15 @@ def run(tests: list[str], jobs: int) -> list[dict[str, str]]:
             listing, report = Path(folder, f"{k}.txt"), Path(folder, f"{k}.xml")
             listing.write_text("\n".join(tests[k::jobs]))
             command = [sys.executable, "-m", "pytest", "-m", "gpu", f"--junitxml={report}", f"@{listing}"]
-            log = Path(folder, f"{k}.log").open("w+")
-            processes.append((subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), log, report, tests[k::jobs]))
+            log = Path(folder, f"{k}.log")
+            with log.open("w") as output:
+                process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+            processes.append((process, log, report, len(tests[k::jobs])))
         outcomes = []
-        for process, log, report, assigned in processes:
-            process.wait()
-            log.seek(0)
-            if process.returncode:
-                print(log.read()[-8000:])
-            outcomes += _outcomes(report, len(assigned))
+        for process, log, report, expected in processes:
+            if process.wait():
+                print(log.read_text()[-8000:])
+            outcomes += _outcomes(report, expected)
     return outcomes
 
 

@@ -70,7 +70,7 @@ def test_compiled_kernels_of_cuda_equal_eager_ones(case: Case) -> None:
 @pytest.mark.parametrize("path", ["fast", "interpreter"])
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
 def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for tensors have no memory to give to a kernel: on CUDA that would be an error, in forward or in backward."""
+    """Stand-ins for tensors have no memory to give to a kernel: on CUDA that is an error, in backward too."""
     from geoskip.kernels import cpu, triton
 
     calls = 0
