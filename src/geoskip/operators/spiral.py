@@ -27,7 +27,7 @@ def spiral(
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`SpiralConv`."""
     places = _places(graph, theta.shape[0], dilation, centre)
-    pattern, present = graph.remember(("spiral", *places.indices(2**31)), lambda: _edges(graph, places))
+    pattern, present = graph.remember(("spiral", places.start, places.stop, places.step), lambda: _edges(graph, places))
     return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), theta, pattern, skip, bias)
 
 
