@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from geoskip.graphs import Graph, attach
+from geoskip.graphs import Graph, attach, pack, separate
+from geoskip.meshes import icosphere
 from tests.specimens import features, specimen
 
 EDGES = torch.tensor([[3, 0, 1, 3, 0], [0, 2, 2, 2, 2]])
@@ -165,8 +173,9 @@ def test_what_is_remembered_does_not_follow_to_another_graph() -> None:
         graph.with_spirals(torch.zeros(7, 2, dtype=torch.long)),
         attach(graph, features(graph.num_edges, 2)),
         graph.to(torch.float32),
+        dataclasses.replace(graph, pseudo=None),
     ]
-    assert [other.remember("a", lambda: "new") for other in others] == ["new"] * 4
+    assert [other.remember("a", lambda: "new") for other in others] == ["new"] * 5
     assert graph.remember("a", lambda: "new") == "old"
 
 
@@ -175,3 +184,77 @@ def test_what_is_remembered_in_inference_mode_can_be_trained_with() -> None:
     with torch.inference_mode():
         made = graph.remember("a", lambda: torch.ones(3))
     assert not made.is_inference()
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("made_in_inference_mode", [False, True])
+@pytest.mark.parametrize("name", ["order", "spirals", "graph_offsets", "senders", "receivers", "offsets", "by_sender"])
+def test_a_change_in_place_is_noticed(name: str, made_in_inference_mode: bool, mode: Callable[[], Any]) -> None:
+    with torch.inference_mode(made_in_inference_mode):
+        graph = pack([specimen().graph(), specimen().graph()])
+    tensor = getattr(graph if hasattr(graph, name) else graph.pattern, name)
+    with mode():
+        graph.remember("a", lambda: "old")
+        assert graph.remember("a", lambda: "new") == "old"
+        tensor.copy_(tensor.flip(0))
+        assert graph.remember("a", lambda: "new") == "new"
+        assert graph.remember("a", lambda: "newer") == "new"
+
+
+def test_values_count_for_what_is_made_of_them() -> None:
+    graph = specimen().graph()
+    assert graph.pseudo is not None
+    graph.remember("of edges", lambda: "old")
+    graph.remember("of pseudo", lambda: "old", of=graph.pseudo)
+    graph.pseudo[0] = 0.5
+    assert graph.remember("of edges", lambda: "new") == "old"
+    assert graph.remember("of pseudo", lambda: "new", of=graph.pseudo) == "new"
+
+
+def test_nothing_is_kept_of_values_that_require_gradients() -> None:
+    graph = attach(specimen().graph(), features(17, 2).requires_grad_())
+    assert graph.pseudo is not None
+    graph.remember("a", lambda: "old", of=graph.pseudo)
+    assert graph.remember("a", lambda: "new", of=graph.pseudo) == "new"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+def test_copies_remember_nothing(copied: Callable[[Graph], Graph]) -> None:
+    """Versions of a copy start again: a change of the copy could have the number of an earlier one of the original."""
+    graph = specimen().graph()
+    graph.remember("a", lambda: "old")
+    twin = copied(graph)
+    assert twin.remember("a", lambda: "new") == "new"
+    assert graph.remember("a", lambda: "new") == "old"
+
+
+def test_faces_of_pyg_make_the_graph_of_the_mesh() -> None:
+    mesh = icosphere(1)
+    faces, pos = torch.tensor(mesh.faces), torch.tensor(mesh.verts)
+    expected = Graph.from_faces(faces, mesh.num_verts)
+    data = Data(pos=pos, face=faces.t())
+    graph = Graph.from_pyg(data)
+    assert torch.equal(graph.edge_index, expected.edge_index)
+    assert (graph.num_vertices, graph.num_edges, graph.graph_offsets) == (42, 240, None)
+    both = Graph.from_pyg(Batch.from_data_list([data, data]))
+    assert (both.num_graphs, both.num_edges) == (2, 480)
+    for part in separate(both):
+        assert torch.equal(part.edge_index, expected.edge_index)
+
+
+@given(st.integers(0, 40), st.data())
+@settings(max_examples=60, deadline=None)
+def test_faces_in_columns_are_refused_or_change_nothing(count: int, data: st.DataObject) -> None:
+    """All triangles with three different corners; three of them that do not touch in columns can be read either way."""
+    corners = st.lists(st.integers(0, 9), min_size=3, max_size=3, unique=True)
+    rows = data.draw(st.lists(corners, min_size=count, max_size=count))
+    faces = torch.tensor(rows, dtype=torch.long).reshape(count, 3)
+    if count == 3 and all(len(set(column)) == 3 for column in faces.t().tolist()):
+        assert Graph.from_faces(faces.t(), 10).num_vertices == 10
+    else:
+        with pytest.raises(ValueError, match=r"faces: shape .* looks like one column per face"):
+            Graph.from_faces(faces.t(), 10)
+    expected = {(i, j) for row in rows for i in row for j in row if i != j}
+    for graph in (Graph.from_faces(faces, 10), Graph.from_pyg(Data(face=faces.t(), num_nodes=10))):
+        assert {(i, j) for i, j in graph.edge_index.t().tolist()} == expected
+        assert graph.num_edges == len(expected)

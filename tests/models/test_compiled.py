@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from geoskip.graphs import attach
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.pooled import pack_pooled
 from geoskip.kernels import use_path
@@ -63,6 +64,23 @@ def test_correspondence(held: bool) -> None:
     chosen: dict[str, Any] = {"operator": "monet", "kernel_size": 2, "skip": "affine"}
     net = CorrespondenceNet(5, channels=(4, 5), dropout=0.0, graph=graph if held else None, **chosen)
     assert_trains_the_same(net, features(42, 3, dtype=torch.float32), *([] if held else [graph]))
+
+
+def test_a_change_of_the_pseudo_coordinates_reaches_compiled_code() -> None:
+    """An uncompiled call comes first, so that there is something to remember."""
+    own = hierarchy().levels[0]
+    assert own.pseudo is not None
+    graph = attach(own, own.pseudo.clone())
+    assert graph.pseudo is not None
+    net = CorrespondenceNet(5, channels=(4,), dropout=0.0, operator="spline", kernel_size=3)
+    x = features(42, 3, dtype=torch.float32)
+    before = net(x, graph)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    assert_close(compiled(x, graph), before)
+    graph.pseudo.copy_(graph.pseudo.flip(0))
+    after = compiled(x, graph)
+    assert_close(after, net(x, graph))
+    assert not torch.allclose(after, before)
 
 
 @pytest.mark.parametrize(("operator", "pooling"), [("gcn", "mean"), ("gin", "max")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -249,6 +250,23 @@ def test_evaluated_first_trained_after(case: Case) -> None:
     assert torch.equal(found["y"], evaluated)
     fresh = gradients(conv, x, specimen(dim=case.dim).graph(), SKIP)
     assert all(torch.equal(found[name], fresh[name]) for name in fresh)
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("made_in", [nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("name", ["pseudo", "spirals"])
+def test_a_change_of_the_graph_in_place_is_seen(
+    case: Case, name: str, made_in: Callable[[], Any], mode: Callable[[], Any]
+) -> None:
+    conv, x = case.make(), features(7, IN)
+    with made_in():
+        graph = specimen(dim=case.dim).graph()
+        other = getattr(specimen(dim=case.dim, seed=5).graph(), name)
+    with mode():
+        conv(x, graph)
+        getattr(graph, name).copy_(other)
+        fresh = Graph(graph.pattern, graph.order, graph.pseudo, graph.spirals)
+        assert torch.equal(conv(x, graph), conv(x, fresh))
 
 
 def test_a_graph_made_in_inference_mode_still_evaluates(case: Case) -> None:

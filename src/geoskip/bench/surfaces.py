@@ -93,7 +93,7 @@ def with_sheet_spirals(graph: Graph, length: int) -> Graph:
     vertex = torch.arange(graph.num_vertices, device=graph.device)
     r, c = vertex // cols, vertex % cols
     table = [((r + dr) % rows) * cols + (c + dc) % cols for dr, dc in steps[:length]]
-    return replace(graph, spirals=torch.stack(table, dim=1), _memo={})
+    return replace(graph, spirals=torch.stack(table, dim=1))
 
 
 def sheet_shape(num_vertices: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,9 +36,35 @@ def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
 
 def check_faces(faces: Tensor, num_vertices: int) -> None:
     check_num_vertices(num_vertices)
-    if faces.dim() != 2 or faces.shape[1] < 3:
+    if faces.dim() != 2 or (faces.shape[1] < 3 and faces.shape[0] != 3):
         raise ValueError(f"faces: expected shape [faces, corners] with 3 corners or more, got {list(faces.shape)}")
+    if faces.shape[0] == 3 and (faces.shape[1] != 3 or _only_columns_are_triangles(faces)):
+        raise ValueError(
+            f"faces: shape {list(faces.shape)} looks like one column per face, as in PyTorch Geometric's data.face. "
+            "Pass one row per face, faces.t(), or use Graph.from_pyg(data)"
+        )
     check_indices("faces", faces, num_vertices)
+
+
+def _only_columns_are_triangles(faces: Tensor) -> bool:
+    """Of three times three corners: whether a row names a vertex twice and no column does."""
+    if not values_readable(faces):
+        return False
+    rows, columns = ((lines == lines.roll(1, dims=1)).any() for lines in (faces, faces.t()))
+    return bool(rows & ~columns)
+
+
+def faces_of_pyg(data: Any) -> Tensor:
+    """The faces of a PyTorch Geometric ``Data`` without ``edge_index``, one row per face."""
+    face = getattr(data, "face", None)
+    if face is None:
+        raise ValueError("data: has neither edge_index nor face. Give it one of them")
+    if data.edge_attr is not None:
+        raise ValueError("data: has edge_attr but no edge_index that says which edges they belong to. Add edge_index")
+    if face.dim() != 2 or face.shape[0] != 3:
+        raise ValueError(f"data.face: expected shape [3, faces], got {list(face.shape)}")
+    check_indices("data.face", face, data.num_nodes)
+    return face.t()
 
 
 def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0) -> None:

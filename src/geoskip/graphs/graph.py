@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_index, check_edge_values, check_faces, check_spirals
-from geoskip.graphs.records import move, register_record
+from geoskip.graphs.checks import check_edge_index, check_edge_values, check_faces, check_spirals, faces_of_pyg
+from geoskip.graphs.records import map_tensors, move, register_record
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.shapes import Float, Int
 
@@ -39,7 +40,23 @@ class Graph:
     pseudo: Float[Tensor, "edges dim"] | None = None
     spirals: Int[Tensor, "vertices length"] | None = None
     graph_offsets: Int[Tensor, " graphs_plus_1"] | None = None
-    _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    # Each graph has its own, so ``replace`` starts with an empty one.
+    _memo: dict[Hashable, tuple[list[int], Any]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Copy tensors that were made in inference mode: they have no version counter, which `remember` needs."""
+        if torch.compiler.is_compiling():
+            return
+        for name, value in [*vars(self).items()]:
+            for part in vars(value).values() if isinstance(value, Pattern) else (value,):
+                if isinstance(part, Tensor) and part.is_inference():
+                    with torch.inference_mode(False):
+                        object.__setattr__(self, name, map_tensors(value, torch.clone))
+                    break
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles carry. Their tensors count versions from the start, so they remember nothing."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"_memo": {}}
 
     @classmethod
     def from_edge_index(
@@ -60,8 +77,17 @@ class Graph:
 
     @classmethod
     def from_faces(cls, faces: Int[Tensor, "faces corners"], num_vertices: int) -> Graph:
-        """From a mesh's faces: each side of a face, once in each direction. A side of length 0 is none."""
+        """From a mesh's faces: each side of a face, once in each direction. A side of length 0 is none.
+
+        One row per face. PyTorch Geometric's ``data.face`` has one column per face: use :meth:`from_pyg`, or pass
+        ``data.face.t()``. Three faces of more than three corners look like that layout and are refused: use
+        :meth:`from_edge_index` for them.
+        """
         check_faces(faces, num_vertices)
+        return cls._from_face_rows(faces, num_vertices)
+
+    @classmethod
+    def _from_face_rows(cls, faces: Int[Tensor, "faces corners"], num_vertices: int) -> Graph:
         sides = torch.stack([faces, faces.roll(-1, dims=1)]).flatten(1)
         sides = sides[:, sides[0] != sides[1]]
         both = torch.cat([sides, sides.flip(0)], dim=1)
@@ -69,9 +95,13 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
-        """From a PyTorch Geometric ``Data`` or ``Batch``; ``edge_attr`` becomes the pseudo-coordinates."""
+        """From a PyTorch Geometric ``Data`` or ``Batch``; ``edge_attr`` becomes the pseudo-coordinates.
+
+        A mesh with ``pos`` and ``face`` but no ``edge_index`` gives the graph of its faces.
+        """
         if data.edge_index is None:
-            raise ValueError("data: has no edge_index; a mesh's faces give one with Graph.from_faces")
+            graph = cls._from_face_rows(faces_of_pyg(data), data.num_nodes)
+            return replace(graph, graph_offsets=getattr(data, "ptr", None))
         pseudo = data.edge_attr
         if pseudo is not None and pseudo.dim() == 1:
             pseudo = pseudo.unsqueeze(-1)
@@ -107,27 +137,48 @@ class Graph:
     def with_pseudo(self, pseudo: Float[Tensor, "edges dim"]) -> Graph:
         """With pseudo-coordinates, given in the order of the original ``edge_index``."""
         check_edge_values("pseudo", pseudo, self.num_edges, self.device)
-        return replace(self, pseudo=pseudo[self.order], _memo={})
+        return replace(self, pseudo=pseudo[self.order])
 
     def with_spirals(self, spirals: Int[Tensor, "vertices length"]) -> Graph:
         """With the spiral around each vertex, itself first."""
         check_spirals(spirals, self.num_vertices, self.device)
-        return replace(self, spirals=spirals.long(), _memo={})
+        return replace(self, spirals=spirals.long())
 
     def to(self, *args: Any, **kwargs: Any) -> Graph:
         """As ``Tensor.to``; a dtype changes the pseudo-coordinates alone."""
         return move(self, *args, **kwargs)
 
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """What ``build`` makes of this graph, kept for the next time.
+    def remember(self, key: Hashable, build: Callable[[], T], of: Tensor | None = None) -> T:
+        """What ``build`` makes of this graph: computed once, and again after a tensor that it reads has changed.
 
-        While torch traces or transforms it is made but not kept: stand-ins for tensors must not leave a trace.
+        ``of`` is the floating-point tensor of the graph that ``build`` reads, such as the pseudo-coordinates. While it
+        requires gradients nothing is kept. Changes in place are noticed by the version counters of the tensors, which
+        writing through ``.data`` or NumPy avoids.
+
+        Compiled code cannot read version counters: there, what depends on ``of`` is computed at each call. What depends
+        on indices alone is reused if an uncompiled call has computed it, so make a new graph instead of changing
+        indices in place.
         """
-        if key in self._memo:
-            return self._memo[key]
+        if of is not None and (of.requires_grad or torch.compiler.is_dynamo_compiling()):
+            return build()
+        if torch.compiler.is_dynamo_compiling():
+            return self._memo[key][1] if key in self._memo else build()
+        versions = [tensor._version for tensor in self._indices]
+        if of is not None:
+            versions.append(of._version)
+        if key in self._memo and self._memo[key][0] == versions:
+            return self._memo[key][1]
         if is_traced() or is_transformed():
+            # Traces and transforms hold stand-ins for tensors, which must not outlive them.
             return build()
         # What is first needed in inference mode is still needed when training goes on.
         with torch.inference_mode(False):
-            self._memo[key] = build()
-        return self._memo[key]
+            self._memo[key] = versions, build()
+        return self._memo[key][1]
+
+    @cached_property
+    def _indices(self) -> tuple[Tensor, ...]:
+        pattern = self.pattern
+        edges = pattern.senders, pattern.receivers, pattern.offsets, pattern.by_sender, pattern.sender_offsets
+        others = pattern.groups_of, self.order, self.spirals, self.graph_offsets
+        return tuple(tensor for tensor in (*edges, *others) if tensor is not None)

@@ -55,7 +55,7 @@ def target_degree(
 def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
     """``graph`` with pseudo-coordinates given in its own receiver order, as the functions here return them."""
     check_edge_values("pseudo", pseudo, graph.num_edges, graph.device)
-    return replace(graph, pseudo=pseudo, _memo={})
+    return replace(graph, pseudo=pseudo)
 
 
 def _offsets(graph: Graph, positions: Tensor) -> Tensor:

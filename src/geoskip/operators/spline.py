@@ -40,7 +40,7 @@ def spline(
         return bspline_products(pseudo.to(dtype), sizes, degree, closed) * shares.unsqueeze(1)
 
     key = ("spline", sizes, degree, closed, dtype)
-    weights = build() if pseudo.requires_grad else graph.remember(key, build)
+    weights = graph.remember(key, build, of=pseudo)
     return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
 
 

@@ -47,6 +47,8 @@ class GraphStore:
     def __len__(self) -> int:
         return len(self.levels[0].offsets) - 1
 
+    # Graphs copy tensors that were made in inference mode.
+    @torch.inference_mode(False)
     def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
         """Some graphs, all different, at every level."""
         rooms = self._rooms_for(items)
@@ -80,7 +82,14 @@ class GraphStore:
         receivers = graph.pattern.receivers
         scale = self.scales[depth][items][verts.graphs[receivers]].unsqueeze(1)
         pos = verts.take(self.pos[depth]) if self.coordinates == "position" else None
-        return replace(graph, pseudo=relative(graph, pos, scale), _memo=graph._memo)
+        return with_other_pseudo(graph, relative(graph, pos, scale))
+
+
+def with_other_pseudo(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
+    """A graph that had no pseudo-coordinates with these, unchecked; it keeps what ``graph`` remembers of its edges."""
+    made = replace(graph, pseudo=pseudo)
+    made._memo.update(graph._memo)
+    return made
 
 
 def relative(graph: Graph, pos: Tensor | None, scale: Tensor | float) -> Float[Tensor, "edges dim"]:

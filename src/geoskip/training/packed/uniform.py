@@ -14,7 +14,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.packed.batch import PackedBatch
 from geoskip.training.packed.level import PackedLevel, Room
 from geoskip.training.packed.rows import Rows
-from geoskip.training.packed.store import GraphStore, own_scale, packed_levels, relative
+from geoskip.training.packed.store import GraphStore, own_scale, packed_levels, relative, with_other_pseudo
 
 MOST_KEPT = 2**28  # pseudo-coordinates of all graphs that are kept, in numbers: 1 GiB
 
@@ -49,6 +49,7 @@ class UniformStore(GraphStore):
     def __len__(self) -> int:
         return len(self.x) // self._size
 
+    @torch.inference_mode(False)
     def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
         frame = self._frame(len(items))
         rows = (items * self._size).repeat_interleave(self._size, output_size=frame.verts.room)
@@ -56,8 +57,7 @@ class UniformStore(GraphStore):
         verts = UniformRows(known.starts, known.graphs, rows + known.rows, known.real, items, self._size)
         graph = frame.graph
         if self.coordinates is not None:
-            # What operators remember of a graph may depend on its pseudo-coordinates.
-            graph = replace(graph, pseudo=self._pseudo_of(verts), _memo=dict(graph._memo))
+            graph = with_other_pseudo(graph, self._pseudo_of(verts))
         return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,), padded=False)
 
     def rooms(self, num_items: int) -> tuple[Room, ...]:
@@ -126,7 +126,7 @@ def store_graphs(
     """
     uniform = all(graph is graphs[0] for graph in graphs)
     kept = graphs[:1] if uniform else graphs
-    single = [replace(g, graph_offsets=torch.tensor([0, g.num_vertices], device=g.device), _memo={}) for g in kept]
+    single = [replace(g, graph_offsets=torch.tensor([0, g.num_vertices], device=g.device)) for g in kept]
     level = PackedLevel.join([packed_levels([graph], [], looped)[0] for graph in single])
     joined, pairs = torch.cat(list(pos)), zip(graphs, pos, strict=True)
     scales = torch.stack([own_scale(graph, place if coordinates == "position" else None) for graph, place in pairs])
