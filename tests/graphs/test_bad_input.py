@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from geoskip.graphs import Graph, Held, SparseMatrix, attach, cartesian, pack, polar, target_degree
+from geoskip.graphs import Graph, RecordBuffers, SparseMatrix, attach, cartesian, pack, polar, target_degree
 from tests.specimens import specimen
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -60,8 +60,16 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         TypeError,
         r"edge_index: .* got torch.complex64; convert",
     ),
-    (lambda: Graph.from_pyg(Data(pos=torch.rand(4, 3))), ValueError, r"data: has no edge_index; .*Graph.from_faces"),
+    (lambda: Graph.from_pyg(Data(pos=torch.rand(4, 3))), ValueError, r"data: has neither edge_index nor face"),
     # Faces
+    (
+        lambda: Graph.from_pyg(Data(face=FACES.t(), edge_attr=torch.rand(6), num_nodes=4)),
+        ValueError,
+        r"data: has edge_attr but no edge_index",
+    ),
+    (lambda: Graph.from_pyg(Data(face=FACES, num_nodes=4)), ValueError, r"data.face: .* \[3, faces\], got \[1, 3\]"),
+    (lambda: Graph.from_pyg(Data(face=FACES.t(), num_nodes=2)), ValueError, r"data.face: vertex 2 does not exist"),
+    (lambda: Graph.from_faces(FACES.t(), 4), ValueError, r"faces: shape \[3, 1\] looks like one column per face"),
     (lambda: Graph.from_faces(FACES, 2), ValueError, r"faces: vertex 2 does not exist; there are 2 vertices"),
     (lambda: Graph.from_faces(-FACES, 4), ValueError, r"faces: vertex -2 does not exist"),
     (lambda: Graph.from_faces(FACES[0], 4), ValueError, r"faces: .* \[faces, corners\] .* got \[3\]"),
@@ -130,7 +138,12 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: MATRIX @ torch.ones(2, 1).long(), TypeError, r"x: .* got torch.int64; convert with .float"),
     (lambda: MATRIX @ torch.ones(2, 1, device="meta"), ValueError, r"x: is on meta, the matrix on cpu; move"),
     # Records
-    (lambda: Held(torch.ones(3)), TypeError, r"Held: expected a record such as a Graph, got Tensor"),
+    (
+        lambda: RecordBuffers(attach(GRAPH, torch.ones(3, 1, requires_grad=True))),
+        ValueError,
+        r"pseudo: requires gradients, but a model keeps a constant copy of its graph\. Detach it",
+    ),
+    (lambda: RecordBuffers(torch.ones(3)), TypeError, r"RecordBuffers: expected a record such as a Graph, got Tensor"),
 ]
 
 

@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array
 from torch.testing import assert_close
 
-from geoskip.graphs import Graph, Held, SparseMatrix, cartesian
+from geoskip.graphs import Graph, RecordBuffers, SparseMatrix, cartesian
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
@@ -62,9 +62,9 @@ def test_moves_as_a_whole() -> None:
 
 
 def test_lives_in_buffers() -> None:
-    held = Held(Hierarchy.from_meshes(MESHES))
-    assert {key.split("__")[0] for key in held.state_dict()} == {"levels", "down", "up"}
-    assert held.double()().down[0].values.dtype == torch.float64
+    kept = RecordBuffers(Hierarchy.from_meshes(MESHES))
+    assert {key.split("__")[0] for key in kept.state_dict()} == {"levels", "down", "up"}
+    assert kept.double()().down[0].values.dtype == torch.float64
 
 
 def test_takes_matrices_of_scipy() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,18 +80,27 @@ def test_paper_widths() -> None:
     assert (model.to_code.in_features, model.to_code.out_features) == (10 * 64, 16)
 
 
-def test_checkpoint_carries_the_topology() -> None:
-    """A model that was made for another connectivity of the same size becomes the saved one, topology and all."""
+def test_a_checkpoint_of_another_topology_is_refused() -> None:
+    """Of the same size; neither the model nor the hierarchy that it was made from changes."""
     saved = autoencoder(operator="monet", kernel_size=3)
-    flipped = torch.arange(41, -1, -1)
-    other = MeshAutoencoder(
-        _relabelled(hierarchy(), flipped), operator="monet", kernel_size=3, channels=(4, 6), latent=5
-    )
-    assert not torch.equal(other.hierarchy().levels[0].pattern.senders, saved.hierarchy().levels[0].pattern.senders)
+    given = _relabelled(hierarchy(), torch.arange(41, -1, -1))
+    chosen: dict[str, Any] = {"operator": "monet", "kernel_size": 3, "channels": (4, 6), "latent": 5}
+    other, twin = (MeshAutoencoder(given, **chosen) for _ in range(2))
+    senders, y = given.levels[0].pattern.senders.clone(), twin(X)
+    with pytest.raises(RuntimeError, match=r"hierarchy: the weights were saved for another topology of the same size"):
+        other.load_state_dict(saved.state_dict())
+    assert torch.equal(given.levels[0].pattern.senders, senders)
+    assert torch.equal(other.hierarchy().levels[0].pattern.senders, senders)
+    assert torch.equal(twin(X), y)
+
+
+def test_a_checkpoint_carries_the_values_of_the_hierarchy() -> None:
+    saved, own = autoencoder(operator="monet", kernel_size=3), hierarchy()
+    thick = replace(own, up=tuple(replace(step, values=2 * step.values) for step in own.up))
+    other = MeshAutoencoder(thick, operator="monet", kernel_size=3, channels=(4, 6), latent=5)
     other.load_state_dict(saved.state_dict())
-    assert torch.equal(other.hierarchy().levels[0].pattern.senders, saved.hierarchy().levels[0].pattern.senders)
-    assert torch.equal(other.hierarchy().up[0].values, saved.hierarchy().up[0].values)
     assert torch.equal(other(X), saved(X))
+    assert torch.equal(thick.up[0].values, 2 * own.up[0].values)
 
 
 def _relabelled(given: Hierarchy, labels: Tensor) -> Hierarchy:

@@ -59,8 +59,17 @@ def test_graph_may_be_held_or_given() -> None:
     net = network(operator="monet", kernel_size=3, graph=fine).eval()
     assert torch.equal(net(X), net(X, fine))
     assert net(X[:20], coarse).shape == (20, 11)
-    assert any(key.startswith("graph.") for key in net.state_dict())
+    assert any(key.startswith("fixed_graph.") for key in net.state_dict())
     assert net.double()(X.double()).dtype == torch.float64
+
+
+def test_older_checkpoints_load() -> None:
+    """They call the buffers of the graph ``graph.…``; the network may be a part of another model."""
+    saved, own = (network(seed=seed, operator="gcn", graph=hierarchy().levels[0]).eval() for seed in (0, 1))
+    weights = {f"net.{key.removeprefix('fixed_')}": value for key, value in saved.state_dict().items()}
+    assert "net.graph.order" in weights
+    nn.ModuleDict({"net": own}).load_state_dict(weights)
+    assert torch.equal(own(X), saved(X))
 
 
 def test_copy_computes_the_same() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.training.config import Config
 from geoskip.training.distributed import Group
@@ -94,6 +95,16 @@ def test_a_snapshot_puts_everything_back_in_place() -> None:
     same(before, tensors(held))
     assert {name: t.data_ptr() for name, t in held.tensors().items()} == places
     assert torch.equal(random, torch.get_rng_state())
+
+
+def test_a_snapshot_leaves_the_hierarchy_alone() -> None:
+    """A captured step reads what graphs remember: after a write to them they would compute it again elsewhere."""
+    trained = learner(sets.config("reconstruction", operator="gcn"))
+    graph = trained.model.hierarchy().levels[0]
+    trained.update(torch.tensor([0, 1]))
+    before = gcn_edges(graph, torch.float32)
+    Snapshot(trained).restore()
+    assert gcn_edges(graph, torch.float32) is before
 
 
 def test_updates_are_those_of_torchs_adam() -> None:

@@ -7,13 +7,13 @@ from geoskip.graphs.matrix import SparseMatrix
 from geoskip.graphs.packing import graph_of_vertex, pack, separate
 from geoskip.graphs.pooled import PooledGraphs, pack_pooled
 from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
-from geoskip.graphs.records import Held, map_tensors, move, register_record
+from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_keys, register_record
 
 __all__ = [
     "Graph",
-    "Held",
     "Hierarchy",
     "PooledGraphs",
+    "RecordBuffers",
     "SparseMatrix",
     "WeightedEdges",
     "attach",
@@ -27,6 +27,7 @@ __all__ = [
     "pack",
     "pack_pooled",
     "polar",
+    "record_keys",
     "register_record",
     "separate",
     "target_degree",

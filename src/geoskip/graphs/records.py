@@ -1,9 +1,10 @@
-"""Records of tensors: moved as a whole, kept in a module's buffers, seen by torch as trees."""
+"""Records of tensors: moved as a whole, kept in the buffers of a module, registered as pytrees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from operator import is_
 from typing import Any, Generic, TypeVar, cast
 
 import torch
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 
 def register_record(cls: type[T]) -> type[T]:
-    """Class decorator: let torch see the fields of a frozen dataclass. Private fields start afresh."""
+    """Class decorator: let torch see the fields of a frozen dataclass. Private fields get their default value."""
     names = [f.name for f in fields(cast(Any, cls)) if not f.name.startswith("_")]
     pytree.register_pytree_node(
         cls,
@@ -28,6 +29,8 @@ def register_record(cls: type[T]) -> type[T]:
         to_dumpable_context=lambda context: context,
         from_dumpable_context=lambda context: context,
     )
+    # Records hold nothing but tensors: torch.load may read them, also as the example inputs of an exported program.
+    torch.serialization.add_safe_globals([cls])
     return cls
 
 
@@ -46,37 +49,97 @@ def move(record: T, *args: Any, **kwargs: Any) -> T:
     return map_tensors(record, one)
 
 
-class Held(nn.Module, Generic[T]):
-    """A record held by a module: its tensors are buffers, so ``.to()`` and checkpoints carry them.
+class RecordBuffers(nn.Module, Generic[T]):
+    """Keeps a copy of a record, such as a :class:`~geoskip.graphs.Graph`, in the buffers of a module.
 
-    ``held()`` gives the record back. It is rebuilt when the buffers change, and only then, so that what a graph
-    remembers (its Laplacian, say) stays with it.
+    ``.to()`` and ``state_dict()`` carry the buffers, and calling the module returns the record. The tensors are copies,
+    so nothing that happens to the module changes the record it was made from, or another module made from it.
+
+    ``load_state_dict`` loads floating-point values. Indices are the topology: they must be the same as in the module,
+    so loading weights that were saved for another topology is an error.
+
+    Do not assign it to an attribute called ``graph``: ``torch.export`` cannot run a program with a submodule of that
+    name.
     """
 
     def __init__(self, record: T) -> None:
         super().__init__()
         if not is_dataclass(record):
-            raise TypeError(f"Held: expected a record such as a Graph, got {type(record).__name__}")
-        self._record: T = record
+            raise TypeError(f"RecordBuffers: expected a record such as a Graph, got {type(record).__name__}")
         paths, _ = pytree.tree_flatten_with_path(record)
-        self._leaves = [(_name(path), None if isinstance(leaf, Tensor) else leaf) for path, leaf in paths]
         for path, leaf in paths:
+            if isinstance(leaf, Tensor) and leaf.requires_grad:
+                raise ValueError(
+                    f"{_name(path)}: requires gradients, but a model keeps a constant copy of its graph. Detach it, or "
+                    "pass the graph each time you call the model or its layers"
+                )
+        self._record: T = map_tensors(record, torch.clone)
+        self._leaves = {_name(path): leaf for path, leaf in pytree.tree_flatten_with_path(self._record)[0]}
+        for name, leaf in self._leaves.items():
             if isinstance(leaf, Tensor):
-                self.register_buffer(_name(path), leaf)
-        self.register_load_state_dict_post_hook(lambda module, _: module._rebuild())
-
-    def _rebuild(self) -> None:
-        leaves = [self._buffers.get(name, leaf) for name, leaf in self._leaves]
-        # The tree is asked for anew: kept in the module, every deepcopy would copy it, and torch warns of that.
-        self._record = pytree.tree_unflatten(leaves, pytree.tree_structure(self._record))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Held[T]:
-        super()._apply(fn, recurse)
-        self._rebuild()
-        return self
+                self.register_buffer(name, leaf)
+        self._tensors = list(self._buffers.values())
 
     def forward(self) -> T:
+        # Buffers can be replaced from outside, for example by torch.func.functional_call.
+        if not torch.compiler.is_compiling():
+            self._update_record()
         return self._record
+
+    def _update_record(self) -> None:
+        """Rebuild the record if a buffer is another tensor than before. Otherwise keep it, and what it remembers."""
+        if all(map(is_, self._buffers.values(), self._tensors)):
+            return
+        self._leaves = {name: self._buffers.get(name, leaf) for name, leaf in self._leaves.items()}
+        self._tensors = list(self._buffers.values())
+        # The structure is not kept in the module: torch warns when deepcopy copies one.
+        self._record = pytree.tree_unflatten(list(self._leaves.values()), pytree.tree_structure(self._record))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecordBuffers[T]:
+        # Tensors made in inference mode have no version counter, which graphs need.
+        with torch.inference_mode(False):
+            super()._apply(fn, recurse)
+        self._update_record()
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        errors: list[str] = rest[-1]
+        kept, differences = self._compare(state_dict, prefix)
+        if differences:
+            errors.append(
+                f"{prefix.rstrip('.') or 'record'}: the weights were saved for another topology of the same size "
+                f"({differences[0]}). Build the model with the topology of the weights, or, to keep that of the model, "
+                f'drop the keys that start with "{prefix}" and load with strict=False.'
+            )
+            kept = {prefix + name for name in self._buffers}
+        # What is equal already is not written to: memory that a CUDA graph reads must stay as it is.
+        others = {key: value for key, value in state_dict.items() if key not in kept}
+        super()._load_from_state_dict(others, prefix, metadata, strict, missing, *rest)
+        missing[:] = [key for key in missing if key not in kept]
+        self._update_record()
+
+    def _compare(self, state_dict: dict[str, Any], prefix: str) -> tuple[set[str], list[str]]:
+        """The keys of ``state_dict`` that need no loading, and which indices differ from those of the module."""
+        kept, differences = set(), []
+        for name, own in self.named_buffers(remove_duplicate=False):
+            given = state_dict.get(prefix + name)
+            # A missing tensor or one of another shape is an error that nn.Module reports.
+            if given is None or given.shape != own.shape or given.is_meta or own.is_meta:
+                continue
+            changed = int((given.to(own) != own).sum())
+            if not changed:
+                kept.add(prefix + name)
+            elif not own.is_floating_point():
+                differences.append(f"{name} differs in {changed:,} of {own.numel():,} entries")
+        return kept, differences
+
+
+def record_keys(model: nn.Module) -> set[str]:
+    """The keys in ``model.state_dict()`` of the records that ``model`` keeps, which training does not change."""
+    kept = [(path, part) for path, part in model.named_modules() if isinstance(part, RecordBuffers)]
+    return {f"{path}.{name}".removeprefix(".") for path, part in kept for name in part.state_dict()}
 
 
 def _name(path: tuple[Any, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from geoskip.graphs import Held
+from geoskip.graphs import RecordBuffers
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
@@ -30,7 +30,7 @@ class MeshAutoencoder(nn.Module):
 
     Args:
         hierarchy: one level more than there are ``channels``. Level graphs carry what the operator looks at:
-            pseudo-coordinates, spirals. Kept in buffers, so that ``.to()`` and checkpoints carry it.
+            pseudo-coordinates, spirals. Copied to buffers, so that ``.to()`` and checkpoints carry it.
         operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 4, 9 and 14.
@@ -58,7 +58,7 @@ class MeshAutoencoder(nn.Module):
         pseudo = hierarchy.levels[0].pseudo
         layer = layer_maker(operator, skip, kernel_size, None if pseudo is None else pseudo.shape[1], options)
         self.latent = latent
-        self.hierarchy = Held(hierarchy)
+        self.hierarchy = RecordBuffers(hierarchy)
         self.coarsest = hierarchy.sizes[-1], channels[-1]
         outwards = [channels[-1], *reversed(channels)]
         self.encoder = nn.ModuleList(layer(i, o) for i, o in pairwise([in_channels, *channels]))

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from geoskip.graphs import Graph, Held
+from geoskip.graphs import Graph, RecordBuffers
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
 from geoskip.operators.base import check_home, check_positive
@@ -30,7 +30,7 @@ class CorrespondenceNet(nn.Module):
         operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 10.
-        graph: kept in buffers and used where :meth:`forward` is given no graph of its own.
+        graph: copied to buffers and used where :meth:`forward` is given no graph of its own.
         dim: dimension of the pseudo-coordinates, where the operator looks at them.
         in_channels: features of a vertex.
         lift: channels of the first linear layer.
@@ -62,7 +62,8 @@ class CorrespondenceNet(nn.Module):
         for name, size in [("classes", classes), ("lift", lift), ("head", head)]:
             check_positive("CorrespondenceNet", name, size)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
-        self.graph = None if graph is None else Held(graph)
+        # Not ``graph``: torch.export cannot run a program with a submodule of that name.
+        self.fixed_graph = None if graph is None else RecordBuffers(graph)
         self.lift = GlorotLinear(in_channels, lift)
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([lift, *channels]))
         self.head = GlorotLinear(channels[-1], head)
@@ -90,6 +91,17 @@ class CorrespondenceNet(nn.Module):
     def _graph_for(self, given: Graph | None) -> Graph:
         if given is not None:
             return given
-        if self.graph is None:
+        if self.fixed_graph is None:
             raise ValueError("graph: the network holds none; make it with graph=… or call it as net(x, graph)")
-        return self.graph()
+        return self.fixed_graph()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        with_current_keys(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def with_current_keys(state_dict: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Rename, in place, the keys of older checkpoints, which have ``graph.…`` instead of ``fixed_graph.…``."""
+    for key in [key for key in state_dict if key.startswith(f"{prefix}graph.")]:
+        state_dict[f"{prefix}fixed_{key.removeprefix(prefix)}"] = state_dict.pop(key)
+    return state_dict

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geoskip.graphs import Graph, Held, attach
+from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.kernels import use_path
 from geoskip.shapes import Float
 from geoskip.training.inference.coding import MeshCoder
@@ -54,7 +54,7 @@ class Matches(nn.Module):
         super().__init__()
         self.model = matcher.model
         # Not ``graph``: a traced module has an attribute of that name.
-        self.topology = Held(matcher.graph(matcher.target))
+        self.topology = RecordBuffers(matcher.graph(matcher.target))
         self.relative = matcher.config.operator in COORDINATES and matcher.config.pseudo == "position"
 
     def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:

@@ -14,6 +14,7 @@ from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.matrix import SparseMatrix
 from geoskip.kernels import Pattern
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.models.correspondence import with_current_keys
 from geoskip.training.config import Config
 
 Weights = Mapping[str, Tensor]
@@ -27,9 +28,10 @@ def rebuild_model(config: Config, weights: Weights, facts: Mapping[str, Any]) ->
     ``facts`` are the task's; of them a classifier's ``in_channels`` and ``dim`` count, which its weights do not tell.
     ValueError if the weights are not of such a model.
     """
+    weights = with_current_keys(dict(weights))
     try:
         model = _BUILDERS[config.task](config, weights, facts)
-        model.load_state_dict(dict(weights))
+        model.load_state_dict(weights)
     except (KeyError, RuntimeError) as error:
         raise ValueError(f"weights: not those of the configured {config.task} model: {error}") from error
     return model.eval()
@@ -40,7 +42,7 @@ def _autoencoder(config: Config, weights: Weights, facts: Mapping[str, Any]) -> 
 
 
 def _correspondence(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
-    graph = _graph(weights, "graph.") if "graph.order" in weights else None
+    graph = _graph(weights, "fixed_graph.") if "fixed_graph.order" in weights else None
     sizes = {"classes": len(weights["output.weight"]), "in_channels": weights["lift.weight"].shape[1]}
     return CorrespondenceNet(graph=graph, **sizes | _dim(facts) | _chosen(config))
 
@@ -72,7 +74,7 @@ def _chosen(config: Config) -> dict[str, Any]:
 
 
 def _hierarchy(weights: Weights, prefix: str) -> Hierarchy:
-    """What :class:`geoskip.graphs.Held` stored of a hierarchy; its buffers are named by the way to them."""
+    """The hierarchy that :class:`geoskip.graphs.RecordBuffers` stored; buffers are named by the path to them."""
     levels = takewhile(lambda k: f"{prefix}levels__{k}__order" in weights, count())
     steps = range(len(graphs := tuple(_graph(weights, f"{prefix}levels__{k}__") for k in levels)) - 1)
     down, up = (tuple(_matrix(weights, f"{prefix}{name}__{k}__") for k in steps) for name in ("down", "up"))

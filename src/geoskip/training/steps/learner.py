@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from geoskip.graphs import record_keys
 from geoskip.shapes import Int
 from geoskip.training.config import Config
 from geoskip.training.distributed import Group
@@ -82,7 +83,8 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that an update changes, by name, as it is: a change of these is a change of the learner."""
-        held = {f"model.{name}": tensor for name, tensor in self.model.state_dict(keep_vars=True).items()}
+        state, fixed = self.model.state_dict(keep_vars=True), record_keys(self.model)
+        held = {f"model.{name}": tensor for name, tensor in state.items() if name not in fixed}
         for place, parameter in enumerate(self.parameters):
             held |= {f"adam.{place}.{name}": value for name, value in self.optimiser.state[parameter].items()}
         return {**held, "loss": self.loss, "last": self.last, "step": self.step, "fault": self.fault}
