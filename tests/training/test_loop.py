@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,54 @@ def test_mixed_precision_trains_and_goes_on_bitwise(precision: str, tmp_path: Pa
     run(config, tmp_path / "parts", stop_after=4)
     assert equal(whole, run(config, tmp_path / "parts"))
     assert not equal(whole, run(sets.config(), tmp_path / "float32"))
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int], bool] = lambda step: True) -> None:
+    """Make the gradients of some steps NaN while the loss stays finite."""
+    true, calls = Reconstruction.loss, iter(range(10**6))
+
+    def loss(self: Reconstruction, model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        found = true(self, model, batch)
+        if is_bad(next(calls)):
+            found.register_hook(lambda gradient: gradient * float("nan"))
+        return found
+
+    monkeypatch.setattr(Reconstruction, "loss", loss)
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(10, 0), (10, 1), (10, 5), (2, 0), (1, 1)])
+def test_fp16_with_bad_gradients_at_every_step_is_a_fault(
+    epochs: int, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scale makes NaN finite: neither a long run nor one that ends before the scale is 1 may pass for trained."""
+    config = sets.config(precision="fp16", optim={"epochs": epochs}, checkpoint_every=every)
+    poison(monkeypatch)
+    with pytest.raises(Diverged, match=r"step \d+ \(epoch \d+; sphere .*not finite"):
+        run(config, tmp_path)
+    assert not (tmp_path / "record.json").exists()
+    assert not (tmp_path / "model.safetensors").exists()
+    with pytest.raises(Diverged):
+        run(config, tmp_path)
+
+
+def test_fp16_with_one_bad_batch_in_every_epoch_is_a_fault_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, lambda step: step % 3 == 1)
+    with pytest.raises(Diverged, match=r"step (\d+) ") as fault:
+        run(sets.config(precision="fp16", optim={"epochs": 100}, checkpoint_every=4), tmp_path)
+    step = int(str(fault.value).split()[1])
+    assert step % 3 == 2
+    kept = Run.open(tmp_path).checkpoint
+    assert kept is not None
+    assert int(kept.name.removeprefix("step-")) < step
+
+
+def test_fp16_skips_steps_that_only_overflowed_and_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poison(monkeypatch, lambda step: step < 4)
+    found = run(sets.config(precision="fp16"), tmp_path)
+    assert found.record.steps == 9
+    assert [line["skipped_steps"] for line in read_journal(tmp_path / METRICS)[:3]] == [3, 4, 4]
 
 
 def test_the_record_says_what_was_run(tmp_path: Path) -> None:

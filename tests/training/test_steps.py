@@ -72,6 +72,32 @@ def test_a_static_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     assert plain.scaler.state_dict() == static.scaler.state_dict()
 
 
+@pytest.mark.parametrize(
+    ("record", "device"), [(record_nothing, "cpu"), pytest.param(record_graph, "cuda", marks=pytest.mark.gpu)]
+)
+def test_a_static_step_notes_gradients_that_no_scale_makes_finite(
+    record: Any, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scale is halved from 65,536 to 1 in 16 steps; the next one is the fault, and the weights have not moved."""
+    held = learner(sets.config(precision="fp16"), device)
+    before, true = tensors(held), held.task.loss
+
+    def loss(model: torch.nn.Module, batch: Any) -> Tensor:
+        found = true(model, batch)
+        found.register_hook(lambda gradient: gradient * float("nan"))
+        return found
+
+    monkeypatch.setattr(held.task, "loss", loss)
+    step = StaticStep(held, record)
+    faults = []
+    for items in batches(held, 4, 20):
+        step.run(items)
+        faults.append(int(held.fault))
+    assert faults == [-1] * 16 + [16] * 4
+    assert int(held.steps_taken()) == 0
+    assert all(torch.equal(before[name], tensor) for name, tensor in tensors(held).items() if name.startswith("model."))
+
+
 def test_a_recording_that_is_not_undone_would_show() -> None:
     config = sets.config("classification", operator="gin")
     plain, static = learner(config), learner(config)
@@ -127,9 +153,9 @@ def test_losses_are_added_up_over_items() -> None:
     held.update(first)
     alone = float(held.last)
     held.update(second)
-    loss, fault = Reading(held).wait()
+    loss, *steps = Reading(held).wait()
     assert loss == pytest.approx(4 * alone + float(held.last))
-    assert fault == -1
+    assert steps == [-1, 2], "no fault, and two steps of Adam"
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])

@@ -73,11 +73,12 @@ class Session:
         """The step and the figures of each epoch that has become known since; Diverged where one is not finite."""
         while self._pending and (wait or self._pending[0][2].ready):
             epoch, step, reading = self._pending.pop(0)
-            loss, fault = reading.wait()
+            loss, fault, taken = reading.wait()
             self._refuse(fault)
             mean = loss / self.sampler.num_items
             self.curve.append((epoch + 1, mean))
-            yield step, {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
+            figures = {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
+            yield step, figures | ({"skipped_steps": step - taken} if self.learner.scaler.is_enabled() else {})
 
     @property
     def is_due(self) -> bool:
@@ -110,8 +111,11 @@ class Session:
 
     def state(self) -> State:
         """Everything that is needed to go on; waits for the device. Diverged if there is nothing good to keep."""
-        loss, fault = Reading(self.learner).wait()
+        loss, fault, taken = Reading(self.learner).wait()
         self._refuse(fault)
+        if taken == 0 and self.step == self.total:
+            # So few steps that the loss scale never fell to 1: the weights are still the initial ones.
+            self._refuse(self.step - 1)
         device = self.learner.device
         states = {name: self.group.gather(state, device) for name, state in random_states(device).items()}
         progress: dict[str, Any] = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import record_keys
-from geoskip.shapes import Int
+from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.distributed import Group
 from geoskip.training.steps.update import Notes, Update
@@ -88,6 +88,10 @@ class Learner:
         for place, parameter in enumerate(self.parameters):
             held |= {f"adam.{place}.{name}": value for name, value in self.optimiser.state[parameter].items()}
         return {**held, "loss": self.loss, "last": self.last, "step": self.step, "fault": self.fault}
+
+    def steps_taken(self) -> Float[Tensor, ""]:
+        """How many updates moved the weights: with fp16 those whose scaled gradients overflow are skipped."""
+        return torch.stack([self.optimiser.state[parameter]["step"] for parameter in self.parameters]).max()
 
     def moments(self) -> dict[str, dict[str, Tensor]]:
         """The optimiser's state, by the names of the parameters."""

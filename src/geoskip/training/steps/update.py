@@ -18,7 +18,8 @@ class Notes(NamedTuple):
         last: the loss of the last batch.
         loss: the sum of the losses of all items since it was last set to 0, float64.
         step: updates so far.
-        fault: the first step whose loss or gradient was not finite, -1 while there is none.
+        fault: the first step whose loss or gradient was not finite, -1 while there is none. With fp16, a gradient that
+            only overflowed because of the loss scale does not count.
     """
 
     last: Float[Tensor, ""]
@@ -79,10 +80,11 @@ class Update:
         note(table, loss.float(), count, self.notes)
 
     def _in_turn(self, gradients: list[Tensor], loss: Tensor, count: int) -> None:
-        notes, fine = self.notes, loss.isfinite()
-        if not self.scaler.is_enabled():
-            # With fp16 an overflow of the scaled gradients is no fault: the step is left out and the scale lowered.
-            fine = fine & torch.nn.utils.get_total_norm(gradients).isfinite()
+        notes = self.notes
+        # With fp16 the scale may have made the gradients overflow: the scaler skips the step and halves the scale. At a
+        # scale of 1 or less they are not finite by themselves, and further halving would skip steps for ever.
+        scaled = self.scaler.scale(torch.ones_like(notes.last)) > 1
+        fine = loss.isfinite() & (torch.nn.utils.get_total_norm(gradients).isfinite() | scaled)
         notes.fault.copy_(torch.where((notes.fault < 0) & ~fine, notes.step, notes.fault))
         notes.step.add_(1)
         self.scaler.step(self.optimiser)
