@@ -79,6 +79,37 @@ def test_a_dry_run_tells_parameters_steps_and_memory(folder: Path, tmp_path: Pat
     assert "memory on CUDA, about" in words.output
 
 
+@pytest.mark.parametrize("size", ["model.latent=100000000000", "model.latent=1000000000000000000"])
+def test_too_large_a_model_is_one_message(size: str, folder: Path, tmp_path: Path) -> None:
+    """Of 40 TB, and of more bytes than 64 bits count."""
+    told = train("reconstruction", "--data", str(folder), *SMALL, "--set", size, "-o", str(tmp_path / "run"))
+    assert told.exit_code == 2
+    assert "geoskip: out of memory with batches of 32" in told.output
+    assert "Lower optim.batch, train a smaller model" in told.output
+
+
+def test_a_dry_run_does_not_allocate_the_model(folder: Path) -> None:
+    command = ["reconstruction", "--data", str(folder), *SMALL, "--set", "model.latent=100000000000"]
+    told = train(*command, "--dry-run", "--json")
+    assert told.exit_code == 0, told.output
+    plan = json.loads(told.stdout)
+    assert plan["parameters"]["all"] > 10**12
+    assert plan["memory"]["weights"] > 12 * 10**12
+
+
+@pytest.mark.parametrize("task", ["reconstruction", "correspondence", "classification"])
+@pytest.mark.parametrize("operator", ["cheb", "feast", "gcn", "gin", "monet", "spiral", "spline"])
+def test_an_outlined_model_counts_like_the_model(task: str, operator: str) -> None:
+    if (task, operator) == ("classification", "spiral"):
+        return
+    made = make_task(sets.config(task, operator=operator, skip="polynomial"), sets.data(task))
+    shapes = [
+        {name: tensor.shape for name, tensor in m.state_dict().items()} for m in (made.outline(), made.make_model())
+    ]
+    assert shapes[0] == shapes[1]
+    assert all(parameter.is_meta for parameter in made.outline().parameters())
+
+
 def test_packed_graphs_count_as_data_beside_what_they_are_made_of() -> None:
     """Both lie on the device while a classifier trains, whoever asked for the packed ones first."""
     fresh, packed = (Classification(sets.config("classification"), sets.graphs()) for _ in range(2))

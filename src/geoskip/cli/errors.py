@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from geoskip.records.memory import is_out_of_memory, out_of_memory_message
 from geoskip.training.signals import Interrupted
 
 # What the package raises on purpose; MeshError is a ValueError, a missing extra an ImportError.
@@ -32,7 +33,7 @@ class CleanErrors(Choices):
         except Interrupted as interrupted:
             typer.echo(f"geoskip: {interrupted}", err=True)
             raise typer.Exit(interrupted.code) from interrupted
-        except (*PURPOSEFUL, OSError) as error:
+        except (*PURPOSEFUL, OSError, MemoryError, RuntimeError) as error:
             if ctx.params.get("traceback") or not on_purpose(error):
                 raise
             typer.echo(f"geoskip: {one_line(error)}", err=True)
@@ -40,7 +41,9 @@ class CleanErrors(Choices):
 
 
 def on_purpose(error: BaseException) -> bool:
-    """Whether the package itself raised it, or the system refused a file."""
+    """Whether the package itself raised it, the system refused a file, or memory ran out."""
+    if is_out_of_memory(error):
+        return True
     if isinstance(error, OSError):
         return not isinstance(error, BrokenPipeError)
     return isinstance(error, PURPOSEFUL) and _raised_in(error.__traceback__).startswith("geoskip.")
@@ -49,6 +52,8 @@ def on_purpose(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     from geoskip.records.refusals import refusal
 
+    if is_out_of_memory(error):
+        return out_of_memory_message(error, "in this command", "Give it fewer or smaller items, or a larger machine")
     words = refusal(error) if isinstance(error, OSError) else str(error)
     return " ".join(words.split()) or type(error).__name__
 

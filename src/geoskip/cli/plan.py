@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def plan(task: Task) -> dict[str, Any]:
     """Sizes of the model by its parts, steps, and memory in bytes on the device that trains."""
-    model, optim = task.make_model(), task.config.optim
+    model, optim = task.outline(), task.config.optim
     parts = {name: _count(module.parameters()) for name, module in model.named_children()}
     parameters = _count(model.parameters())
     per_epoch = -(-task.num_items // min(optim.batch, task.num_items))
@@ -61,7 +61,8 @@ def _count(parameters: Iterable[Tensor]) -> int:
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
     """Each tensor once, however often it is met."""
-    seen = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}
+    # Outlined tensors have no address.
+    seen = {tensor.data_ptr() or id(tensor): tensor.numel() * tensor.element_size() for tensor in tensors}
     return sum(seen.values())
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import torch
-
 from geoskip.data.locks import alone
+from geoskip.records.memory import explaining_out_of_memory
 from geoskip.records.refusals import REASONS
 from geoskip.training.checkpoint import CheckpointNotSaved, State, save_checkpoint
 from geoskip.training.config import Config
@@ -27,6 +26,8 @@ from geoskip.training.tasks import Task, make_task
 
 # How often several GPUs ask each other whether to stop: to ask is to wait.
 AGREE_EVERY = 16
+LESS_MEMORY = "Lower optim.batch, train a smaller model, or set precision to bf16"
+LESS_DATA = "Train on fewer or smaller items, or on a machine with more memory"
 
 
 def train(
@@ -62,7 +63,8 @@ def train(
         joined(device) as group,
         Interrupts() as interrupts,
         arithmetic(config),
-        _told(run.folder, config),
+        _told(run.folder),
+        explaining_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
         _alone(run.folder, group),
     ):
         state = find_state(run.folder, resume)
@@ -72,7 +74,9 @@ def train(
                 return run
         elif resume == "auto" and is_finished(config, run.folder):
             return run
-        task = make_task(config) if task is None else task
+        if task is None:
+            with explaining_out_of_memory(f"loading {config.data}", LESS_DATA):
+                task = make_task(config)
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.leads else Silent())
         loop.begin(state, tensorboard)
@@ -190,7 +194,7 @@ def _alone(folder: Path, group: Group) -> Iterator[None]:
 
 
 @contextmanager
-def _told(folder: Path, config: Config) -> Iterator[None]:
+def _told(folder: Path) -> Iterator[None]:
     """What the system refuses in words that say what to do."""
     try:
         yield
@@ -202,8 +206,3 @@ def _told(folder: Path, config: Config) -> Iterator[None]:
         told = OSError(f"{error.filename or folder}: {REASONS[error.errno]} ({error.strerror})")
         told.errno = error.errno
         raise told from error
-    except torch.OutOfMemoryError as error:
-        raise ValueError(
-            f"out of memory with batches of {config.optim.batch}: {str(error).splitlines()[0]} Lower optim.batch, take "
-            "precision bf16, or a smaller model"
-        ) from error

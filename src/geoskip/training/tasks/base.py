@@ -101,6 +101,11 @@ class Task(ABC):
             torch.manual_seed(self.config.seed)
             return self.build()
 
+    def outline(self) -> nn.Module:
+        """The model without memory for its weights, to be counted."""
+        with torch.device("meta"):
+            return self.build()
+
     def constants(self) -> dict[str, Tensor]:
         """What a trained model needs of its data to be applied, such as mean and deviation of the positions."""
         return {}
@@ -120,8 +125,9 @@ class Task(ABC):
             if name not in known:
                 raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
             check_type(f"model.{name}", value, known[name])
-        # Made once for nothing: it checks the kernel size and the options.
-        make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
+        # Made once for nothing, without memory for its weights: it checks the kernel size and the options.
+        with torch.device("meta"):
+            make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
 
     def chosen(self) -> dict[str, Any]:
         """The arguments of the model that the configuration gives."""

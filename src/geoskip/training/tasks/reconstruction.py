@@ -71,6 +71,10 @@ class Reconstruction(Task):
     def build(self) -> nn.Module:
         return MeshAutoencoder(self.template.hierarchy, **self.chosen())
 
+    def outline(self) -> nn.Module:
+        assert self.template  # part of the data, so it must exist before weights are only outlined
+        return super().outline()
+
     def to(self, device: torch.device | str) -> Reconstruction:
         moved = copy(self)
         moved.device, moved.data = torch.device(device), self.data.to(device)
