@@ -82,6 +82,52 @@ def test_apply_there_and_back(place: Path) -> None:
     assert sorted(path.name for path in Path("others").iterdir()) == ["sphere-000.obj", "sphere-010.obj"]
 
 
+@pytest.mark.parametrize("do", ["reconstruct", "encode"])
+def test_apply_lists_all_bad_files_at_once_and_can_leave_them_out(do: str, place: Path) -> None:
+    good = ["meshes/sphere-000.ply", "meshes/sphere-010.ply"]
+    write_mesh(icosphere(2), "fine.ply")
+    Path("junk.ply").write_text("junk")
+    Path("half.ply").write_bytes(Path(good[0]).read_bytes()[:300])
+    bad = ["absent.ply", "fine.ply", "junk.ply", "half.ply", "run/config.json", "meshes"]
+    mixed = [good[0], *bad, good[1]]
+    told = run("apply", "run", *mixed, "-o", "out", "--do", do)
+    assert told.exit_code == 2
+    *faults, summary = told.stderr.splitlines()
+    assert [line.split(":")[1].strip() for line in faults] == bad
+    assert summary.startswith("geoskip: 6 of 8 files cannot be used; nothing was written: ")
+    assert "--skip-bad" in summary
+    assert not Path("out").exists()
+    told = run("apply", "run", *mixed, "-o", "out", "--do", do, "--skip-bad")
+    assert told.exit_code == 1
+    assert [line.split(":")[1].strip() for line in told.stderr.splitlines()] == bad
+    assert told.stdout.splitlines()[-1] == "wrote 2 files in out; left out 6 of 8 inputs"
+    assert run("apply", "run", *good, "-o", "alone", "--do", do).exit_code == 0
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == {
+        path.name: path.read_bytes() for path in Path("alone").iterdir()
+    }
+    told = run("apply", "run", *bad, "-o", "none", "--do", do, "--skip-bad")
+    assert told.exit_code == 2
+    assert "none of the 6 files can be used" in told.stderr
+
+
+def test_the_other_actions_list_all_bad_files_too(place: Path) -> None:
+    untrained(Path("matching"), "correspondence")
+    Path("junk.ply").write_text("junk")
+    for run_folder, do, good, bad in (
+        ("matching", "transfer", "meshes/sphere-000.ply", ["absent.ply", "junk.ply"]),
+        ("run", "decode", "code.npy", ["absent.npy", "junk.ply"]),
+    ):
+        np.save("code.npy", np.zeros(3))
+        told = run("apply", run_folder, good, *bad, "-o", do, "--do", do)
+        assert told.exit_code == 2
+        assert [line.split(":")[1].strip() for line in told.stderr.splitlines()[:-1]] == bad
+        assert run("apply", run_folder, good, *bad, "-o", do, "--do", do, "--skip-bad").exit_code == 1
+        assert len(list(Path(do).iterdir())) == 1
+    told = run("apply", "run", "absent.ply", "junk.ply", "-o", "between", "--do", "interpolate", "--skip-bad")
+    assert told.exit_code == 2
+    assert [line.split(":")[1].strip() for line in told.stderr.splitlines()[:-1]] == ["absent.ply", "junk.ply"]
+
+
 def test_the_training_data_are_not_needed(place: Path) -> None:
     Path("meshes/sphere-000.ply").rename("one.ply")
     for path in Path("meshes").iterdir():

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from geoskip.data.slic import Slic
 from geoskip.data.split import Split
@@ -20,6 +22,7 @@ from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, open
 from geoskip.training.inference.applying import Applied, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.training.inference.coding import interpolated
 from geoskip.training.inference.files import Outputs, mesh_suffix, read_codes, read_values
+from geoskip.training.inference.inputs import BadFiles, Inputs
 from geoskip.training.pretrained import Trained, from_pretrained, save_pretrained
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
@@ -142,9 +145,38 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     for mesh, fault in ((icosphere(2), "162 vertices, and the model was trained on meshes of 42"), (shuffled, "order")):
         write_mesh(mesh, tmp_path / "other.ply")
         for action in (reconstruct, encode):
-            with pytest.raises(TemplateError, match=rf"other\.ply: .*{fault}.*; export .* kept, or train a model"):
+            with pytest.raises(BadFiles, match=rf"other\.ply: .*{fault}.*; export .* kept, or train a model"):
                 action(coding[0], [*spheres, tmp_path / "other.ply"], Outputs(tmp_path / "out"))
     assert names(tmp_path / "out") == []
+
+
+def test_the_fault_of_a_single_file_is_raised_as_it_is(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
+    write_mesh(icosphere(2), tmp_path / "other.ply")
+    with pytest.raises(TemplateError, match="162 vertices"):
+        reconstruct(coding[0], [tmp_path / "other.ply"], Outputs(tmp_path / "out"), skip_bad=True)
+
+
+@given(bad=st.lists(st.booleans(), min_size=2, max_size=8), skip_bad=st.booleans())
+def test_all_bad_files_are_reported_at_once_or_all_left_out(bad: list[bool], skip_bad: bool) -> None:
+    paths = [Path(f"{number}.ply") for number in range(len(bad))]
+    wrong = [path for path, is_bad in zip(paths, bad, strict=True) if is_bad]
+    inputs, tried = Inputs(paths, skip_bad), []
+
+    def read(path: Path) -> str:
+        tried.append(path)
+        if path in wrong:
+            raise ValueError(f"{path}: is bad")
+        return path.stem
+
+    if wrong and not (skip_bad and len(wrong) < len(paths)):
+        with pytest.raises(BadFiles) as refused:
+            inputs.each(read)
+        assert refused.value.faults == tuple(f"{path}: is bad" for path in wrong)
+    else:
+        assert inputs.each(read) == [path.stem for path in paths if path not in wrong]
+        assert inputs.paths == [path for path in paths if path not in wrong]
+        assert inputs.skipped == [f"{path}: is bad" for path in wrong]
+    assert tried == paths
 
 
 def test_nothing_is_overwritten_unless_asked(

@@ -45,12 +45,17 @@ def apply(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out files that cannot be used; the exit code is then 1.")
+    ] = False,
 ) -> None:
     """Use a trained model: reconstruct, encode, decode or interpolate meshes, transfer labels, classify images."""
     pixels = None if size is None else _size(size)
+    from geoskip.records.memory import explaining_out_of_memory
     from geoskip.training.devices import choose_device
     from geoskip.training.inference import applying, open_trained
     from geoskip.training.inference.files import Outputs
+    from geoskip.training.inference.inputs import BadFiles
 
     trained, outputs = open_trained(run, choose_device(device)), Outputs(output, force)
     action = Action(DEFAULTS[trained.config.task]) if do is None else do
@@ -63,11 +68,25 @@ def apply(
         Action.transfer: {"labels": labels},
         Action.classify: {"size": pixels},
     }
-    applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
+    if action is not Action.interpolate:  # which needs both of its files
+        options[action]["skip_bad"] = skip_bad
+    try:
+        with explaining_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
+            applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
+    except BadFiles as bad:
+        for fault in (*bad.faults, bad.summary):
+            typer.echo(f"geoskip: {' '.join(fault.split())}", err=True)
+        raise typer.Exit(2) from bad
     for name, told in applied.told:
         typer.echo(f"{name}: {told}")
+    for fault in applied.skipped:
+        typer.echo(f"left out: {' '.join(fault.split())}", err=True)
     count = len(applied.written)
-    typer.echo(f"wrote {count} {'file' if count == 1 else 'files'} in {output}")
+    wrote = f"wrote {count} {'file' if count == 1 else 'files'} in {output}"
+    if applied.skipped:
+        typer.echo(f"{wrote}; left out {len(applied.skipped):,} of {len(files):,} inputs")
+        raise typer.Exit(1)
+    typer.echo(wrote)
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -7,7 +7,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from geoskip.records.memory import is_out_of_memory, out_of_memory_message
 from geoskip.training.signals import Interrupted
 
 # What the package raises on purpose; MeshError is a ValueError, a missing extra an ImportError.
@@ -30,6 +29,8 @@ class CleanErrors(Choices):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):  # RuntimeErrors, too
+            raise
         except Interrupted as interrupted:
             typer.echo(f"geoskip: {interrupted}", err=True)
             raise typer.Exit(interrupted.code) from interrupted
@@ -42,6 +43,8 @@ class CleanErrors(Choices):
 
 def on_purpose(error: BaseException) -> bool:
     """Whether the package itself raised it, the system refused a file, or memory ran out."""
+    from geoskip.records.memory import is_out_of_memory
+
     if is_out_of_memory(error):
         return True
     if isinstance(error, OSError):
@@ -50,6 +53,7 @@ def on_purpose(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
+    from geoskip.records.memory import is_out_of_memory, out_of_memory_message
     from geoskip.records.refusals import refusal
 
     if is_out_of_memory(error):

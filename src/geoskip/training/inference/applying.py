@@ -1,16 +1,23 @@
-"""What ``geoskip apply`` can do, as functions of files: all inputs are checked before the first output is written."""
+"""What ``geoskip apply`` can do, as functions of files.
+
+All inputs are checked before the first output is written. Files that cannot be used raise
+:class:`~geoskip.training.inference.inputs.BadFiles` together; with ``skip_bad`` they are left out instead.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.shapes import Float
+from geoskip.meshes import Mesh
+from geoskip.shapes import Float, Shaped
 from geoskip.training.inference.classifying import ImageClassifier
 from geoskip.training.inference.coding import MeshCoder, interpolated, verts_of
 from geoskip.training.inference.files import (
@@ -21,49 +28,61 @@ from geoskip.training.inference.files import (
     mesh_bytes,
     mesh_suffix,
     read_codes,
-    read_images,
-    read_meshes,
+    read_image,
+    read_user_mesh,
     read_values,
 )
+from geoskip.training.inference.inputs import Inputs
 from geoskip.training.inference.matching import Matcher
 from geoskip.training.pretrained import Trained
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Files that were written, and a line on each input: its name and what there is to say about it."""
+    """Files that were written, a line on each input (its name and what there is to say about it), and what is wrong
+    with those that were left out."""
 
     written: list[Path]
     told: list[tuple[str, str]]
+    skipped: Sequence[str] = ()
 
 
-def reconstruct(trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None) -> Applied:
+def reconstruct(
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None, skip_bad: bool = False
+) -> Applied:
     """Each mesh through the autoencoder and back, with its mean error in millimetres."""
-    coder = MeshCoder(trained)
-    true = _verts(coder, paths)
+    coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
+    true = _verts(coder, inputs)
+    paths = inputs.paths
     places = [outputs.claim(path.stem + mesh_suffix(path, suffix), str(path)) for path in paths]
     found = coder.reconstruct(true)
     errors = (found - true).norm(dim=-1).mean(-1) * coder.unit_mm
     files = ((place, mesh_bytes(mesh, place.suffix)) for place, mesh in zip(places, coder.meshes(found), strict=True))
     told = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
-    return Applied(outputs.write(files), told)
+    return Applied(outputs.write(files), told, inputs.skipped)
 
 
-def encode(trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str = ".npy") -> Applied:
+def encode(
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str = ".npy", skip_bad: bool = False
+) -> Applied:
     """Each mesh to a file with its latent code."""
-    coder = MeshCoder(trained)
-    true = _verts(coder, paths)
+    coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
+    true = _verts(coder, inputs)
+    paths = inputs.paths
     places = [outputs.claim(path.stem + suffix, str(path)) for path in paths]
     codes = coder.encode(true)
     items = zip(places, codes, paths, strict=True)
     written = outputs.write((place, code_bytes(code, suffix, {"mesh": path.name})) for place, code, path in items)
-    return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths])
+    return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
 
 
-def decode(trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None) -> Applied:
+def decode(
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None, skip_bad: bool = False
+) -> Applied:
     """Each file of latent codes to a mesh, or a numbered mesh for each of its codes."""
-    coder = MeshCoder(trained)
-    codes = [read_codes(path, coder.latent) for path in paths]
+    coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
+    codes = inputs.each(lambda path: read_codes(path, coder.latent))
+    paths = inputs.paths
     ending = mesh_suffix(Path("mesh.ply"), suffix)
     places = []
     for path, some in zip(paths, codes, strict=True):
@@ -72,7 +91,8 @@ def decode(trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: st
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
     written = outputs.write((place, mesh_bytes(mesh, ending)) for place, mesh in zip(places, meshes, strict=True))
     counts = ["1 code" if len(some) == 1 else f"{len(some)} codes" for some in codes]
-    return Applied(written, [(str(path), count) for path, count in zip(paths, counts, strict=True)])
+    told = [(str(path), count) for path, count in zip(paths, counts, strict=True)]
+    return Applied(written, told, inputs.skipped)
 
 
 def interpolate(
@@ -82,7 +102,7 @@ def interpolate(
     if len(paths) != 2:
         raise ValueError(f"interpolation is between two files, meshes or latent codes, got {len(paths)}")
     coder = MeshCoder(trained)
-    first, last = (_code(coder, path) for path in paths)
+    first, last = Inputs(paths).each(lambda path: _code(coder, path))
     ending, stem = mesh_suffix(paths[0], suffix), f"{paths[0].stem}-to-{paths[1].stem}"
     codes = interpolated(first, last, steps)
     places = [outputs.claim(f"{stem}-{number:03d}{ending}", str(paths[0])) for number in range(steps)]
@@ -91,13 +111,16 @@ def interpolate(
     return Applied(written, [(f"{paths[0]} to {paths[1]}", f"{steps} meshes")])
 
 
-def transfer(trained: Trained, paths: Sequence[Path], outputs: Outputs, labels: Path | None = None) -> Applied:
+def transfer(
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, labels: Path | None = None, skip_bad: bool = False
+) -> Applied:
     """The target vertex of each vertex of each mesh, and, given ``labels`` of the target's vertices, the mesh's."""
-    matcher = Matcher(trained)
+    matcher, inputs = Matcher(trained), Inputs(paths, skip_bad)
     values = None if labels is None else read_values(labels)
     if values is not None:
         matcher.check_values(values, str(labels))
-    meshes = read_meshes(paths)
+    meshes = inputs.each(read_user_mesh)
+    paths = inputs.paths
     matches = [outputs.claim(f"{path.stem}.matches.npy", str(path)) for path in paths]
     carried = [outputs.claim(f"{path.stem}.labels.npy", str(path)) for path in paths if values is not None]
     written = []
@@ -107,16 +130,23 @@ def transfer(trained: Trained, paths: Sequence[Path], outputs: Outputs, labels: 
         if values is not None:
             written += outputs.write([(carried[number], array_bytes(values[matched]))])
     told = [(str(p), f"{mesh.num_verts} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
-    return Applied(written, told)
+    return Applied(written, told, inputs.skipped)
 
 
-def classify(trained: Trained, paths: Sequence[Path], outputs: Outputs, size: tuple[int, int] | None = None) -> Applied:
+def classify(
+    trained: Trained,
+    paths: Sequence[Path],
+    outputs: Outputs,
+    size: tuple[int, int] | None = None,
+    skip_bad: bool = False,
+) -> Applied:
     """The class of each image and the probability of each class.
 
     Images are scaled to ``size`` (height, width), or to that of the training images where the configuration tells it.
     """
-    classifier = ImageClassifier(trained)
-    images = read_images(paths, size or classifier.image_size, colour=classifier.in_channels == 3)
+    classifier, inputs = ImageClassifier(trained), Inputs(paths, skip_bad)
+    images = _images(inputs, size or classifier.image_size, colour=classifier.in_channels == 3)
+    paths = inputs.paths
     places = [outputs.claim(f"{path.stem}.classes.json", str(path)) for path in paths]
     likely = classifier.classify(images)
     best = [classifier.class_names[int(row.argmax())] for row in likely]
@@ -133,19 +163,37 @@ def classify(trained: Trained, paths: Sequence[Path], outputs: Outputs, size: tu
     )
     written = outputs.write(files)
     told = [f"{name} ({100 * float(row.max()):.0f} %)" for name, row in zip(best, likely, strict=True)]
-    return Applied(written, list(zip(map(str, paths), told, strict=True)))
+    return Applied(written, list(zip(map(str, paths), told, strict=True)), inputs.skipped)
 
 
-def _verts(coder: MeshCoder, paths: Sequence[Path]) -> Float[Tensor, "meshes vertices 3"]:
-    meshes = read_meshes(paths)
-    for path, mesh in zip(paths, meshes, strict=True):
+def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3"]:
+    def read(path: Path) -> Mesh:
+        mesh = read_user_mesh(path)
         coder.check(mesh, str(path))
-    return verts_of(meshes)
+        return mesh
+
+    return verts_of(inputs.each(read))
+
+
+def _images(
+    inputs: Inputs, size: tuple[int, int] | None, colour: bool
+) -> Shaped[np.ndarray, "images height width *channels"]:
+    """Images of one size: that of most of them, where none is given."""
+    images = dict(zip(inputs.paths, inputs.each(lambda path: read_image(path, size, colour)), strict=True))
+    usual = Counter(image.shape for image in images.values()).most_common(1)[0][0]
+    like = next(path for path, image in images.items() if image.shape == usual)
+
+    def checked(path: Path) -> np.ndarray:
+        if images[path].shape != usual:
+            raise ValueError(f"{path}: {images[path].shape[:2]} pixels, and {like} has {usual[:2]}; give --size")
+        return images[path]
+
+    return np.stack(inputs.each(checked))
 
 
 def _code(coder: MeshCoder, path: Path) -> Float[Tensor, " latent"]:
     if is_mesh(path):
-        return coder.encode(_verts(coder, [path]))[0]
+        return coder.encode(_verts(coder, Inputs([path])))[0]
     codes = read_codes(path, coder.latent)
     if len(codes) > 1:
         raise ValueError(f"{path}: {len(codes)} codes; interpolation is between one and another")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ class Outputs:
         return paths
 
 
-def read_meshes(paths: Sequence[Path]) -> list[Mesh]:
-    for path in paths:
-        if path.is_dir():
-            raise ValueError(f"{path}: a folder; name the meshes in it, such as {path}/*.ply")
-        if not is_mesh(path):
-            raise ValueError(f"{path}: unknown mesh format; known are {', '.join(sorted(PARSERS))}")
-    return [read_mesh(path) for path in paths]
+def read_user_mesh(path: Path) -> Mesh:
+    """The mesh in a file that a user named."""
+    if path.is_dir():
+        raise ValueError(f"{path}: a folder; name the meshes in it, such as {path}/*.ply")
+    if not is_mesh(path):
+        raise ValueError(f"{path}: unknown mesh format; known are {', '.join(sorted(PARSERS))}")
+    return read_mesh(path)
 
 
 def mesh_bytes(mesh: Mesh, suffix: str) -> bytes:
@@ -95,17 +95,6 @@ def read_values(path: Path) -> np.ndarray:
         raise ValueError(f"{path}: not a list of numbers: {error}") from error
 
 
-def read_images(
-    paths: Sequence[Path], size: tuple[int, int] | None, colour: bool
-) -> Shaped[np.ndarray, "images height width *channels"]:
-    """8-bit images of one size, scaled to ``size`` (height, width) if it is given."""
-    images = [_image(path, size, colour) for path in paths]
-    for path, image in zip(paths, images, strict=True):
-        if image.shape != images[0].shape:
-            raise ValueError(f"{path}: {image.shape[:2]} pixels, and {paths[0]} has {images[0].shape[:2]}; give --size")
-    return np.stack(images)
-
-
 def code_bytes(code: Float[Tensor, " latent"], suffix: str, about: Mapping[str, Any]) -> bytes:
     if suffix == ".json":
         return (json.dumps({**about, "latent": [float(value) for value in code]}, indent=1) + "\n").encode()
@@ -122,7 +111,8 @@ def is_mesh(path: Path) -> bool:
     return path.suffix.lower() in PARSERS
 
 
-def _image(path: Path, size: tuple[int, int] | None, colour: bool) -> np.ndarray:
+def read_image(path: Path, size: tuple[int, int] | None, colour: bool) -> Shaped[np.ndarray, "height width *channels"]:
+    """An 8-bit image, scaled to ``size`` (height, width) if it is given."""
     try:
         from PIL import Image
     except ImportError as error:
