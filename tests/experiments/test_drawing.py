@@ -14,7 +14,7 @@ from geoskip.experiments.drawing import draw
 from geoskip.experiments.jobs import Job
 from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.meshes import icosphere
-from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, write_samples
+from geoskip.records import CorrespondenceSamples, MatchedMesh, MeshSamples, RunRecord, write_samples
 from tests.experiments.runs import job_of, record_of
 
 SPHERE = icosphere(1)
@@ -56,15 +56,17 @@ def test_errors_are_coloured(tmp_path: Path) -> None:
 
 
 def test_geodesic_errors_are_coloured(tmp_path: Path) -> None:
-    verts = np.tile(SPHERE.verts.astype(np.float32), (2, 1, 1))
-    labels = np.tile(np.arange(len(SPHERE.verts)), (2, 1))
-    errors = np.stack([np.zeros(len(SPHERE.verts)), np.full(len(SPHERE.verts), 10.0)]).astype(np.float32)
-    samples = CorrespondenceSamples(("0", "1"), verts, SPHERE.faces, verts[0], SPHERE.faces, labels, labels, errors)
-    image, rows = drawn("matching_maps", tmp_path, samples)
+    verts, labels = SPHERE.verts.astype(np.float32), np.arange(len(SPHERE.verts))
+    meshes = tuple(
+        MatchedMesh("", verts, SPHERE.faces, labels, true, np.full(len(labels), error, dtype=np.float32))
+        for true, error in ((labels, 0.0), (labels, 10.0), (np.full_like(labels, -1), np.nan))
+    )
+    image, rows = drawn("matching_maps", tmp_path, CorrespondenceSamples(meshes, verts, SPHERE.faces))
     assert rows[-3:] == ["GCN", "Res-GCN", "Aff-GCN"]
-    right, wrong = image[SIZE // 2, SIZE // 2], image[SIZE // 2, SIZE + SIZE // 2]
+    right, wrong, unknown = (image[SIZE // 2, SIZE // 2 + SIZE * column] for column in range(3))
     assert right[2] > right[1]
     assert wrong[0] > 3 * wrong[2]
+    assert unknown[2] > unknown[1] > unknown[0] > right[0], "blue-grey, which is no error"
 
 
 def test_reconstructions_stand_under_their_inputs(tmp_path: Path) -> None:

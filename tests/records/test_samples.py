@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from jaxtyping import TypeCheckError
 from safetensors.numpy import save_file
 
@@ -11,6 +14,7 @@ from geoskip.meshes import icosphere
 from geoskip.records import (
     CorrespondenceSamples,
     GraphSamples,
+    MatchedMesh,
     MeshLevel,
     MeshSamples,
     RecordError,
@@ -29,15 +33,21 @@ MESHES = MeshSamples(
     parts={"input": VERTS, "full": VERTS + 0.1, "affine": VERTS * 1.1},
     levels=(MeshLevel(np.arange(12), icosphere(0).faces),),
 )
+FINE = icosphere(2)
 MATCHED = CorrespondenceSamples(
-    names=("a", "b"),
-    verts=VERTS,
-    faces=SPHERE.faces,
+    meshes=(
+        MatchedMesh("a", SPHERE.verts, SPHERE.faces, np.arange(42)[::-1], np.arange(42), np.ones(42)),
+        MatchedMesh(
+            "b",
+            FINE.verts,
+            FINE.faces,
+            np.arange(162) % 42,
+            np.where(np.arange(162) < 42, np.arange(162), -1),
+            np.where(np.arange(162) < 42, 0.0, np.nan),
+        ),
+    ),
     target_verts=SPHERE.verts,
     target_faces=SPHERE.faces,
-    predicted=np.tile(np.arange(42)[::-1], (2, 1)),
-    labels=np.tile(np.arange(42), (2, 1)),
-    error_pct=np.ones((2, 42)),
 )
 GRAPHS = GraphSamples(
     pos=np.random.default_rng(0).random((5, 2)),
@@ -52,13 +62,13 @@ GRAPHS = GraphSamples(
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b)
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if isinstance(a, dict):
         return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, MeshLevel):
-        return same(a.kept, b.kept) and same(a.faces, b.faces)
+    if isinstance(a, MeshLevel | MatchedMesh):
+        return all(same(getattr(a, entry.name), getattr(b, entry.name)) for entry in fields(a))
     return a == b
 
 
@@ -95,10 +105,6 @@ def test_a_run_without_samples_of_its_own(tmp_path: Path) -> None:
         (MESHES, {"parts": {"input": VERTS, "full": VERTS[:, :5]}}, "full must be of shape"),
         (MESHES, {"parts": {"input": VERTS, "full": VERTS * np.nan}}, "full must be finite"),
         (MESHES, {"levels": (MeshLevel(np.array([42]), SPHERE.faces[:0]),)}, "levels.kept must lie from 0"),
-        (MATCHED, {"predicted": MATCHED.predicted + 1}, "predicted must lie from 0 to 41"),
-        (MATCHED, {"labels": MATCHED.error_pct}, "labels must be integers"),
-        (MATCHED, {"labels": MATCHED.labels - 2}, "labels must lie from -1 to 41"),
-        (MATCHED, {"error_pct": MATCHED.error_pct[:, :3]}, "error_pct must be of shape"),
         (GRAPHS, {"offsets": np.array([0, 3, 2, 5])}, "offsets must ascend"),
         (GRAPHS, {"offsets": np.array([0, 4])}, "offsets must ascend"),
         (GRAPHS, {"true": np.array([0, 2])}, "true must lie from 0 to 1"),
@@ -108,6 +114,38 @@ def test_what_cannot_be_drawn_is_refused(samples: Samples, change: dict[str, Any
     with pytest.raises(REFUSED) as raised:
         replace(samples, **change)
     assert isinstance(raised.value, TypeCheckError) or message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "message"),
+    [
+        (0, {"predicted": np.arange(42) + 1}, "predicted must lie from 0 to 41"),
+        (0, {"labels": np.ones(42)}, "labels must be integers"),
+        (0, {"labels": np.arange(42) - 2}, "labels must lie from -1 to 41"),
+        (0, {"error_pct": np.ones(3)}, "error_pct must be of shape"),
+        (0, {"faces": FINE.faces}, "faces must lie from 0 to 41"),
+        (0, {"error_pct": np.full(42, np.nan)}, "error_pct must be finite"),
+        (1, {"error_pct": np.zeros(162)}, "error_pct must be NaN where there is no label"),
+    ],
+)
+def test_matches_that_cannot_be_drawn_are_refused(number: int, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(REFUSED) as raised:
+        CorrespondenceSamples((replace(MATCHED.meshes[number], **change),), SPHERE.verts, SPHERE.faces)
+    assert isinstance(raised.value, TypeCheckError) or message in str(raised.value)
+
+
+@given(labels=arrays(np.int64, 42, elements=st.integers(-1, 41)))
+def test_means_are_over_labelled_vertices(labels: np.ndarray) -> None:
+    predicted, known = np.arange(42), labels >= 0
+    errors = np.where(known, np.abs(predicted - labels), np.nan)
+    (mesh,) = CorrespondenceSamples(
+        (MatchedMesh("", SPHERE.verts, SPHERE.faces, predicted, labels, errors),), SPHERE.verts, SPHERE.faces
+    ).meshes
+    if not known.any():
+        assert (mesh.mean_error_pct, mesh.exact_pct) == (None, None)
+    else:
+        assert mesh.mean_error_pct == pytest.approx(errors[known].mean())
+        assert mesh.exact_pct == pytest.approx(100 * (errors[known] == 0).mean())
 
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:

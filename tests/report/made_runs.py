@@ -14,6 +14,7 @@ from geoskip.meshes import Mesh, icosphere, mesh_hierarchy
 from geoskip.records import (
     CorrespondenceSamples,
     GraphSamples,
+    MatchedMesh,
     MeshLevel,
     MeshSamples,
     RunRecord,
@@ -86,9 +87,11 @@ def matched(shapes: Shapes, wrong: float, seed: int) -> CorrespondenceSamples:
     target = shapes.verts[0]
     far = np.linalg.norm(target[predicted] - target[labels], axis=2)
     error = 100 * far / np.linalg.norm(np.ptp(target, axis=0))
-    return CorrespondenceSamples(
-        shapes.names, shapes.verts, shapes.faces, target, shapes.faces, predicted, labels, error
+    meshes = tuple(
+        MatchedMesh(name, verts, shapes.faces, *arrays)
+        for name, verts, *arrays in zip(shapes.names, shapes.verts, predicted, labels, error, strict=True)
     )
+    return CorrespondenceSamples(meshes, target, shapes.faces)
 
 
 def digit_samples(right: float, seed: int, count: int = 12) -> GraphSamples:

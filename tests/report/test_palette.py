@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from geoskip.report.palette import MAPS, SERIES, colour_map, coloured, css, place_colours, srgb
+from geoskip.report.palette import MAPS, SERIES, UNKNOWN, colour_map, coloured, css, place_colours, srgb
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear sRGB: protanopia, deuteranopia, tritanopia.
 BLINDNESS = {
@@ -83,3 +83,14 @@ def test_both_grounds_are_in_the_style() -> None:
     for light, dark in SERIES.values():
         assert light in css()
         assert css().count(dark) == 2
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_unknown_values_have_a_colour_of_their_own(name: str) -> None:
+    values = np.array([0.0, np.nan, 5.0, np.nan, 20.0])
+    colours = coloured(values, 10.0, name)
+    assert (colours[[1, 3]] == UNKNOWN).all()
+    assert (colours[[0, 2, 4]] == coloured(values[[0, 2, 4]], 10.0, name)).all()
+    for blindness in BLINDNESS:
+        apart = np.linalg.norm(seen(colour_map(name), blindness) - seen(UNKNOWN[None], blindness), axis=1)
+        assert apart.min() > 10, blindness

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.records import CorrespondenceSamples
 from geoskip.report import digits, matches, scenes
 from geoskip.report.embed import Blobs
 from geoskip.report.runs import ReportRun
@@ -86,18 +89,59 @@ def test_a_matching_carries_predictions_and_errors() -> None:
     blobs = Blobs()
     entry = matches.embedded(matching, blobs, 2)
     assert [method["name"] for method in entry["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
-    samples = matching.samples[2]
-    assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == samples.predicted[1]).all()
-    assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(samples.error_pct[1], abs=0.01)
-    assert entry["methods"][2]["right"][1] == pytest.approx(100 * (samples.predicted == samples.labels)[1].mean())
+    body = matching.samples[2].meshes[1]
+    assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == body.predicted).all()
+    assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(body.error_pct, abs=0.01)
+    assert entry["methods"][2]["right"][1] == pytest.approx(100 * (body.predicted == body.labels).mean())
+    assert not entry["unlabelled"]
     assert "Mean geodesic error: GCN" in matching_still(matching, 32).text
 
 
+def without_labels(samples: CorrespondenceSamples, every: int) -> CorrespondenceSamples:
+    """The same samples with every so many-th vertex unlabelled."""
+    meshes = []
+    for body in samples.meshes:
+        labels, error = body.labels.copy(), body.error_pct.copy()
+        labels[::every], error[::every] = -1, np.nan
+        meshes.append(replace(body, labels=labels, error_pct=error))
+    return CorrespondenceSamples(tuple(meshes), samples.target_verts, samples.target_faces)
+
+
 def test_vertices_without_a_label_do_not_count() -> None:
-    samples = matched(SPHERES, 0.0, 0)
-    samples.labels[:] = -1
+    made = matched(SPHERES, 0.3, 0)
+    samples = without_labels(made, 3)
     (matching,) = matches.matchings(experiments([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
-    assert matches.embedded(matching, Blobs(), 1)["methods"][0]["right"] == [0.0]
+    blobs = Blobs()
+    entry = matches.embedded(matching, blobs, 1)
+    body, known = made.meshes[0], np.arange(len(made.meshes[0].labels)) % 3 > 0
+    assert entry["unlabelled"]
+    errors = unpacked(blobs, entry["methods"][0]["errors"][0])
+    assert (errors[~known] < 0).all()
+    assert errors[known] == pytest.approx(body.error_pct[known], abs=0.01)
+    assert entry["methods"][0]["right"] == pytest.approx([100 * (body.predicted == body.labels)[known].mean()])
+    assert f" {body.error_pct[known].mean():.1f} %" in matching_still(matching, 32).text
+
+
+def test_a_body_without_any_label_has_no_error() -> None:
+    samples = without_labels(matched(SPHERES, 0.0, 0), 1)
+    (matching,) = matches.matchings(experiments([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    assert matches.embedded(matching, Blobs(), 1)["methods"][0]["right"] == [None]
+    assert "there is no error" in matching_still(matching, 32).text
+
+
+def test_bodies_of_any_connectivity_are_embedded() -> None:
+    meshes = tuple(matched(spheres(level, 1), 0.3, 0).meshes[0] for level in (1, 2))
+    few = tuple(
+        replace(body, name=name, predicted=body.predicted % 42, labels=body.labels % 42)
+        for name, body in zip("ab", meshes, strict=True)
+    )
+    target = spheres(1, 1)
+    samples = CorrespondenceSamples(few, target.verts[0], target.faces)
+    (matching,) = matches.matchings(experiments([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    blobs = Blobs()
+    entry = matches.embedded(matching, blobs, 2)
+    for faces, body in zip(entry["faces"], meshes, strict=True):
+        assert (unpacked(blobs, faces).reshape(-1, 3) == body.faces).all()
 
 
 def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from geoskip.data.mesh_set import StoredShapes
-from geoskip.report.evaluation_pictures import draw_confusion, write_pictures
+from geoskip.records import CorrespondenceSamples, read_samples, write_samples
+from geoskip.report.evaluation_pictures import draw_confusion, match_sheet, write_pictures
 from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
@@ -110,6 +111,29 @@ def test_pictures(tmp_path: Path, task: str, names: list[str]) -> None:
     for path in paths:
         with Image.open(path) as image:
             assert np.asarray(image.convert("RGB")).std() > 5, path.name
+
+
+def test_vertices_without_a_label_have_no_error_and_all_connectivities_are_drawn(tmp_path: Path) -> None:
+    """The mixed set tests a mesh of 42 labelled vertices and one of 162, of which 120 have no label."""
+    data = sets.correspondences(mixed=True)
+    run, _ = untrained(tmp_path / "run", "correspondence", data)
+    found = evaluate_run(run, data=data, samples=2)
+    labels = [data.labels[item].numpy() for item in data.split.test.tolist()]
+    assert [mesh.verts.shape for mesh in found.samples.meshes] == [(42, 3), (162, 3)]
+    for mesh, true in zip(found.samples.meshes, labels, strict=True):
+        np.testing.assert_array_equal(np.isnan(mesh.error_pct), true < 0)
+        np.testing.assert_array_equal(mesh.error_pct[true >= 0] == 0, (mesh.predicted == true)[true >= 0])
+    errors, known = found.evaluation.arrays["error_pct"], np.concatenate(labels) >= 0
+    assert len(errors) == found.evaluation.arrays["offsets"][-1] == 204
+    np.testing.assert_array_equal(np.isnan(errors), ~known)
+    assert found.evaluation.metrics["geodesic_mean_pct"] == pytest.approx(errors[known].mean(), rel=1e-5)
+    assert found.evaluation.metrics["accuracy_pct"] == pytest.approx(100 * (errors[known] == 0).mean())
+    stored = json.loads((tmp_path / "run" / "evaluation.json").read_text())["arrays"]["error_pct"]
+    assert [value is None for value in stored] == (~known).tolist()
+    path = tmp_path / "samples.safetensors"
+    write_samples(path, found.samples)
+    assert isinstance(read_samples(path), CorrespondenceSamples)
+    assert match_sheet(found.samples, size=40).shape == (80, 120, 3), "the target and both meshes"
 
 
 def test_many_classes_have_a_confusion_without_numbers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from geoskip.cli.prepare import Axis
 
+MATCHES = "matches.png"
 TITLES = {
     "mean_mm": "mean error, mm",
     "std_mm": "standard deviation, mm",
@@ -44,7 +45,9 @@ def evaluate(
         return
     Console().print(_table(str(run), found))
     for path in written:
-        typer.echo(f"wrote {path}")
+        # The picture itself has no words.
+        note = " (vertices without a label are blue-grey)" if path.name == MATCHES else ""
+        typer.echo(f"wrote {path}{note}")
 
 
 def _draw(folder: Path, found: Any, up: Axis) -> list[Path]:

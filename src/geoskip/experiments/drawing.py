@@ -14,6 +14,7 @@ from geoskip.meshes import Mesh
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
 from geoskip.records.atomic import write_whole
 from geoskip.records.samples import Samples
+from geoskip.report.palette import coloured
 from geoskip.report.pictures import colour_scale, picture, sheet
 from geoskip.report.png import png_bytes
 
@@ -30,18 +31,21 @@ def draw(experiment: Experiment, done: Mapping[Job, RunRecord], out: Path, size:
     """
     first = min(job.seed for job in done)
     jobs = [job for job in done if job.seed == first]
-    found = [(job, path) for job in jobs if (path := job.folder(out) / "samples.safetensors").is_file()]
+    paths = [(job, job.folder(out) / "samples.safetensors") for job in jobs]
+    found = [(job, read_samples(path)) for job, path in paths if path.is_file()]
     if not found:
         raise ValueError(f"figure: no samples of {experiment.name} in {out / 'work'}; records alone cannot be drawn")
     rows = [
         row
-        for number, (job, path) in enumerate(found)
-        for row in _rows(experiment.figure, job, read_samples(path), size, inputs=number == 0)
+        for number, (job, samples) in enumerate(found)
+        for row in _rows(experiment.figure, job, samples, size, inputs=number == 0)
     ]
     pictures = [one for _, row in rows for one in row]
     place = out / "figures" / f"{experiment.name}-{jobs[0].data}-{jobs[0].schedule}.png"
     write_whole(place, png_bytes(sheet(pictures, len(rows[0][1]))))
     legend = {"title": experiment.title, "seed": first, "rows": [name for name, _ in rows]}
+    if isinstance(found[0][1], CorrespondenceSamples):
+        legend["blue-grey"] = "no label"
     write_whole(place.with_suffix(".json"), json.dumps(legend, indent=1, ensure_ascii=False).encode())
     return [place, place.with_suffix(".json")]
 
@@ -74,8 +78,12 @@ def _errors(samples: MeshSamples, size: int) -> list[Picture]:
 
 
 def _matched(samples: CorrespondenceSamples, size: int) -> list[Picture]:
-    """Bodies, coloured by the geodesic distance of each vertex's match from the true one."""
+    """Bodies, coloured by the geodesic distance of each vertex's match from the true one; blue-grey without a label."""
     return [
-        picture(Mesh(verts, samples.faces), colours=colour_scale(errors, 0.0, LARGEST_PCT), size=size)
-        for verts, errors in zip(samples.verts.astype(float), samples.error_pct.astype(float), strict=True)
+        picture(
+            Mesh(body.verts.astype(float), body.faces),
+            colours=coloured(body.error_pct.astype(float), LARGEST_PCT, "viridis"),
+            size=size,
+        )
+        for body in samples.meshes
     ]

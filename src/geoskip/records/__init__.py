@@ -4,6 +4,7 @@ from geoskip.records.run_record import RecordError, RunRecord, read_record, writ
 from geoskip.records.samples import (
     CorrespondenceSamples,
     GraphSamples,
+    MatchedMesh,
     MeshLevel,
     MeshSamples,
     Samples,
@@ -14,6 +15,7 @@ from geoskip.records.samples import (
 __all__ = [
     "CorrespondenceSamples",
     "GraphSamples",
+    "MatchedMesh",
     "MeshLevel",
     "MeshSamples",
     "RecordError",

@@ -20,7 +20,8 @@ from geoskip.records.atomic import write_whole
 from geoskip.records.run_record import RecordError
 from geoskip.shapes import Float, Int
 
-FORMAT = "1"
+# By kind of samples.
+FORMATS = {"meshes": "1", "correspondence": "2", "graphs": "1"}
 # The input, its reconstruction, and what decodes where only one half of every block is kept.
 PARTS = ("input", "full", "affine", "convolution")
 
@@ -74,46 +75,65 @@ class MeshSamples:
 
 
 @dataclass(frozen=True, eq=False)
-class CorrespondenceSamples:
-    """Meshes whose vertices were matched with those of a target.
+class MatchedMesh:
+    """A mesh whose vertices were matched with those of a target.
 
-    names: what each sample is called.
-    verts, faces: the samples, all of one connectivity.
-    target_verts, target_faces: the mesh that was matched with.
+    name: what it is called.
+    verts, faces: the mesh.
     predicted: the target vertex that each vertex was matched with.
     labels: the target vertex that it truly is; -1 where that is not known.
-    error_pct: geodesic distance on the target between the two, in percent of its geodesic diameter; 0 where the label
-        is not known.
+    error_pct: geodesic distance on the target between the two, in percent of its geodesic diameter; NaN where the
+        label is not known.
     """
 
-    names: tuple[str, ...]
-    verts: Float[np.ndarray, "samples vertices 3"]
+    name: str
+    verts: Float[np.ndarray, "vertices 3"]
     faces: Int[np.ndarray, "faces 3"]
+    predicted: Int[np.ndarray, " vertices"]
+    labels: Int[np.ndarray, " vertices"]
+    error_pct: Float[np.ndarray, " vertices"]
+
+    @property
+    def mean_error_pct(self) -> float | None:
+        """Over the labelled vertices; None where there are none."""
+        return float(self.error_pct[self.labels >= 0].mean()) if (self.labels >= 0).any() else None
+
+    @property
+    def exact_pct(self) -> float | None:
+        """How many of the labelled vertices were matched exactly; None where there are none."""
+        known = self.labels >= 0
+        return float((self.predicted == self.labels)[known].mean() * 100) if known.any() else None
+
+
+@dataclass(frozen=True, eq=False)
+class CorrespondenceSamples:
+    """Meshes, of any connectivity each, matched with one target.
+
+    meshes: the samples.
+    target_verts, target_faces: the mesh that they were matched with.
+    """
+
+    meshes: tuple[MatchedMesh, ...]
     target_verts: Float[np.ndarray, "targets 3"]
     target_faces: Int[np.ndarray, "target_faces 3"]
-    predicted: Int[np.ndarray, "samples vertices"]
-    labels: Int[np.ndarray, "samples vertices"]
-    error_pct: Float[np.ndarray, "samples vertices"]
 
     def __post_init__(self) -> None:
-        verts = _positions("verts", self.verts, (len(self.names), None, 3))
         target = _positions("target_verts", self.target_verts, (None, 3))
-        matched = verts.shape[:2]
         _set(
             self,
-            verts=verts,
+            meshes=tuple(_matched(mesh, len(target)) for mesh in self.meshes),
             target_verts=target,
-            faces=_indices("faces", self.faces, (None, 3), matched[1]),
             target_faces=_indices("target_faces", self.target_faces, (None, 3), len(target)),
-            predicted=_indices("predicted", self.predicted, matched, len(target)),
-            labels=_indices("labels", self.labels, matched, len(target), least=-1),
-            error_pct=_positions("error_pct", self.error_pct, matched),
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(mesh.name for mesh in self.meshes)
 
     @property
     def count(self) -> int:
         """How many samples there are."""
-        return len(self.names)
+        return len(self.meshes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +186,9 @@ KINDS: dict[str, type[Samples]] = {
 }
 
 
+_MATCHED = tuple(entry.name for entry in fields(MatchedMesh) if entry.name != "name")
+
+
 def write_samples(path: str | Path, samples: Samples) -> None:
     """Write samples whole or not at all."""
     tensors: dict[str, np.ndarray] = {}
@@ -177,12 +200,16 @@ def write_samples(path: str | Path, samples: Samples) -> None:
         elif entry.name == "levels":
             for number, level in enumerate(value):
                 tensors |= {f"levels.{number}.kept": level.kept, f"levels.{number}.faces": level.faces}
+        elif entry.name == "meshes":
+            plain["names"] = [mesh.name for mesh in value]
+            for number, mesh in enumerate(value):
+                tensors |= {f"meshes.{number}.{name}": getattr(mesh, name) for name in _MATCHED}
         elif isinstance(value, np.ndarray):
             tensors[entry.name] = value
         else:
             plain[entry.name] = value
     kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
-    metadata = {"geoskip": "samples", "format": FORMAT, "kind": kind, "plain": json.dumps(plain)}
+    metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
     write_whole(path, save(tensors, metadata))
 
 
@@ -201,16 +228,23 @@ def read_samples(path: str | Path) -> Samples:
 def _from(metadata: Mapping[str, str], tensors: dict[str, np.ndarray]) -> Samples:
     if metadata.get("geoskip") != "samples":
         raise RecordError("not a file of samples")
-    if metadata.get("format") != FORMAT:
-        raise RecordError(f"format {metadata.get('format')}; this version reads {FORMAT}: run it again, or update")
+    kind = metadata["kind"]
+    if metadata.get("format") != FORMATS[kind]:
+        wanted = f"this version reads {FORMATS[kind]}: run it again, or update"
+        raise RecordError(f"{kind} in format {metadata.get('format')}; {wanted}")
     entries: dict[str, Any] = {name: array for name, array in tensors.items() if "." not in name}
     plain = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(metadata["plain"]).items()}
-    cls: Any = KINDS[metadata["kind"]]
+    cls: Any = KINDS[kind]
     if cls is MeshSamples:
         entries["parts"] = {name[6:]: array for name, array in tensors.items() if name.startswith("parts.")}
         count = sum(name.startswith("levels.") and name.endswith(".kept") for name in tensors)
         entries["levels"] = tuple(
             MeshLevel(tensors[f"levels.{k}.kept"], tensors[f"levels.{k}.faces"]) for k in range(count)
+        )
+    if cls is CorrespondenceSamples:
+        entries["meshes"] = tuple(
+            MatchedMesh(name, **{field: tensors[f"meshes.{k}.{field}"] for field in _MATCHED})
+            for k, name in enumerate(plain.pop("names"))
         )
     return cls(**entries, **plain)
 
@@ -223,6 +257,23 @@ def _set(record: Any, **values: Any) -> None:
 def _level(level: MeshLevel, num_verts: int) -> MeshLevel:
     kept = _indices("levels.kept", level.kept, (None,), num_verts)
     return MeshLevel(kept, _indices("levels.faces", level.faces, (None, 3), len(kept)))
+
+
+def _matched(mesh: MatchedMesh, targets: int) -> MatchedMesh:
+    verts = _positions("verts", mesh.verts, (None, 3))
+    labels = _indices("labels", mesh.labels, (len(verts),), targets, least=-1)
+    _check_shape("error_pct", mesh.error_pct, labels.shape)
+    if not np.isnan(mesh.error_pct[labels < 0]).all():
+        raise RecordError("samples: error_pct must be NaN where there is no label")
+    _positions("error_pct", mesh.error_pct[labels >= 0], (None,))
+    return MatchedMesh(
+        name=mesh.name,
+        verts=verts,
+        faces=_indices("faces", mesh.faces, (None, 3), len(verts)),
+        predicted=_indices("predicted", mesh.predicted, labels.shape, targets),
+        labels=labels,
+        error_pct=np.ascontiguousarray(mesh.error_pct, dtype=np.float32),
+    )
 
 
 def _positions(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:

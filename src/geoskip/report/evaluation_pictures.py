@@ -79,13 +79,13 @@ def mean_error(
 
 def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
     """Above, the target in colours of its own and each sample in those that were carried over; below, the geodesic
-    error, which ends at 10 % of the diameter as in the paper."""
+    error, which ends at 10 % of the diameter as in the paper; vertices without a label are blue-grey there."""
     target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
     colours = place_colours(target.verts)
-    meshes = [Mesh(verts.astype(np.float64), samples.faces) for verts in samples.verts]
-    above = [(target, colours), *((mesh, colours[p]) for mesh, p in zip(meshes, samples.predicted, strict=True))]
+    bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
+    above = [(target, colours), *((mesh, colours[body.predicted]) for body, mesh in bodies)]
     below = [(target, coloured(np.zeros(target.num_verts), 10.0))]
-    below += [(mesh, coloured(e.astype(np.float64), 10.0)) for mesh, e in zip(meshes, samples.error_pct, strict=True)]
+    below += [(mesh, coloured(body.error_pct.astype(np.float64), 10.0)) for body, mesh in bodies]
     drawn = [picture(m, view_of(m.verts, AZIMUTH, ELEVATION, up), c, size) for m, c in above + below]
     return sheet(drawn, columns=len(above))
 

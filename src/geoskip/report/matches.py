@@ -41,15 +41,16 @@ def matchings(experiments: Sequence[Experiment]) -> list[Matching]:
 def embedded(matching: Matching, blobs: Blobs, count: int) -> dict[str, Any]:
     """The first ``count`` bodies of a matching as the page reads them."""
     first = matching.samples[0]
-    verts = first.verts[:count]
+    bodies = first.meshes[:count]
     colours = np.round(255 * place_colours(first.target_verts.astype(np.float64))).astype(np.uint8)
     return {
         "key": matching.key,
         "title": matching.title,
         "saturation": PAPER_PCT,
         "samples": list(first.names[:count]),
-        "faces": blobs.indices(first.faces),
-        "verts": [blobs.steps(centred(body)) for body in verts],
+        "faces": [blobs.indices(body.faces) for body in bodies],
+        "verts": [blobs.steps(centred(body.verts)) for body in bodies],
+        "unlabelled": any((body.labels < 0).any() for body in bodies),
         "target": {
             "faces": blobs.indices(first.target_faces),
             "verts": blobs.steps(centred(first.target_verts)),
@@ -67,17 +68,16 @@ def _method(row: Row, samples: CorrespondenceSamples, blobs: Blobs, count: int) 
     return {
         "name": row.method,
         "skip": row.look,
-        "predicted": [blobs.indices(predicted) for predicted in samples.predicted[:count]],
-        "errors": [blobs.steps(errors, 0.01) for errors in samples.error_pct[:count]],
-        "right": [
-            float((p == t)[t >= 0].mean() * 100) if (t >= 0).any() else 0.0
-            for p, t in zip(samples.predicted[:count], samples.labels[:count], strict=True)
-        ],
+        "predicted": [blobs.indices(body.predicted) for body in samples.meshes[:count]],
+        # Below 0 where there is no label.
+        "errors": [blobs.steps(np.nan_to_num(body.error_pct, nan=-1.0), 0.01) for body in samples.meshes[:count]],
+        "right": [body.exact_pct for body in samples.meshes[:count]],
     }
 
 
 def _bodies(samples: CorrespondenceSamples) -> str:
-    return f"{samples.names} {samples.verts.shape} {samples.target_verts.shape}"
+    sizes = [(body.verts.shape, body.faces.shape) for body in samples.meshes]
+    return f"{samples.names} {sizes} {samples.target_verts.shape}"
 
 
 def _matching(key: str, experiment: Experiment, members: list[tuple[Row, CorrespondenceSamples]]) -> Matching:

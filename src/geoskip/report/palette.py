@@ -20,6 +20,8 @@ SERIES = {
     "polynomial": ("#007a5a", "#2fc79a"),
     "other": ("#a8478a", "#e08fc4"),
 }
+# Where there is no label, so no error: a colour of none of the maps.
+UNKNOWN = np.array((0.58, 0.68, 0.82))
 # Nine colours of matplotlib's cividis (CC0).
 CIVIDIS = np.array(
     [
@@ -50,9 +52,11 @@ MAPS = ("ember", "viridis", "cividis")
 def coloured(
     values: Float[np.ndarray, " vertices"], high: float, name: str = "ember"
 ) -> Float[np.ndarray, "vertices 3"]:
-    """Colours of values from 0 to ``high``, beyond which they stay the last."""
-    table = colour_map(name)
-    return table[np.round(np.clip(values / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
+    """Colours of values from 0 to ``high``, beyond which they stay the last; NaN, an unknown value, is blue-grey."""
+    table, known = colour_map(name), ~np.isnan(values)
+    colours = np.tile(UNKNOWN, (len(values), 1))
+    colours[known] = table[np.round(np.clip(values[known] / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
+    return colours
 
 
 def place_colours(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
@@ -91,9 +95,9 @@ def css() -> str:
     """The series' colours as custom properties, for light and for dark."""
     light = "".join(f"--{name}:{pair[0]};" for name, pair in SERIES.items())
     dark = "".join(f"--{name}:{pair[1]};" for name, pair in SERIES.items())
-    clay = "#" + "".join(f"{round(255 * channel):02x}" for channel in CLAY)
+    clay, unknown = ("#" + "".join(f"{round(255 * channel):02x}" for channel in colour) for colour in (CLAY, UNKNOWN))
     return (
-        f":root{{{light}--clay:{clay}}}"
+        f":root{{{light}--clay:{clay};--unknown:{unknown}}}"
         f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
         f":root[data-theme=dark]{{{dark}}}"
     )

@@ -42,18 +42,23 @@ def matching_still(matching: Matching, size: int = 300) -> Still:
     """The target in its own colours, and what each method carries over to the first body."""
     first = matching.samples[0]
     colours = place_colours(first.target_verts.astype(np.float64))
-    shapes = [first.target_verts, *(samples.verts[0] for samples in matching.samples)]
-    faces = [first.target_faces, *(samples.faces for samples in matching.samples)]
-    carried = [colours, *(colours[samples.predicted[0]] for samples in matching.samples)]
-    means = ", ".join(
-        f"{row.method} {samples.error_pct[0].mean():.1f} %"
-        for row, samples in zip(matching.methods, matching.samples, strict=True)
-    )
+    bodies = [samples.meshes[0] for samples in matching.samples]
+    shapes = [first.target_verts, *(body.verts for body in bodies)]
+    faces = [first.target_faces, *(body.faces for body in bodies)]
+    carried = [colours, *(colours[body.predicted] for body in bodies)]
     text = (
         f"{matching.title}: the target, and the body “{first.names[0]}” in the colours that each method carries over "
-        f"from it. Mean geodesic error: {means} of the diameter; the page’s scale ends at {PAPER_PCT:g} %."
+        f"from it. {_mean_errors(matching)}"
     )
     return Still(png_bytes(_side_by_side(shapes, faces, carried, size)), text)
+
+
+def _mean_errors(matching: Matching) -> str:
+    means = [samples.meshes[0].mean_error_pct for samples in matching.samples]
+    told = [f"{row.method} {mean:.1f} %" for row, mean in zip(matching.methods, means, strict=True) if mean is not None]
+    if not told:
+        return "None of its vertices has a label, so there is no error."
+    return f"Mean geodesic error: {', '.join(told)} of the diameter; the page’s scale ends at {PAPER_PCT:g} %."
 
 
 def _side_by_side(

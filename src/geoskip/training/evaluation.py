@@ -91,11 +91,12 @@ def _write(run: Run, evaluation: Evaluation) -> None:
 
 
 def _listed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Arrays as nested lists; seven digits are all that float32 has."""
+    """Arrays as nested lists; seven digits are all that float32 has. NaN, which JSON lacks, becomes null."""
     return {name: _rounded(array).tolist() for name, array in arrays.items()}
 
 
 def _rounded(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f":
         return array
-    return np.array([float(f"{value:.7g}") for value in array.ravel()]).reshape(array.shape)
+    numbers = [None if np.isnan(value) else float(f"{value:.7g}") for value in array.ravel()]
+    return np.array(numbers, dtype=object).reshape(array.shape)

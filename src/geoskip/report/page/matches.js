@@ -32,23 +32,26 @@ class Matches {
   async show() {
     const { matching, stage } = this, sample = byId('body-sample').selectedIndex, turn = this.turn = {};
     const by = byId('body-show').querySelector('input:checked').value;
-    const [faces, verts, targetFaces, target, colours] = await Promise.all([whole(matching.faces), measured(matching.verts[sample]),
+    const [faces, verts, targetFaces, target, colours] = await Promise.all([whole(matching.faces[sample]), measured(matching.verts[sample]),
       whole(matching.target.faces), measured(matching.target.verts), whole(matching.target.colours)]);
     const found = await Promise.all(matching.methods.map(async (method) => ({
       method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) })));
     if (turn !== this.turn) return;
     byId('body-scale').hidden = by !== 'error';
+    byId('body-unknown').hidden = !matching.unlabelled;
     stage.extent = Math.max(extentOf(target), extentOf(verts));
     stage.set(0, { verts: target, faces: targetFaces, colours: by === 'match' ? colours : null },
       `${(target.length / 3).toLocaleString('en')} vertices`, 'The target, coloured by place');
     const told = found.map(({ method, predicted, errors }, number) => {
-      const mean = errors.reduce((sum, value) => sum + value, 0) / errors.length;
-      const words = `${short(method.right[sample])} % exact, mean error ${short(mean)} %`;
-      const shape = { verts, faces, read: (i) => `${short(errors[i])} % off` };
+      // Errors below 0 say that there is no label.
+      const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+      const right = known.length ? `${short(method.right[sample])} %` : 'no labels';
+      const words = known.length ? `${right} exact, mean error ${short(mean)} %` : 'no labels, so no error is known';
+      const shape = { verts, faces, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
       if (by === 'match') shape.colours = carried(colours, predicted);
       else shape.values = errors;
       stage.set(number + 1, shape, words, `${method.name} on “${matching.samples[sample]}”: ${words}`);
-      return `${method.name} ${short(method.right[sample])} %`;
+      return `${method.name} ${right}`;
     });
     byId('body-status').textContent = `Body “${matching.samples[sample]}”. Exact matches: ${told.join(', ')}.`;
   }

@@ -11,7 +11,7 @@ void main() {
 const FRAGMENT = `#version 300 es
 precision highp float;
 in vec3 bent; in float amount; in vec3 tint;
-uniform int mode; uniform float high; uniform sampler2D map; uniform vec3 clay; uniform float line;
+uniform int mode; uniform float high; uniform sampler2D map; uniform vec3 clay; uniform vec3 unknown; uniform float line;
 out vec4 result;
 float lamp(vec3 n, vec3 direction, float strength) {
   vec3 towards = normalize(direction);
@@ -27,7 +27,8 @@ void main() {
   float light = 0.10 * (1.0 + 0.5 * n.y) + lamp(n, vec3(-0.50, 0.60, 0.62), 0.86) + lamp(n, vec3(0.90, 0.05, 0.40), 0.16);
   // Insides are darker, but not at the outline, where a pixel may show a sliver of them.
   if (!gl_FrontFacing) light *= mix(1.0, 0.35, smoothstep(0.05, 0.35, abs(n.z)));
-  vec3 base = mode == 1 ? texture(map, vec2(clamp(amount / high, 0.0, 1.0) * 255.0 / 256.0 + 0.5 / 256.0, 0.5)).rgb
+  // Values below 0 are not known.
+  vec3 base = mode == 1 && amount < 0.0 ? unknown : mode == 1 ? texture(map, vec2(clamp(amount / high, 0.0, 1.0) * 255.0 / 256.0 + 0.5 / 256.0, 0.5)).rgb
     : mode == 2 ? tint : clay;
   result = vec4(pow(clamp(pow(base, vec3(2.2)) * light, 0.0, 1.0), vec3(1.0 / 2.2)), 1.0);
 }`;
@@ -99,6 +100,7 @@ class Surface {
     gl.uniformMatrix3fv(this.at('axes'), true, camera.axes());
     gl.uniform1f(this.at('high'), high);
     gl.uniform3f(this.at('clay'), 0.80, 0.73, 0.68);
+    gl.uniform3f(this.at('unknown'), 0.58, 0.68, 0.82);
     gl.uniform1f(this.at('depth'), 2 * extent);
     let left = 0;
     for (const item of items) {

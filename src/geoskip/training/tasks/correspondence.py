@@ -130,7 +130,11 @@ class Correspondence(Task):
         found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in test])
         errors = geodesic_errors(found, labels, self.distances)
         sizes = torch.tensor([0, *map(len, predicted)])
-        arrays = {"predicted": found.numpy(), "offsets": sizes.cumsum(0).numpy(), "error_pct": errors.numpy()}
+        arrays = {
+            "predicted": found.numpy(),
+            "offsets": sizes.cumsum(0).numpy(),
+            "error_pct": _where_labelled(errors, labels).numpy(),
+        }
         return Evaluation(
             correspondence_metrics(found, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
         )
@@ -139,20 +143,23 @@ class Correspondence(Task):
         from geoskip.records.samples import CorrespondenceSamples
 
         model.eval()
-        test, meshes = self.data.split.test.tolist(), self.data.meshes
-        # A record of samples has one connectivity.
-        same = [item for item in test if meshes[item].topology_hash() == meshes[test[0]].topology_hash()]
-        same = [same[number] for number in spread_evenly(len(same), count).tolist()]
-        labels = torch.stack([self.data.labels[item] for item in same])
-        predicted = torch.stack([self.predict(model, meshes[item]) for item in same])
-        errors = torch.zeros(labels.shape)
-        errors[labels >= 0] = geodesic_errors(predicted.flatten(), labels.flatten(), self.distances)
+        items = self.data.split.test[spread_evenly(self.num_test, count)].tolist()
         return CorrespondenceSamples(
-            names=tuple(self.data.names[item] for item in same),
-            verts=torch.stack([torch.tensor(meshes[item].verts) for item in same]).float().numpy(),
-            faces=meshes[same[0]].faces,
+            meshes=tuple(self._sample(model, item) for item in items),
             target_verts=self.data.target.verts.astype("float32"),
             target_faces=self.data.target.faces,
+        )
+
+    def _sample(self, model: nn.Module, item: int) -> Any:
+        from geoskip.records.samples import MatchedMesh
+
+        mesh, labels = self.data.meshes[item], self.data.labels[item]
+        predicted = self.predict(model, mesh)
+        errors = _where_labelled(geodesic_errors(predicted, labels, self.distances), labels)
+        return MatchedMesh(
+            name=self.data.names[item],
+            verts=mesh.verts.astype("float32"),
+            faces=mesh.faces,
             predicted=predicted.numpy(),
             labels=labels.numpy(),
             error_pct=errors.numpy(),
@@ -160,3 +167,10 @@ class Correspondence(Task):
 
     def facts(self) -> dict[str, Any]:
         return {"unit_mm": self.data.unit_mm, "target_topology": self.data.target.topology_hash()}
+
+
+def _where_labelled(values: Float[Tensor, " labelled"], labels: Int[Tensor, " vertices"]) -> Float[Tensor, " vertices"]:
+    """Values of the labelled vertices among all, NaN for those without a label."""
+    spread = values.new_full(labels.shape, float("nan"))
+    spread[labels >= 0] = values
+    return spread
