@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from geoskip.data.entries import Stored
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes import icosphere
+from geoskip.training.run import Run
 from tests.cli.test_cli import run, run_python
 from tests.data.test_superpixels import write_mnist
 
@@ -213,6 +215,46 @@ def test_make_superpixels_of_a_folder(place: Path) -> None:
     told = run("data", "make", "superpixels", str(place / "images"), "--nodes", "9", "--degree", "4", "--workers", "1")
     assert "10 graphs of 9 vertices" in told.stdout, told.output
     assert "8 for training, 2 for the test" in told.stdout
+
+
+def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that make prints trains on just these graphs; evaluation and a second start use them, too."""
+    from PIL import Image
+
+    monkeypatch.chdir(place)
+    for number in range(20):
+        path = Path("my images", f"class{number % 2}", f"{number}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(number).integers(0, 256, (12, 12), dtype=np.uint8)).save(path)
+    recipe = ["--nodes", "30", "--degree", "5", "--workers", "1"]
+    told = run("data", "make", "superpixels", "my images", *recipe)
+    assert "20 graphs of 30 vertices" in told.stdout, told.output
+    program, *words = shlex.split(told.stdout.splitlines()[-1].partition("train on it with: ")[2])
+    assert program == "geoskip"
+    monkeypatch.setattr("geoskip.data.superpixels._build", None)  # the cache has them
+    small = ["--kernel-size", "2", "--epochs", "1", "--set", "model.channels=[4,5,6]", "--device", "cpu", "-o", "run"]
+    trained = run(*words, *small)
+    assert trained.exit_code == 0, trained.output
+    opened = Run.open("run")
+    assert opened.context.facts["vertices"] == 30
+    assert opened.config.data_options == {"nodes": 30, "degree": 5.0, "workers": 1}
+    assert run("evaluate", "run", "--device", "cpu", "--no-pictures").exit_code == 0
+    assert "finished before" in run(*words, *small, "--workers", "2").stdout
+    other = run("train", "classification", "--data", "my images", *small)
+    assert other.exit_code == 2
+    assert "data_options.degree: the run in run was begun with 5.0, and now it is None" in " ".join(
+        other.stderr.split()
+    )
+
+
+def test_options_of_graphs_that_are_already_made_are_refused(place: Path) -> None:
+    write_mnist(place / "data" / "mnist")
+    run("data", "make", "superpixels", "--nodes", "20", "--degree", "6", "--workers", "1")
+    (entry,) = (place / "cache").glob("superpixels-*")
+    told = run("train", "classification", "--data", str(entry), "--nodes", "40", "-o", str(place / "run"))
+    assert told.exit_code == 2
+    assert "data_options.nodes:" in told.stderr
+    assert "holds graphs that are already made" in " ".join(told.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from geoskip.data.catalog import names_for
 from geoskip.training.config import resolve
-from geoskip.training.tasks.loading import NAMED
 from tests.docs.pages import DOCS
 
 PAGE = (DOCS / "training.md").read_text()
@@ -18,4 +18,4 @@ def test_the_table_has_the_defaults(task: str) -> None:
     assert f"| {resolve(task).kernel_size} |" in row
     assert f"×{optim.lr_decay} " in row
     assert f"batch {optim.batch}, {optim.epochs} epochs" in row
-    assert all(f"`{name}`" in row for name in NAMED[task] if name != "mnist")
+    assert all(f"`{name}`" in row for name in names_for(task) if name != "mnist")

@@ -7,92 +7,78 @@ from typing import Annotated, Any
 
 import typer
 
+from geoskip.cli.data_options import given_options, offering, train_command
 from geoskip.cli.errors import Choices
 from geoskip.cli.showing import showing_log
+from geoskip.data.catalog import DATA_SETS, FOLDERS
 
 make = typer.Typer(cls=Choices, no_args_is_help=True, help="Make or read a data set once and keep it in the cache.")
-Seed = Annotated[int, typer.Option(min=0, help="Another seed, other people.")]
 Distances = Annotated[bool, typer.Option("--geodesics", help="Also all geodesic distances on the target (190 MB).")]
 Place = Annotated[Path | None, typer.Argument(help="The owners' archive, or the folder it unpacks to.")]
+IMAGES = ("mnist", "fashion-mnist")
 
 
-@make.command()
-def faces(
-    subjects: Annotated[int, typer.Option(min=1, help="Different people.")] = 12,
-    frames: Annotated[int, typer.Option(min=1, help="Meshes in all, over 12 expressions of each subject.")] = 20_466,
-    seed: Seed = 0,
-) -> None:
-    """Generated faces in the manner of CoMA (needs the extra: people)."""
-    from geoskip.data.faces import faces as make_faces
+def _command(name: str) -> None:
+    """``geoskip data make NAME``, with the options of the data set."""
+    data_set = DATA_SETS[name]
+    options = [option for option in data_set.options if option.name != "place"]
+    matched, stored = data_set.task == "correspondence", len(options) < len(data_set.options)
 
-    _meshes(lambda: make_faces(subjects=subjects, frames=frames, seed=seed))
+    def run(place: Path | None, geodesics: bool, values: dict[str, Any]) -> None:
+        given = given_options(options, values) | ({} if place is None else {"place": str(place)})
+        made = _meshes(lambda: data_set.read(name, given), train_command(data_set.task, name, given))
+        _geodesics(made, geodesics)
 
+    def generated(**values: Any) -> None:
+        run(None, False, values)
 
-@make.command()
-def bodies(
-    identities: Annotated[int, typer.Option(min=1, help="Different people.")] = 10,
-    poses: Annotated[int, typer.Option(min=1, help="Poses of each.")] = 10,
-    verts: Annotated[int, typer.Option(min=4, help="Vertices of each mesh.")] = 6890,
-    seed: Seed = 0,
-    geodesics: Distances = False,
-) -> None:
-    """Generated bodies in the manner of FAUST (needs the extra: people)."""
-    from geoskip.data.bodies import bodies as make_bodies
+    def generated_pairs(geodesics: Distances = False, **values: Any) -> None:
+        run(None, geodesics, values)
 
-    made = _meshes(lambda: make_bodies(identities=identities, poses=poses, verts=verts, seed=seed))
-    _geodesics(made, geodesics)
+    def read(place: Place = None, **values: Any) -> None:
+        run(place, False, values)
 
+    def read_pairs(place: Place = None, geodesics: Distances = False, **values: Any) -> None:
+        run(place, geodesics, values)
 
-@make.command()
-def coma(place: Place = None) -> None:
-    """CoMA, read from COMA_data.zip."""
-    from geoskip.data.coma import coma as read_coma
-
-    _meshes(lambda: read_coma(place))
+    chosen = (read_pairs if matched else read) if stored else (generated_pairs if matched else generated)
+    chosen.__doc__ = data_set.about
+    make.command(name)(offering(options, chosen))
 
 
-@make.command()
-def faust(place: Place = None, geodesics: Distances = False) -> None:
-    """FAUST, read from MPI-FAUST.zip."""
-    from geoskip.data.faust import faust as read_faust
-
-    _geodesics(_meshes(lambda: read_faust(place)), geodesics)
+for _name in ("faces", "bodies", "coma", "faust"):
+    _command(_name)
 
 
-@make.command()
 def superpixels(
     images: Annotated[str, typer.Argument(help="mnist, fashion-mnist, or a folder of images.")] = "mnist",
-    nodes: Annotated[int, typer.Option(min=1, help="Superpixels of each image, exactly.")] = 75,
-    degree: Annotated[
-        float | None, typer.Option(help="Mean number of neighbours; else 18.57, as in the published set.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one per core.")] = None,
-    download: Annotated[bool, typer.Option(help="Fetch MNIST where it is missing.")] = True,
+    **values: Any,
 ) -> None:
     """Images as graphs of superpixels (needs the extra: images)."""
-    from geoskip.data.images import image_folder
-    from geoskip.data.mnist import FASHION, MNIST, mnist
-    from geoskip.data.slic import Slic
-    from geoskip.data.superpixels import MNIST_DEGREE, Recipe
-
-    recipe = Recipe(Slic(num_segments=nodes), MNIST_DEGREE if degree is None else degree)
-    known = {"mnist": MNIST, "fashion-mnist": FASHION}
+    given = given_options(SUPERPIXELS.values(), values)
+    named = images in IMAGES
 
     def build() -> Any:
-        if images in known:
-            return mnist(None, recipe, idx_set=known[images], allow_download=download, workers=workers)
-        return image_folder(Path(images), recipe, workers=workers)
+        if named:
+            return DATA_SETS[images].read(images, given)
+        return FOLDERS["classification"].read(images, given, Path(images))
 
     made, seconds = _timed(build)
-    edges = made.levels[0].edges.shape[1] / len(made)
-    _tell(f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average", made, seconds)
+    level = made.levels[0]
+    edges, nodes = level.edges.shape[1] / len(made), int(level.offsets.diff().max())
+    what = f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average"
+    _tell(what, made, seconds, train_command("classification", images, given))
 
 
-def _meshes(build: Callable[[], Any]) -> Any:
+SUPERPIXELS = {option.name: option for option in (*DATA_SETS["mnist"].options, *FOLDERS["classification"].options)}
+make.command("superpixels")(offering(SUPERPIXELS.values(), superpixels))
+
+
+def _meshes(build: Callable[[], Any], train: str) -> Any:
     made, seconds = _timed(build)
     template = made.target if hasattr(made, "target") else made.template
     size = f"{len(made):,} meshes of {template.num_verts:,} vertices, one unit is {made.unit_mm:g} mm"
-    _tell(size, made, seconds)
+    _tell(size, made, seconds, train)
     return made
 
 
@@ -112,8 +98,9 @@ def _timed(build: Callable[[], Any]) -> tuple[Any, float]:
         return build(), time.perf_counter() - start
 
 
-def _tell(what: str, made: Any, seconds: float) -> None:
+def _tell(what: str, made: Any, seconds: float, train: str) -> None:
     from geoskip.data.cache import cache_root
 
     parts = f"{len(made.split.train):,} for training, {len(made.split.test):,} for the test"
     typer.echo(f"{what}; {parts}; kept in {cache_root()} ({seconds:.1f} s)")
+    typer.echo(f"train on it with: {train}")

@@ -5,12 +5,15 @@ import os
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from geoskip.cli.data_options import given_options, offering
 from geoskip.cli.showing import showing_log
+from geoskip.data.catalog import OPTIONS
 
 
 class TaskName(StrEnum):
@@ -21,7 +24,7 @@ class TaskName(StrEnum):
     classification = "classification"
 
 
-def train(
+def _command(
     task: Annotated[TaskName, typer.Argument(help="What to train.", show_default=False)],
     data: Annotated[
         str | None,
@@ -56,11 +59,20 @@ def train(
     capture: Annotated[bool, typer.Option(help="Capture the step on CUDA.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done and needed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what comes out as JSON.")] = False,
+    **options: Any,
 ) -> None:
     """Train a network, with the paper's settings unless told otherwise. The same command goes on after a break."""
     from geoskip.training.config import override, resolve
 
-    given = {"data": data, "operator": operator, "skip": skip, "kernel_size": kernel_size, "pseudo": pseudo}
+    chosen = given_options(OPTIONS.values(), options, OWN)
+    given: dict[str, Any] = {
+        "data": data,
+        "data_options": chosen,
+        "operator": operator,
+        "skip": skip,
+        "kernel_size": kernel_size,
+        "pseudo": pseudo,
+    }
     optim = None if epochs is None else {"epochs": epochs}
     machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
     config = override(resolve(task.value, **given, **machine, optim=optim), settings or [])
@@ -76,6 +88,11 @@ def train(
             _show_plan(config, as_json)
         return
     _train(config, folder, leads, as_json, resume=resume, tensorboard=tensorboard, capture=capture)
+
+
+# A run's own options; those of data sets that are called the same are prefixed with data-.
+OWN = tuple(entry.name for entry in signature(_command).parameters.values())
+train = offering(OPTIONS.values(), _command, panel="Options of the data set, as for geoskip data make")
 
 
 def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from geoskip.data.catalog import OPTIONS, absolute
 from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.run import CHECKPOINTS, CONFIG, MODEL, RECORD, Run, RunError
 
 # What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
 FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
+FREE_OPTIONS = tuple(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe)
 
 
 def find_state(folder: Path, resume: str | Path) -> State | None:
@@ -36,7 +39,8 @@ def is_finished(config: Config, folder: Path) -> bool:
     if not all((folder / name).is_file() for name in (CONFIG, MODEL, RECORD)):
         return False
     before = Run.open(folder).config
-    _compare(config, before.to_json(), folder)
+    data, options = absolute(config.data, config.data_options)
+    _compare(replace(config, data=data, data_options=options), before.to_json(), folder)
     if config.optim.epochs != before.optim.epochs:
         raise RunError(
             f"{folder}: holds a finished run of {before.optim.epochs} epochs whose checkpoints are gone, so it cannot "
@@ -48,7 +52,7 @@ def is_finished(config: Config, folder: Path) -> bool:
 def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
     begun, given = _leaves(entries), _leaves(config.to_json())
     for name in sorted(begun.keys() | given.keys()):
-        if begun.get(name) != given.get(name) and name not in FREE:
+        if begun.get(name) != given.get(name) and name not in FREE + FREE_OPTIONS:
             raise RunError(
                 f"{name}: the run in {folder} was begun with {begun.get(name)}, and now it is {given.get(name)}; "
                 "say the same, or choose another folder"
