@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     folder_of(sets.meshes(20), Path("meshes"))
-    config: Config = sets.config(data="meshes", data_options={"unit_mm": 100.0})
+    run_on_meshes(Path("run"))
+    return tmp_path
+
+
+def run_on_meshes(folder: Path, **chosen: str) -> None:
+    config: Config = sets.config(data="meshes", data_options={"unit_mm": 100.0}, **chosen)
     task = make_task(config)
-    made = Run.create(Path("run"), config)
+    made = Run.create(folder, config)
     made.write_context(task)
     made.write_model(task.make_model(), step=3)
-    return tmp_path
 
 
 def test_evaluate(place: Path) -> None:
@@ -58,6 +63,43 @@ def test_evaluate_as_json_without_pictures(place: Path) -> None:
     assert entries["metrics"] == json.loads(Path("run/evaluation.json").read_text())["metrics"]
     assert entries["files"] == [str(Path("run") / "evaluation.json")]
     assert not Path("run/pictures").exists()
+
+
+@pytest.mark.parametrize("moved", ["nothing", "both", "data"])
+def test_the_data_of_a_run_are_found_from_anywhere(moved: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = json.loads(run("evaluate", "run", "--no-pictures", "--json").stdout)["metrics"]
+    home, options = place, []
+    if moved == "both":
+        home = place.with_name(f"{place.name}-elsewhere")
+        place.rename(home)
+    (home / "below").mkdir()
+    monkeypatch.chdir(home / "below")
+    if moved == "data":
+        (home / "meshes").rename(home / "shapes")
+        lost = run("evaluate", "../run", "--no-pictures")
+        assert lost.exit_code == 2
+        assert "say where the data are now with --data" in " ".join(lost.stderr.split())
+        options = ["--data", "../shapes"]
+    told = run("evaluate", "../run", "--no-pictures", "--json", *options)
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["metrics"] == before
+
+
+def test_every_command_that_needs_the_data_of_a_run_can_be_told_where_they_are(place: Path) -> None:
+    run_on_meshes(Path("affine"), skip="affine")
+    Path("meshes").rename("shapes")
+    for words in ("evaluate --no-pictures", "analyse parts", "analyse share", "analyse smoothness --start"):
+        assert run(*words.split(), "affine").exit_code == 2, words
+        told = run(*words.split(), "affine", "--data", "shapes")
+        assert told.exit_code == 0, told.output
+    # Other meshes of the same connectivity.
+    Path("others").mkdir()
+    data = sets.meshes(12, seed=1)
+    for item in range(len(data)):
+        write_mesh(data.mesh(item), f"others/sphere-{item:03d}.ply")
+    told = run("analyse", "parts", "affine", "--data", "others")
+    assert told.exit_code == 2
+    assert "not those that the run was trained on" in " ".join(told.stderr.split())
 
 
 def test_apply_there_and_back(place: Path) -> None:
@@ -151,7 +193,9 @@ def test_export(place: Path) -> None:
     told = run("export", "run", "-o", "model")
     assert told.exit_code == 0, told.output
     assert sorted(path.name for path in Path("model").iterdir()) == ["config.json", "model.safetensors"]
-    assert from_pretrained("model").config == Run.open("run").config
+    assert from_pretrained("model").config == replace(Run.open("run").config, data="meshes"), (
+        "no folder of this machine"
+    )
     again = run("export", "run", "-o", "model")
     assert again.exit_code == 2
     assert "--force" in " ".join(again.stderr.split())

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from geoskip.data.mesh_set import StoredShapes
-from geoskip.records import CorrespondenceSamples, read_samples, write_samples
+from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
 from geoskip.report.evaluation_pictures import draw_confusion, match_sheet, write_pictures
 from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
-from geoskip.training.tasks import make_task
+from geoskip.training.tasks import Evaluation, make_task
+from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
 
@@ -48,6 +49,51 @@ def test_a_trained_run_evaluates_to_its_record(tmp_path: Path, task: str) -> Non
     run = train(config, tmp_path / "run", task=make_task(config, sets.data(task)))
     found = evaluate_run(Run.open(tmp_path / "run"), data=sets.data(task))
     assert dict(found.evaluation.metrics) == pytest.approx(dict(run.record.metrics), rel=1e-5)
+
+
+def test_an_evaluation_does_not_outlive_its_weights(tmp_path: Path) -> None:
+    """It is gone as soon as a continued run has other weights, and not before."""
+    folder, spheres = tmp_path / "run", sets.meshes()
+
+    def continued(epochs: int, stop_after: int | None = None) -> Run:
+        config = sets.config(optim={"epochs": epochs})
+        train(config, folder, task=make_task(config, spheres), stop_after=stop_after)
+        return Run.open(folder)
+
+    def pictures(run: Run) -> list[str]:
+        found = evaluate_run(run, data=spheres)
+        write_pictures(run.pictures, found.samples, found.evaluation.curves, found.evaluation.arrays)
+        (run.pictures / "mine.png").write_bytes(b"")
+        return sorted(path.name for path in run.pictures.iterdir())
+
+    run = continued(2)
+    assert pictures(run) == ["mean-error.png", "mine.png", "reconstructions.png"]
+    stored = json.loads((folder / "evaluation.json").read_text())
+    assert (stored["step"], stored["weights_sha256"]) == (6, run.weights_sha256)
+    continued(2)
+    assert json.loads((folder / "evaluation.json").read_text()) == stored, "nothing was trained"
+    run = continued(3, stop_after=1)
+    assert not (folder / "evaluation.json").exists()
+    assert [path.name for path in run.pictures.iterdir()] == ["mine.png"]
+    pictures(run)
+    assert json.loads((folder / "evaluation.json").read_text())["step"] == 7
+    run = continued(3)
+    assert not (folder / "evaluation.json").exists()
+    assert run.weights_sha256 != stored["weights_sha256"]
+
+
+def test_an_evaluation_that_training_overtook_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, task = untrained(tmp_path)
+    true = Reconstruction.evaluate
+
+    def overtaken(self: Reconstruction, model: torch.nn.Module) -> Evaluation:
+        run.write_model(perturbed(task.make_model(), seed=2), step=8)
+        return true(self, model)
+
+    monkeypatch.setattr(Reconstruction, "evaluate", overtaken)
+    with pytest.raises(ValueError, match="training reached step 8 while step 7 was evaluated"):
+        evaluate_run(run, data=sets.meshes())
+    assert not (tmp_path / "evaluation.json").exists()
 
 
 def test_errors_in_millimetres_by_hand(tmp_path: Path) -> None:
@@ -108,6 +154,7 @@ def test_pictures(tmp_path: Path, task: str, names: list[str]) -> None:
     evaluation = found.evaluation
     paths = write_pictures(run.pictures, found.samples, evaluation.curves, evaluation.arrays, ("low", "high"))
     assert [path.name for path in paths] == names
+    assert set(names) <= set(EVALUATION_PICTURES)
     for path in paths:
         with Image.open(path) as image:
             assert np.asarray(image.convert("RGB")).std() > 5, path.name

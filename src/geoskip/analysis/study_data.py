@@ -15,6 +15,7 @@ from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.meshes import mesh_hierarchy
 from geoskip.records.atomic import write_whole
 from geoskip.shapes import Int
+from geoskip.training.evaluation import check_same_data
 from geoskip.training.run import Run
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.loading import load_data
@@ -26,7 +27,7 @@ FORMAT = 1
 def task_of(run: Run) -> Task:
     """The task of a run as it was trained: a study's runs have coarser data and initial values of their own.
 
-    ValueError where the data are another mesh than the model's.
+    ValueError where the data are not those that it was trained on.
     """
     coarse = _read(run.folder / STUDY)
     if coarse is None:
@@ -41,6 +42,7 @@ def task_of(run: Run) -> Task:
             f"{run.folder}: the run was trained on another mesh than {run.config.data} has now; if it was given data "
             "in Python, analyse it there"
         )
+    check_same_data(run, task)
     return task
 
 

@@ -16,6 +16,7 @@ analyse = typer.Typer(
 )
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]
+Data = Annotated[str | None, typer.Option(help="Where the data are now, if they moved.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
 Seeds = Annotated[int, typer.Option(help="How many random networks.", min=1)]
 QUANTITIES = {
@@ -89,6 +90,7 @@ def power(seeds: Seeds = 20, json_path: Json = None) -> None:
 def parts(
     run: RunFolder,
     samples: Annotated[int | None, typer.Option(help="How many test items; 8 if there are so many.", min=2)] = None,
+    data: Data = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
     json_path: Json = None,
 ) -> None:
@@ -96,7 +98,7 @@ def parts(
     from geoskip.analysis.runs import method_of, run_parts
     from geoskip.training.run import Run
 
-    started, opened = time.perf_counter(), Run.open(run)
+    started, opened = time.perf_counter(), Run.open(run, data)
     rows, shapes = run_parts(opened, samples)
     samples = len(shapes.names)
     table = Table(title=f"{method_of(opened)}: decoding by parts, {samples} test items", title_justify="left")
@@ -123,13 +125,14 @@ def parts(
 def share(
     run: RunFolder,
     items: Annotated[int, typer.Option(help="How many training items.", min=1)] = 32,
+    data: Data = None,
     json_path: Json = None,
 ) -> None:
     """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
     from geoskip.analysis.runs import method_of, run_shares
     from geoskip.training.run import Run
 
-    started, opened = time.perf_counter(), Run.open(run)
+    started, opened = time.perf_counter(), Run.open(run, data)
     rows = run_shares(opened, items)
     steps = list(dict.fromkeys(row["step"] for row in rows))
     table = Table(title=f"{method_of(opened)}: share of the skip in each block's output", title_justify="left")
@@ -147,6 +150,7 @@ def share(
 def smoothness(
     runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs: methods to compare, seeds of each.")],
     start: Annotated[bool, typer.Option("--start", help="Also the initial values; loads the data.")] = False,
+    data: Data = None,
     json_path: Json = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
@@ -155,7 +159,7 @@ def smoothness(
     from geoskip.training.run import Run
 
     started = time.perf_counter()
-    opened = [Run.open(folder) for folder in sorted(runs)]
+    opened = [Run.open(folder, data) for folder in sorted(runs)]
     rows = [run_smoothness(run, task_of(run) if start else None) for run in opened]
     console = Console()
     for when in WHEN if start else ("end",):

@@ -12,7 +12,11 @@ from geoskip.records.samples import (
     write_samples,
 )
 
+# What `geoskip evaluate` draws in a run's folder of pictures.
+EVALUATION_PICTURES = ("reconstructions.png", "mean-error.png", "matches.png", "geodesic.png", "confusion.png")
+
 __all__ = [
+    "EVALUATION_PICTURES",
     "CorrespondenceSamples",
     "GraphSamples",
     "MatchedMesh",

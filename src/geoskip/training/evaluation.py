@@ -49,6 +49,12 @@ def evaluate_run(
     task = task.to(device)
     evaluation = task.evaluate(model)
     _write(run, evaluation)
+    if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
+        run.discard_evaluation()
+        raise ValueError(
+            f"{run.folder}: training reached step {latest:,} while step {run.weights[1]:,} was evaluated; "
+            "evaluate it again"
+        )
     count = min(samples, task.num_test)
     return Evaluated(evaluation, task.samples(model, count) if count else None, task)
 
@@ -66,7 +72,7 @@ def check_same_data(run: Run, task: Task) -> None:
     if differ:
         raise ValueError(
             f"{run.folder}: the data of {task.config.data} are not those that the run was trained on: "
-            f"{', '.join(sorted(differ))} differ; say where they are"
+            f"{', '.join(sorted(differ))} differ; say where they are with --data"
         )
 
 
@@ -83,6 +89,7 @@ def _write(run: Run, evaluation: Evaluation) -> None:
         "task": run.config.task,
         "data": run.config.data,
         "step": run.weights[1],
+        "weights_sha256": run.weights_sha256,
         "metrics": dict(evaluation.metrics),
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
         "arrays": _listed(evaluation.arrays),

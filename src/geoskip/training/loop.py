@@ -165,6 +165,7 @@ class _Loop:
             return
         state = self.session.state()
         if self.group.leads:
+            self.run.discard_evaluation()
             save_checkpoint(self.run.checkpoints, state, self.session.config.keep)
         self.saved = self.session.step
 

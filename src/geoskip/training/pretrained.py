@@ -8,7 +8,7 @@ unit. Nothing else is needed to use the model, the training data least of all, a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,23 @@ def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
         "architectures": [type(trained.model).__name__],
         "format": FORMAT,
         "geoskip": __version__,
-        "config": trained.config.to_json(),
+        "config": _without_folders(trained.config).to_json(),
         "facts": dict(trained.context.facts),
     }
     paths = [Path(folder) / WEIGHTS, Path(folder) / CONFIG]
     write_whole(paths[0], save(tensors, {"format": "pt"}))
     write_whole(paths[1], (json.dumps(about, indent=1, allow_nan=False) + "\n").encode())
     return paths
+
+
+def _without_folders(config: Config) -> Config:
+    """Paths as bare names: where the data lie on this machine is of no use to others."""
+
+    def bare(value: Any) -> Any:
+        return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+    options = {name: bare(value) for name, value in config.data_options.items()}
+    return replace(config, data=bare(config.data), data_options=options)
 
 
 def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> Trained:

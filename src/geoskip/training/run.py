@@ -1,6 +1,6 @@
 """The folder of a run: what lies in it, and how to take it up again.
 
-config.json           the resolved configuration
+config.json           the resolved configuration, with where the data are
 metrics.jsonl         what was measured on the way, a line each time
 checkpoints/          see geoskip.training.checkpoint
 model.safetensors     the weights and buffers at the end
@@ -13,8 +13,11 @@ pictures/
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from geoskip.records import RunRecord, read_record
+from geoskip.data.catalog import absolute
+from geoskip.records import EVALUATION_PICTURES, RunRecord, read_record
 from geoskip.records.atomic import write_whole
 from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
@@ -44,6 +48,10 @@ CONTEXT, EVALUATION, SAMPLES, CHECKPOINTS, PICTURES = (
 )
 
 
+# In config.json: the path to the data from the folder of the run.
+DATA_FROM_RUN = "data_from_run"
+
+
 class RunError(ValueError):
     """A folder that is no run, or a run that lacks what is asked of it; the message says which."""
 
@@ -57,14 +65,19 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, config: Config) -> Run:
-        """Make the folder, if need be, and store the configuration."""
+        """Make the folder, if need be, and store the configuration, so that its data are found from any folder."""
         folder = Path(folder)
-        write_whole(folder / CONFIG, (json.dumps(config.to_json(), indent=1) + "\n").encode())
+        data, options = absolute(config.data, config.data_options)
+        entries = replace(config, data=data, data_options=options).to_json()
+        if Path(data).is_absolute():
+            with suppress(ValueError):  # there is no way from one drive of Windows to another
+                entries[DATA_FROM_RUN] = os.path.relpath(data, folder.resolve())
+        write_whole(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
         return cls(folder, config)
 
     @classmethod
-    def open(cls, folder: Path | str) -> Run:
-        """The run in a folder; RunError if there is none."""
+    def open(cls, folder: Path | str, data: str | None = None) -> Run:
+        """The run in a folder; RunError if there is none. ``data`` says where its data are now, if they moved."""
         folder = Path(folder)
         if not folder.exists():
             raise RunError(f"{folder}: there is no such run; `geoskip train … -o {folder}` makes one")
@@ -74,11 +87,17 @@ class Run:
             entries = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             if "library_name" in entries:
                 raise RunError(f"{folder}: an exported model, to be applied; name the run that it was exported from")
+            nearby = entries.pop(DATA_FROM_RUN, None)
             config = Config.from_json(entries)
         except RunError:
             raise
         except (ValueError, TypeError, AttributeError) as error:
             raise RunError(f"{folder / CONFIG}: not a configuration that this version reads: {error}") from error
+        if data is not None:
+            config = replace(config, data=data)
+        elif isinstance(nearby, str) and not Path(config.data).exists() and (folder / nearby).exists():
+            # Run and data were moved together.
+            config = replace(config, data=str((folder / nearby).resolve()))
         return cls(folder, config)
 
     @property
@@ -117,6 +136,21 @@ class Run:
         if checkpoint is None:
             raise RunError(f"{self.folder}: no weights: neither a whole checkpoint nor {MODEL}; train it first")
         return dict(load_checkpoint(checkpoint).model), step
+
+    @property
+    def weights_sha256(self) -> str:
+        """Checksum of the latest weights: of names, kinds, shapes and numbers, wherever they are stored."""
+        digest = sha256()
+        for name, tensor in sorted(self.weights[0].items()):
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def discard_evaluation(self) -> None:
+        """Remove what ``geoskip evaluate`` wrote: the weights are about to change."""
+        (self.folder / EVALUATION).unlink(missing_ok=True)
+        for name in EVALUATION_PICTURES:
+            (self.pictures / name).unlink(missing_ok=True)
 
     def model(self, device: str | torch.device = "cpu") -> nn.Module:
         """The trained model, ready for inference; the training data are not needed."""
