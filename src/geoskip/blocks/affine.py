@@ -67,8 +67,8 @@ class AffineSkip(Skip):
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         return x @ self.weight
 
-    def _sum(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def _sum(self, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(self.conv, Operator):
-            return super()._sum(x, *args, **kwargs)
-        y = self.conv(x, *args, skip=self.weight, **kwargs)
+            return super()._sum(*args, **kwargs)
+        y = self.conv(*args, skip=self.weight, **kwargs)
         return self._biased(y, self.brings_bias).to(y.dtype)

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from geoskip.blocks.channels import home_of, own_bias, read_channels, why_unfit
+from geoskip.blocks.channels import features_at, home_of, own_bias, read_channels, why_unfit
 from geoskip.blocks.checkpoints import adopt_plain_keys
 from geoskip.blocks.features import check_same_vertices, features_of, receiving_features, with_features
 from geoskip.blocks.lazy import LateParameters
+from geoskip.operators.hetero import refuse_to_hetero
 from geoskip.shapes import Float
 
 
@@ -60,6 +61,7 @@ class Skip(LateParameters):
         inputs, outputs = in_channels or said[0], out_channels or said[1]
         self.skip_channels = None if inputs is None or outputs is None else (inputs, outputs)
         self.conv = conv
+        self._features_at = features_at(conv)
         self.conv_has_bias = own_bias(conv) is not None
         self.brings_bias = bias and not self.conv_has_bias
         self.part = "both"
@@ -82,25 +84,35 @@ class Skip(LateParameters):
         self._check_input(x)
         return self._biased(self.shortcut(x), self.brings_bias or self.conv_has_bias)
 
-    def convolution(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def convolution(self, *args: Any, **kwargs: Any) -> Any:
         """The convolution alone, without the block's b."""
-        out = self.conv(x, *args, **kwargs)
+        out = self.conv(*args, **kwargs)
         if not self.conv_has_bias:
             return out
         assert self.bias is not None
         return with_features(out, features_of(out, self._say()) - self.bias)
 
-    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.part == "affine":
-            return self.affine(receiving_features(x, self._say()))
-        if self.part == "convolution":
-            return self.convolution(x, *args, **kwargs)
-        return self._sum(x, *args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        remedy = "Transform the model without skips, then call add_skips on the result"
+        refuse_to_hetero(self._say(), remedy, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
-    def _sum(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        received = receiving_features(x, self._say())
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.part == "affine":
+            return self.affine(self._received(args, kwargs))
+        if self.part == "convolution":
+            return self.convolution(*args, **kwargs)
+        return self._sum(*args, **kwargs)
+
+    def _received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Features of the receiving vertices among the convolution's arguments."""
+        at = self._features_at
+        return receiving_features(args[at] if at < len(args) else kwargs.get("x"), self._say())
+
+    def _sum(self, *args: Any, **kwargs: Any) -> Any:
+        received = self._received(args, kwargs)
         self._check_input(received)
-        out = self.conv(x, *args, **kwargs)
+        out = self.conv(*args, **kwargs)
         y = features_of(out, self._say())
         check_same_vertices(received, y, self._say())
         if self.skip_channels is None:

@@ -36,9 +36,19 @@ def pyg_class(module: nn.Module) -> str | None:
     return next((cls.__name__ for cls in type(module).__mro__ if cls.__module__.startswith("torch_geometric.")), None)
 
 
+# Position of the vertex features among the arguments, where it is not the first. to_hetero_with_bases replaces each
+# convolution by a HeteroBasisConv, which sets attributes of the convolutions inside it, so the skip goes around all.
+_FEATURES_AT = {"HeteroBasisConv": 1}
+
+
+def features_at(module: nn.Module) -> int:
+    """Position of the vertex features among a convolution's arguments."""
+    return _FEATURES_AT.get(pyg_class(module) or "", 0)
+
+
 def is_convolution(module: nn.Module) -> bool:
     """One of our operators, or a convolution of PyTorch Geometric; ``HeteroConv`` is a container of them."""
-    if isinstance(module, Operator):
+    if isinstance(module, Operator) or features_at(module):
         return True
     derived = any(cls.__module__.startswith("torch_geometric.nn.conv.") for cls in type(module).__mro__)
     return derived and pyg_class(module) != "HeteroConv"
@@ -62,6 +72,8 @@ def own_bias(conv: nn.Module) -> nn.Parameter | None:
 
 def read_channels(conv: nn.Module) -> tuple[int | None, int | None]:
     """Channels of the input at the receiving vertices and of the output; ``None`` where the module does not say."""
+    if pyg_class(conv) == "HeteroBasisConv":
+        return read_channels(conv.convs[0])  # type: ignore[index, arg-type]
     channels = getattr(conv, "channels", None)
     inputs = _receiving(getattr(conv, "in_channels", channels))
     outputs = _receiving(getattr(conv, "out_channels", channels))

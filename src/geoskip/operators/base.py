@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph
+from geoskip.operators.hetero import refuse_to_hetero
 from geoskip.shapes import Float, Int
 
 
@@ -53,6 +55,11 @@ class Operator(nn.Module, ABC):
         skip: Float[Tensor, "channels out"] | None,
     ) -> Float[Tensor, "*batch vertices out"]:
         """The formula, on checked input."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        remedy = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips on the result"
+        refuse_to_hetero(self._say(), remedy, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def forward(
         self,
