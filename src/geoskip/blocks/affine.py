@@ -37,6 +37,7 @@ class AffineSkip(Skip):
     """
 
     weight: nn.Parameter
+    init: str = "glorot"
     _matrices = ("weight",)
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -22,7 +22,8 @@ class Skip(LateParameters):
 
     It is called as the convolution is, ``block(x, *args, **kwargs)``, and passes on all that it is given. Of a pair
     ``(x_src, x_dst)`` P takes ``x_dst``; of a tuple that the convolution returns only the first element changes.
-    Public attributes that the block lacks are those of ``conv``.
+    Public attributes that the block lacks are those of ``conv``, to read, to set and to delete:
+    ``block.normalize = False`` changes the convolution.
 
     **One bias.** Where ``conv.bias`` is a parameter, that is the block's b; elsewhere the skip brings b. It counts as
     P's: ``affine(x)`` and ``convolution(x, …)`` add up to the block, whoever owns b.
@@ -40,6 +41,11 @@ class Skip(LateParameters):
 
     conv: nn.Module
     bias: nn.Parameter | None
+
+    # Defaults, so that an attribute of the convolution with one of these names is never taken for the block's.
+    skip_channels: tuple[int, int] | None = None
+    brings_bias: bool = False
+    part: str = "both"
 
     def __init__(
         self,
@@ -62,10 +68,18 @@ class Skip(LateParameters):
         self.skip_channels = None if inputs is None or outputs is None else (inputs, outputs)
         self.conv = conv
         self._features_at = features_at(conv)
-        self.conv_has_bias = own_bias(conv) is not None
-        self.brings_bias = bias and not self.conv_has_bias
-        self.part = "both"
+        self._bias_counts = own_bias(conv) is not None or getattr(conv, "bias", None) is None
+        self.brings_bias = bias and own_bias(conv) is None
         self.training = conv.training
+
+    @property
+    def conv_has_bias(self) -> bool:
+        """Whether the block's b is the convolution's own."""
+        return self._bias_counts and not self.brings_bias and getattr(self.conv, "bias", None) is not None
+
+    @property
+    def _b(self) -> Tensor:
+        return cast(Tensor, self.bias if self.brings_bias else self.conv.bias)
 
     def _make_parameters(self, *names: str) -> None:
         if self.brings_bias:
@@ -89,12 +103,11 @@ class Skip(LateParameters):
         out = self.conv(*args, **kwargs)
         if not self.conv_has_bias:
             return out
-        assert self.bias is not None
-        return with_features(out, features_of(out, self._say()) - self.bias)
+        return with_features(out, features_of(out, self._say()) - self._b)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         remedy = "Transform the model without skips, then call add_skips on the result"
-        refuse_to_hetero(self._say(), remedy, args, kwargs)
+        refuse_to_hetero(self._say, remedy, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,8 +136,7 @@ class Skip(LateParameters):
     def _biased(self, y: Tensor, wanted: bool) -> Tensor:
         if not wanted:
             return y
-        assert self.bias is not None
-        return y + self.bias
+        return y + self._b
 
     def _known_channels(self) -> tuple[int, int]:
         if self.skip_channels is None:
@@ -159,11 +171,33 @@ class Skip(LateParameters):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            conv = self.__dict__.get("_modules", {}).get("conv")
-            # Not the private ones: copying, for one, asks every object for its own __deepcopy__.
-            if conv is None or name.startswith("_"):
+            if not self._may_be_of_conv(name):
                 raise
-            return getattr(conv, name)
+            return getattr(self.conv, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_of_conv(name):
+            setattr(self.conv, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._is_of_conv(name):
+            delattr(self.conv, name)
+        else:
+            super().__delattr__(name)
+
+    def _may_be_of_conv(self, name: str) -> bool:
+        # Not the private ones: copying, for one, asks every object for its own __deepcopy__. Nor the block's own
+        # parameters: torch's parametrizations delete them for a moment.
+        return not name.startswith("_") and name not in self._late_names and "conv" in self.__dict__.get("_modules", ())
+
+    def _is_of_conv(self, name: str) -> bool:
+        """Whether an attribute is the convolution's, since the block lacks it."""
+        if not self._may_be_of_conv(name) or name in self.__dict__ or hasattr(type(self), name):
+            return False
+        own = (self._parameters, self._buffers, self._modules)
+        return not any(name in names for names in own) and hasattr(self.conv, name)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any

@@ -25,6 +25,9 @@ class LateParameters(nn.Module, ABC):
     # The matrices on the way from the input to the output: their shapes in a checkpoint tell the channels.
     _matrices: ClassVar[tuple[str, ...]] = ()
 
+    # Names of the parameters.
+    _late_names: tuple[str, ...] = ()
+
     @abstractmethod
     def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the parameters."""
@@ -34,6 +37,7 @@ class LateParameters(nn.Module, ABC):
         """Draw their initial values."""
 
     def _add_late(self, names: tuple[str, ...], home: dict[str, Any]) -> None:
+        self._late_names = names
         for name in names:
             # register_parameter would mistake an attribute of this name that is looked up elsewhere for our own.
             self._parameters[name] = cast(nn.Parameter, UninitializedParameter(**home))

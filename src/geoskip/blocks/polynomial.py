@@ -41,6 +41,8 @@ class PolynomialSkip(Skip):
     weight: nn.Parameter
     hidden_bias: nn.Parameter
     weight_out: nn.Parameter
+    hidden: int | None = None
+    init: str = "glorot"
     _matrices = ("weight", "weight_out")
 
     def __init__(

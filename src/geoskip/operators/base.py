@@ -57,8 +57,8 @@ class Operator(nn.Module, ABC):
         """The formula, on checked input."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        remedy = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips on the result"
-        refuse_to_hetero(self._say(), remedy, args, kwargs)
+        remedy = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
+        refuse_to_hetero(self._say, remedy, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(

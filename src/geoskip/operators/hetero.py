@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from torch.fx import Proxy
 
 
-def refuse_to_hetero(said: str, remedy: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refuse_to_hetero(said: Callable[[], str], remedy: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Stop ``to_hetero`` and ``to_hetero_with_bases`` where they meet a module that they would transform wrongly.
 
     Both trace the model and treat a module as a convolution only if it is a ``MessagePassing``. Any other module that
@@ -17,11 +19,11 @@ def refuse_to_hetero(said: str, remedy: str, args: tuple[Any, ...], kwargs: dict
     """
     if not any(isinstance(value, Proxy) for value in (*args, *kwargs.values())):
         return
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith("torch_geometric.nn.to_hetero"):
             raise TypeError(
-                f"model: PyTorch Geometric's to_hetero and to_hetero_with_bases do not treat {said} as a convolution "
+                f"model: PyTorch Geometric's to_hetero and to_hetero_with_bases do not treat {said()} as a convolution "
                 f"and would not sum its outputs over edge types. {remedy}"
             )
         frame = frame.f_back
