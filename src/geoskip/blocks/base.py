@@ -46,6 +46,7 @@ class Skip(LateParameters):
     skip_channels: tuple[int, int] | None = None
     brings_bias: bool = False
     part: str = "both"
+    _learned_channels: bool = False
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class Skip(LateParameters):
         check_same_vertices(received, y, self._say())
         if self.skip_channels is None:
             self._materialise(received.shape[-1], y.shape[-1])
+            self._learned_channels = True
         self._check_output(y)
         return with_features(out, y + self._biased(self.shortcut(received), self.brings_bias).to(y.dtype))
 
@@ -148,6 +150,11 @@ class Skip(LateParameters):
 
     def _check_input(self, x: Tensor) -> None:
         if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
+            if self._learned_channels:
+                raise ValueError(
+                    f"x: {self._say()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; a "
+                    "convolution that is used at several widths needs a block for each of them"
+                )
             raise ValueError(
                 f"x: {self._say()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "
                 f"takes them, say {type(self).__name__}(conv, in_channels={x.shape[-1]})"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from torch import nn
 
 from geoskip.blocks.base import Skip
-from geoskip.blocks.channels import home_of, is_convolution, why_unfit
+from geoskip.blocks.calls import count_calls, is_called_at_several_widths
+from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
 from geoskip.blocks.initial import check_init
 from geoskip.blocks.make import SKIPS
 from geoskip.blocks.summary import Left, SkipSummary, Wrapped
@@ -34,9 +35,11 @@ def add_skips(
     """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
 
     ``print(add_skips(model))`` says what was done. Convolutions that have a skip keep it, so a second call does
-    nothing; one that the model uses in several places gets one skip and stays shared; one inside another belongs to
-    that and gets none. With ``init="zeros"`` the model computes what it did before, to the bit, until it is trained.
-    Checkpoints of the plain model still load, strictly too: the skips then keep their values.
+    nothing. One that the model uses in several places gets one skip and stays shared; it is refused if it takes any
+    number of channels, as one skip may not fit. One inside another belongs to that and gets none. With
+    ``init="zeros"`` the model computes what it did before, to the bit, until it is trained. Checkpoints of the plain
+    model still load, strictly too: the skips then keep their values. PyTorch Geometric's ``to_hetero`` comes first:
+    transform the model, then add skips.
 
     Make the optimiser afterwards, or give it the new parameters with ``add_param_group``: one made before does not
     know them. If the summary says "at the first call", make that call first too.
@@ -51,10 +54,12 @@ def add_skips(
     _check(model, kind, init)
     places = _find(model)
     chosen = _choice(where, [place.name for found in places.values() for place in found[1]])
+    reasons = {key: _why_left(module, at, chosen) for key, (module, at) in places.items()}
+    _check_widths(model, [found for key, found in places.items() if reasons[key] is None], kind)
     wrapped, left = [], []
-    for module, at in places.values():
+    for key, (module, at) in places.items():
         name = ", ".join(place.name for place in at)
-        if (reason := _why_left(module, at, chosen)) is not None:
+        if (reason := reasons[key]) is not None:
             inner = module.conv if isinstance(module, Skip) else module
             left.append(Left(name, type(inner).__name__, reason))
             continue
@@ -121,6 +126,23 @@ def _why_left(module: nn.Module, at: list[_Place], chosen: Choice) -> str | None
     if not any(chosen(place.name, module) for place in at):
         return "not chosen by where"
     return why_unfit(module)
+
+
+def _check_widths(model: nn.Module, chosen: list[tuple[nn.Module, list[_Place]]], kind: str) -> None:
+    """A skip maps from one number of channels to one other; a convolution may have no channels of its own."""
+    free = [(conv, at) for conv, at in chosen if takes_any_width(conv)]
+    if not free:
+        return
+    calls = count_calls(model)
+    for conv, at in free:
+        names = " and ".join(repr(place.name) for place in at)
+        if len(at) > 1 or is_called_at_several_widths(model, at[0].name, calls):
+            used = "the model has it in several places" if len(at) > 1 else "a forward pass calls it several times"
+            raise ValueError(
+                f"model: {names} ({type(conv).__name__}) takes any number of channels and {used}, so one skip may not "
+                "fit them all. Use one convolution per call, leave it out with where=…, or, if the channels never "
+                f"change, replace it by {kind.capitalize()}Skip(conv, in_channels, out_channels)"
+            )
 
 
 def _wrap(conv: nn.Module, kind: str, init: str, model: nn.Module) -> Skip:
