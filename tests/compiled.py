@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ def assert_trains_compiled(module: nn.Module, inputs: Sequence[Tensor], *args: A
     compiled = torch.compile(module, fullgraph=True, mode=mode)
     extra = [value for value in kwargs.values() if isinstance(value, Tensor) and value.requires_grad]
 
-    def trained(call: nn.Module, x: Tensor) -> list[Tensor]:
+    def trained(call: Callable[..., Any], x: Tensor) -> list[Tensor]:
         torch.compiler.cudagraph_mark_step_begin()
         y = call(x, *args, **kwargs)
         leaves = [*([x] if x.requires_grad else []), *extra, *module.parameters()]

@@ -51,7 +51,7 @@ def test_optional_packages_are_imported_where_they_are_needed(path: Path) -> Non
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_files_are_short(path: Path) -> None:
-    limit = 150 if path.parent == ROOT / "operators" else 300
+    limit = 400
     assert not too_long(path.read_text(), limit), f"more than {limit} lines: look for the missing concept"
 
 

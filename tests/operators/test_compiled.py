@@ -116,7 +116,12 @@ def test_a_compiled_operator_on_cuda_runs_our_kernels(monkeypatch: pytest.Monkey
     called = []
     for name in ("convolve", "convolve_gradients"):
         kernel = getattr(triton, name)
-        monkeypatch.setattr(triton, name, lambda *args, k=kernel, n=name: called.append(n) or k(*args))
+
+        def call(*args: Any, kernel: Any = kernel, name: str = name) -> Any:
+            called.append(name)
+            return kernel(*args)
+
+        monkeypatch.setattr(triton, name, call)
     case = FIRST[0]
     conv, graph = case.make(torch.float32).cuda(), specimen(dim=case.dim).graph(torch.float32).to("cuda")
     torch.compile(conv, fullgraph=True)(features(2, 7, IN, dtype=torch.float32).cuda(), graph).sum().backward()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
+from geoskip.models import MeshAutoencoder
 from geoskip.training.config import Config
 from geoskip.training.distributed import Group
 from geoskip.training.loop import train
@@ -126,6 +127,7 @@ def test_a_snapshot_puts_everything_back_in_place() -> None:
 def test_a_snapshot_leaves_the_hierarchy_alone() -> None:
     """A captured step reads what graphs remember: after a write to them they would compute it again elsewhere."""
     trained = learner(sets.config("reconstruction", operator="gcn"))
+    assert isinstance(trained.model, MeshAutoencoder)
     graph = trained.model.hierarchy().levels[0]
     trained.update(torch.tensor([0, 1]))
     before = gcn_edges(graph, torch.float32)
