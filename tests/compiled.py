@@ -17,7 +17,7 @@ CALLS = 3
 def assert_trains_compiled(module: nn.Module, inputs: Sequence[Tensor], *args: Any, **kwargs: Any) -> None:
     """Compiled as one graph, ``module(x, *args[:-1], **kwargs)`` has the values and gradients of eager for every x; the
     last of ``args`` is the mode of torch.compile."""
-    *args, mode = args
+    args, mode = args[:-1], args[-1]
     compiled = torch.compile(module, fullgraph=True, mode=mode)
     extra = [value for value in kwargs.values() if isinstance(value, Tensor) and value.requires_grad]
 
