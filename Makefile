@@ -34,7 +34,7 @@ test-gpu:
 	PYTHONPATH=src $(PYTHON) -m tests.gpu
 
 bench: $(VENV)/.installed
-	$(BIN)/geoskip bench
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

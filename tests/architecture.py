@@ -24,13 +24,12 @@ LAYERS = (
     "experiments",
     "analysis",
     "report",
-    "bench",
     "cli",
 )
 # Experiments see everything but the command line that starts them.
 SEES_ALL = "experiments"
 # Above in the list, and yet out of bounds.
-FORBIDDEN = {"operators": {"meshes"}, "report": {"training"}, "models": {"data"}, "bench": {"report"}}
+FORBIDDEN = {"operators": {"meshes"}, "report": {"training"}, "models": {"data"}}
 OPTIONAL = {
     "anny",
     "fast_simplification",

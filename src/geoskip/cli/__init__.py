@@ -8,7 +8,6 @@ import typer
 from geoskip import __version__
 from geoskip.cli.analyse import analyse
 from geoskip.cli.apply import apply
-from geoskip.cli.bench import bench
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.errors import CleanErrors
@@ -42,7 +41,6 @@ app.command()(tables)
 app.command("train")(train)
 app.command()(warp)
 app.add_typer(analyse, name="analyse")
-app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 
 

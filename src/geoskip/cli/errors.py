@@ -49,7 +49,7 @@ def on_purpose(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return not isinstance(error, BrokenPipeError)
-    return isinstance(error, PURPOSEFUL) and _raised_in(error.__traceback__).startswith("geoskip.")
+    return isinstance(error, PURPOSEFUL) and _raised_in(error.__traceback__).startswith(("geoskip.", "benchmarks."))
 
 
 def one_line(error: BaseException) -> str:

@@ -7,9 +7,7 @@ from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-
-from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from torch import Tensor
 
 if TYPE_CHECKING:
     from geoskip.training.tasks import Task
@@ -17,12 +15,14 @@ if TYPE_CHECKING:
 
 def plan(task: Task) -> dict[str, Any]:
     """Sizes of the model by its parts, steps, and memory in bytes on the device that trains."""
+    from geoskip.training.memory import estimate_step_memory
+
     model, optim = task.outline(), task.config.optim
     parts = {name: _count(module.parameters()) for name, module in model.named_children()}
     parameters = _count(model.parameters())
     per_epoch = -(-task.num_items // min(optim.batch, task.num_items))
-    # First, since packed graphs are made for it, and held beside the data that they are made of.
-    step = step_memory(task, model)
+    # First, because it packs the graphs, which are kept with the data.
+    step = estimate_step_memory(task)
     # What is kept from the first batch on counts with the data.
     task.batch(torch.arange(1))
     # Weights and two moments last; gradients are part of the step.
@@ -33,26 +33,6 @@ def plan(task: Task) -> dict[str, Any]:
         "steps": {"per_epoch": per_epoch, "all": per_epoch * optim.epochs},
         "memory": {**held, "step": step, "all": sum(held.values()) + step},
     }
-
-
-def step_memory(task: Task, model: nn.Module) -> int:
-    """Bytes of a step at its peak on CUDA, as its layers come and go."""
-    from geoskip.bench.network_memory import estimate_training_memory, room_of
-
-    if isinstance(model, MeshAutoencoder):
-        return estimate_training_memory(
-            task.config, room_of(task), slots=_slots(task.config, model.hierarchy().levels[0].pseudo)
-        )
-    assert isinstance(model, CorrespondenceNet | GraphClassifier)
-    packed: Any = task
-    slots = _slots(task.config, packed.store.pos[0])
-    return estimate_training_memory(task.config, room_of(task), model.output.out_features, slots)
-
-
-def _slots(config: Any, coordinates: Tensor | None) -> int:
-    if config.operator == "spline" and coordinates is not None:
-        return (config.kernel_size or 1) ** (coordinates.shape[1] if config.pseudo == "position" else 1)
-    return config.kernel_size or 1
 
 
 def _count(parameters: Iterable[Tensor]) -> int:

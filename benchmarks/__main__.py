@@ -1,0 +1,197 @@
+"""``python -m benchmarks``: geoskip against PyTorch Geometric, in one run on one machine."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from geoskip.cli.errors import CleanErrors
+
+
+class BlocksByDefault(CleanErrors):
+    """Options alone are those of ``blocks``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args and args[0] in (*self.commands, "-h", "--help")
+        return super().parse_args(ctx, args if named else ["blocks", *args])
+
+
+app = typer.Typer(
+    cls=BlocksByDefault,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Compare geoskip with PyTorch Geometric. Without a command: blocks; see python -m benchmarks blocks --help.",
+)
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
+Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator; may be repeated.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
+
+
+@app.command()
+def blocks(
+    device: Device = "auto",
+    workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be repeated.")] = None,
+    operator: Operators = None,
+    quick: Annotated[
+        bool | None,
+        typer.Option("--quick/--full", help="Batches of 4 and one M, or everything; quick by default on the CPU."),
+    ] = None,
+    smallest: Annotated[bool, typer.Option("--smallest", help="Only the smallest M of each workload.")] = False,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Also PyTorch Geometric through torch.compile.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
+    json_path: Json = None,
+) -> None:
+    """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
+    from benchmarks.run import Settings, chosen_device
+    from benchmarks.workloads import checked_operators, chosen_workloads
+
+    where = chosen_device(device)
+    quick = where.type == "cpu" if quick is None else quick
+    chosen, operators = chosen_workloads(workload, quick, smallest), checked_operators(operator)
+    rows = _run(chosen, operators, Settings(where, seconds, peers, compiled), json_path)
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
+
+
+def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | None) -> list[Any]:
+    from benchmarks.records import busy, machine, rows_as_json, save
+    from benchmarks.roofline import measure_ceilings
+    from benchmarks.run import measure_workload
+    from benchmarks.tables import row_tables
+
+    record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
+    _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
+    load = [busy()]
+    ceilings = measure_ceilings(settings.device)
+    record |= {"ceilings": asdict(ceilings), "workloads": {w.name: w.about for w in chosen}}
+    rows: list[Any] = []
+    for workload in chosen:
+        for row in measure_workload(workload, operators, settings, ceilings):
+            rows.append(row)
+            _say(_line(row))
+            if path is not None:
+                save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    console = _console()
+    for table in row_tables(rows):
+        console.print(table)
+    if any(row.peer_does_more for row in rows):
+        console.print("* PyTorch Geometric cannot leave out MoNet's root weight: its time includes the skip.")
+    return rows
+
+
+def _line(row: Any) -> str:
+    from benchmarks.tables import block_name, megabytes, number, ratio
+
+    name = f"{row.workload} {block_name(row)}, {row.path}: "
+    if row.problem is not None:
+        return name + row.problem
+    return f"{name}{number(row.milliseconds)} ms, {megabytes(row.peak_bytes)} MB, × {ratio(row.time_ratio)}"
+
+
+@app.command()
+def training(
+    device: Device = "auto",
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Networks with this skip, none (the default) or affine; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Batches of 4 at most.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
+    seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
+    json_path: Json = None,
+) -> None:
+    """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
+    from benchmarks.records import busy, machine, rows_as_json, save
+    from benchmarks.run import chosen_device
+    from benchmarks.training.run import Settings, measure_training
+    from benchmarks.training.tables import training_table
+    from benchmarks.training.workloads import chosen_operators, chosen_skips, chosen_trainings
+
+    settings = Settings(chosen_device(device), seconds, steps)
+    chosen, ways = chosen_trainings(task, quick), (chosen_operators(operator), chosen_skips(skip))
+    record: dict[str, Any] = {"kind": "training", "machine": machine(settings.device), "steps": steps}
+    record |= {"tasks": {one.name: one.about for one in chosen}}
+    rows, load = [], [busy()]
+    for one in chosen:
+        for row in measure_training(one, *ways, settings):
+            rows.append(row)
+            _say(_line(row))
+            if json_path is not None:
+                save(json_path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    _console().print(training_table(rows))
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def scaling(
+    device: Device = "auto",
+    operator: Operators = None,
+    max_vertices: Annotated[
+        int | None, typer.Option(help="Largest size; 4,194,304 on CUDA and 131,072 on the CPU by default.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long each size is timed.")] = 0.5,
+    json_path: Json = None,
+) -> None:
+    """Fit how time and peak memory grow with the number of vertices, from 1,024 up."""
+    from benchmarks.records import machine, save
+    from benchmarks.run import chosen_device
+    from benchmarks.scaling import LARGEST, growth, measure_scaling, sizes_up_to
+    from benchmarks.tables import scaling_table
+    from benchmarks.workloads import checked_operators
+
+    where, operators = chosen_device(device), checked_operators(operator or ["monet"])
+    sizes = sizes_up_to(max_vertices or (LARGEST if where.type == "cuda" else 1 << 17))
+    points: list[Any] = []
+    for name in operators:
+        for point in measure_scaling(name, sizes, where, seconds):
+            points.append(point)
+            _say(f"{name} {point.vertices:,}: {point.problem or f'{point.milliseconds:.3g} ms'}")
+            fits = [growth(name, points) for name in operators]
+            if json_path is not None:
+                record = {"kind": "scaling", "machine": machine(where), "points": [asdict(p) for p in points]}
+                save(json_path, record | {"growth": [asdict(fit) for fit in fits]})
+    _console().print(scaling_table(points, fits))
+    if any(point.problem is not None for point in points):
+        raise typer.Exit(1)
+
+
+@app.command()
+def table(
+    records: Annotated[list[Path], typer.Argument(help="Records that --json wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The page to write; else it is printed.")
+    ] = None,
+) -> None:
+    """Make the page of benchmarks, docs/benchmarks.md, from records."""
+    from benchmarks.document import document
+    from benchmarks.records import load
+
+    page = document([(path.stem, load(path)) for path in records])
+    if output is None:
+        typer.echo(page, nl=False)
+    else:
+        output.write_text(page, encoding="utf-8")
+
+
+def _console() -> Console:
+    """Wide enough for the tables where no terminal sets the width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def _say(line: str) -> None:
+    """A line of progress, at once, beside the output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

@@ -1,0 +1,161 @@
+"""The page of benchmarks: Markdown made from records, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from benchmarks.records import Row, rows_of
+from benchmarks.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
+from benchmarks.training.tables import training_section
+from benchmarks.workloads import TITLES
+
+INTRODUCTION = """\
+# Benchmarks
+
+Made by `python -m benchmarks table` from the records in `results/bench/`; do not edit. Each record is one run of
+`python -m benchmarks`, with `blocks`, `training` or `scaling`; ours and the peers run side by side.
+
+Of blocks, a step is forward and backward of one block in float32, with the gradients of x and of every parameter.
+Times are medians, steps following each other over several sets of inputs that together outgrow the cache. Peak is the
+memory of a step above inputs, parameters and graph. Every path's output and gradients were compared with the reference
+in float64 before it was timed: **error** is the largest relative error of them (ours is refused above 1e-5),
+**repeats** whether two runs agreed bitwise. **Roofline** is the least time that the bytes and operations of the step
+could take on that machine, over the time it took.
+
+The peer is PyTorch Geometric (PyG), eager, with the same parameters, on packed disjoint copies, by the fastest of its
+documented calls, which is named below each table. Its MoNet cannot leave out the root weight, which is the affine
+skip: Aff-MoNet is the same work, and the ratio of plain MoNet (*) is against that. SpiralNet++ and SplineCNN have no
+peer without further packages; there the reference path of geoskip stands in.
+
+Eager steps of small graphs wait for the host, ours and the peer's: their times tell as much of the host as of the card.
+Captured steps do not wait.
+"""
+
+
+def document(records: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """One section for each record; ``records`` are (name, record), shown in the order of their names."""
+    sections = [INTRODUCTION]
+    for name, record in sorted(records, key=lambda pair: pair[0]):
+        sections.append("\n".join(_section(name, record)))
+    return "\n".join(sections)
+
+
+def _section(name: str, record: dict[str, Any]) -> Iterator[str]:
+    yield f"## {name}: {record['machine']['device']}"
+    yield ""
+    yield from _machine(record["machine"])
+    yield from SECTIONS[record["kind"]](record)
+
+
+def _machine(machine: dict[str, Any]) -> Iterator[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
+    flags = ", ".join(f"{name} {value}" for name, value in machine["precision"].items())
+    threads = f"{machine['threads']} threads; " if machine["device_type"] == "cpu" else ""
+    yield f"{threads}{versions}. Precision: {flags}."
+    yield ""
+
+
+def _blocks(record: dict[str, Any]) -> Iterator[str]:
+    ceilings = record["ceilings"]
+    copy, product = ceilings["bytes_per_second"], ceilings["operations_per_second"]
+    yield f"Ceilings: {number(copy / 1e9)} GB/s of a copy, {number(product / 1e12)} TFLOP/s of a float32 product."
+    if record["machine"]["device_type"] == "cpu" and None not in record["load"]:
+        before, after = record["load"]
+        yield f"Load average {before} before the run, {after} at its end."
+    yield ""
+    for workload, group in groupby(rows_of(record), key=lambda row: row.workload):
+        rows = list(group)
+        yield f"### {workload}: {record['workloads'][workload]}"
+        yield ""
+        yield from _block_table(rows)
+        yield from _notes(rows)
+
+
+def _block_table(rows: list[Row]) -> Iterator[str]:
+    paths = [path for path in ("geoskip", "captured", "PyG", "PyG compiled", "reference") if _has(rows, path)]
+    peaks = [path for path in paths if any(row.path == path and row.peak_bytes is not None for row in rows)]
+    head = ["block", *(f"{path}, ms" for path in paths), "× faster"]
+    head += ["captured, × faster"] if "captured" in paths else []
+    head += [*(f"{path}, MB" for path in peaks), "× less memory"] if peaks else []
+    head += ["roofline", "error", "repeats"]
+    yield line(head)
+    yield line(["---"] + ["---:"] * (len(head) - 1))
+    for _, group in groupby(rows, key=lambda row: (row.operator, row.slots, row.skip)):
+        by_path = {row.path: row for row in group}
+        yield line(_block_cells(by_path, paths, peaks))
+    yield ""
+
+
+def _block_cells(by_path: dict[str, Row], paths: list[str], peaks: list[str]) -> list[str]:
+    ours = by_path["geoskip"]
+    fastest = by_path.get("captured", ours)
+    mark = "*" if ours.peer_does_more else ""
+    cells = [block_name(ours), *(_time(by_path.get(path)) for path in paths), ratio(ours.time_ratio) + mark]
+    cells += [ratio(fastest.time_ratio) + mark] if "captured" in paths else []
+    if peaks:
+        cells += [megabytes(by_path[path].peak_bytes) if path in by_path else "–" for path in peaks]
+        cells += [ratio(ours.memory_ratio) + mark]
+    return [*cells, percent(fastest.roofline_share), scientific(ours.error), yes_no(ours.repeats)]
+
+
+def _time(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    return number(row.milliseconds) if row.problem is None else row.problem.partition(":")[0]
+
+
+def _notes(rows: list[Row]) -> Iterator[str]:
+    """Which call of the peer was timed, what failed, what the skip costs."""
+    calls = {row.operator: row.call for row in rows if row.path == "PyG" and row.problem is None}
+    for operator, call in calls.items():
+        yield f"- {TITLES[operator]}'s peer: `{call}`"
+    for row in rows:
+        if row.problem is not None:
+            yield f"- {block_name(row)}, {row.path}: {row.problem}"
+    yield from _skip_costs(rows)
+    yield ""
+
+
+def _skip_costs(rows: list[Row]) -> Iterator[str]:
+    """Captured, where that was measured: the time of an eager step is mostly the host's, with a skip or without."""
+    path = "captured" if _has(rows, "captured") else "geoskip"
+    ours = {(row.operator, row.slots, row.skip): row for row in rows if row.path == path and row.problem is None}
+    pairs = [(ours[o, m, False], row) for (o, m, skip), row in ours.items() if skip and (o, m, False) in ours]
+    if not pairs:
+        return
+    costs = [f"{block_name(bare)} {_over(row, bare)}" for bare, row in pairs]
+    how = ", captured" if path == "captured" else ""
+    yield f"- The affine skip's share, with it over without{how}: {'; '.join(costs)}"
+
+
+def _over(row: Row, bare: Row) -> str:
+    assert row.milliseconds is not None
+    assert bare.milliseconds is not None
+    time = f"{row.milliseconds / bare.milliseconds:.2f} of the time"
+    if row.peak_bytes is None or not bare.peak_bytes:
+        return time
+    return f"{time}, {row.peak_bytes / bare.peak_bytes:.2f} of the memory"
+
+
+def _scaling(record: dict[str, Any]) -> Iterator[str]:
+    yield "Blocks with affine skip, batch 1, 32 → 32, M = 9, on sheets of triangles. Exponents are fitted from 64k up."
+    yield ""
+    yield line(["operator", "vertices", "ms", "MB", "error", "repeats"])
+    yield line(["---", *["---:"] * 5])
+    for point in record["points"]:
+        time = number(point["milliseconds"]) if point["problem"] is None else point["problem"].partition(":")[0]
+        cells = [TITLES[point["operator"]], f"{point['vertices']:,}", time, megabytes(point["peak_bytes"])]
+        yield line([*cells, scientific(point["error"]), yes_no(point["repeats"])])
+    for growth in record["growth"]:
+        name = f"**{TITLES[growth['operator']]}**"
+        yield line([name, "**exponent**", number(growth["time"]), number(growth["memory"]), "", ""])
+    yield ""
+
+
+def _has(rows: list[Row], path: str) -> bool:
+    return any(row.path == path for row in rows)
+
+
+SECTIONS = {"blocks": _blocks, "scaling": _scaling, "training": training_section}

@@ -1,0 +1,69 @@
+"""Rows of trainings as a table for a terminal, and as a section of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.records import Row, rows_of
+from benchmarks.tables import block_name, line, megabytes, number, ratio, scientific, yes_no
+
+COLUMNS = ("ms", "peak MB", "× faster", "× less memory", "loss off by", "repeats")
+
+
+def training_table(rows: Sequence[Row]) -> Table:
+    table = Table(title="one training step, with its batch and the optimiser", title_justify="left")
+    for column in ("task", "network", "path"):
+        table.add_column(column, no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.workload, block_name(row), row.path, *_cells(row))
+    return table
+
+
+def training_section(record: dict[str, Any]) -> Iterator[str]:
+    """A training record as Markdown."""
+    yield (
+        "A training step: getting the batch, forward, backward, Adam. The peer is the same network of PyTorch "
+        "Geometric's layers with its loader, from the same weights on the same batches, by the fastest of the ways "
+        "named below. **Loss off by** is the largest relative difference of a loss from the peer's over "
+        f"{record['steps']} steps, compared in float32 without dropout; **repeats** whether two runs of ours agreed "
+        "bitwise in all of them. Peak is all that training holds on the device."
+    )
+    yield ""
+    for task, group in groupby(rows_of(record), key=lambda row: row.workload):
+        rows = list(group)
+        yield f"### {task}: {record['tasks'][task]}"
+        yield ""
+        yield line(["network", "path", *COLUMNS])
+        yield line(["---", "---", *["---:"] * len(COLUMNS)])
+        for row in rows:
+            yield line([block_name(row), row.path, *_cells(row)])
+        yield ""
+        yield from _notes(rows)
+
+
+def _cells(row: Row) -> list[str]:
+    checked = [scientific(row.error), yes_no(row.repeats)]
+    if row.problem is not None:
+        return [row.problem.partition(":")[0], *["–"] * 3, *checked]
+    return [
+        number(row.milliseconds),
+        megabytes(row.peak_bytes),
+        ratio(row.time_ratio),
+        ratio(row.memory_ratio),
+        *checked,
+    ]
+
+
+def _notes(rows: list[Row]) -> Iterator[str]:
+    for row in rows:
+        if row.problem is not None:
+            yield f"- {block_name(row)}, {row.path}: {row.problem}"
+        elif row.call:
+            yield f"- {block_name(row)}, {row.path}: {row.call}"
+    yield ""
