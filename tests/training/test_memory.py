@@ -41,7 +41,7 @@ def test_the_tracker_counts_what_is_alive() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_is_computed_and_larger_batches_take_more(name: str, operator: str) -> None:
     small, large = (estimate_step_memory(task_of(name, operator, optim={"batch": size})) for size in (1, 4))
-    assert 1.5 * small < large < 4.5 * small
+    assert small < large < 4 * small
 
 
 def test_a_model_that_fits_no_machine_is_estimated() -> None:
