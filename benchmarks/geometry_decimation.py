@@ -8,6 +8,7 @@ says more than the time on the wall.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
@@ -38,7 +39,7 @@ def run(rings: int, sides: int) -> None:
     queries = mesh.verts[:5000] + 0.01 * rng.standard_normal((min(5000, mesh.num_verts), 3))
     report(f"closest points of {len(queries)} queries", lambda: closest_points(mesh, queries))
     for length in (14, 200):
-        report(f"spirals of length {length}", lambda length=length: spirals(mesh, length))
+        report(f"spirals of length {length}", partial(spirals, mesh, length))
 
 
 if __name__ == "__main__":

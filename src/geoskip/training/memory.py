@@ -89,5 +89,10 @@ def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 def _tensors(value: Any) -> list[Tensor]:
     collected: list[Tensor] = []
-    _map_tensors(value, lambda tensor: collected.append(tensor) or tensor)
+
+    def collect(tensor: Tensor) -> Tensor:
+        collected.append(tensor)
+        return tensor
+
+    _map_tensors(value, collect)
     return collected
