@@ -15,6 +15,7 @@ from geoskip.graphs.pooled import PooledGraphs
 from geoskip.shapes import Float, Int, Shaped
 
 CHUNK = 2048  # graphs at once: bounds the memory for edges numbered in 64 bits
+SAMPLE = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,14 @@ class GraphLevel:
             offsets = (senders - receivers).abs()
             largest = max(largest, float(offsets.max()) if offsets.numel() else 0.0)
         return largest
+
+    @cached_property
+    def longest_edge(self) -> float:
+        """The length of the longest edge, over (the first thousands of) the graphs."""
+        some = self.select(torch.arange(min(len(self), SAMPLE), device=self.offsets.device))
+        senders, receivers = some.pos[some.edge_index]
+        lengths = (senders - receivers).norm(dim=1)
+        return float(lengths.max()) if len(lengths) else 0.0
 
     @cached_property
     def largest_degree(self) -> int:

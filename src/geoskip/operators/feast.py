@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
 from geoskip.kernels import softmax_convolution
 from geoskip.operators.base import Operator, weight_dtype
-from geoskip.operators.initial import normal, zeros
+from geoskip.operators.initial import check_init, normal, zeros
 from geoskip.shapes import Float
 
 
@@ -67,6 +67,8 @@ class FeaStConv(Operator):
         self_loops: whether a vertex is its own neighbour.
         translation_invariant: whether the assignment depends on x_j - x_i alone.
         bias: whether to add b.
+        init: initial value of b. ``"paper"``: 0. ``"authors"``: drawn from N(0, 0.1) like all other parameters, as in the
+            authors' public code.
     """
 
     receiver_attention: nn.Parameter | None
@@ -79,9 +81,11 @@ class FeaStConv(Operator):
         self_loops: bool = True,
         translation_invariant: bool = True,
         bias: bool = True,
+        init: str = "paper",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        self.self_loops = self_loops
+        check_init("FeaStConv", init)
+        self.self_loops, self.init = self_loops, init
         self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
         self.attention = nn.Parameter(torch.empty(kernel_size, in_channels))
         self.offset = nn.Parameter(torch.empty(kernel_size))
@@ -94,7 +98,10 @@ class FeaStConv(Operator):
         for parameter in (self.theta, self.attention, self.offset, self.receiver_attention):
             if parameter is not None:
                 normal(parameter)
-        zeros(self.bias)
+        if self.init == "paper" or self.bias is None:
+            zeros(self.bias)
+        else:
+            normal(self.bias)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         steering = self.attention, self.offset, self.receiver_attention

@@ -20,6 +20,19 @@ def glorot(matrix: Tensor) -> None:
 
 
 @torch.no_grad()
+def linear_default(theta: Tensor) -> None:
+    r"""Uniform in :math:`\pm 1/\sqrt{\text{in}}` for a stack ``[slots, in, out]``, as :class:`torch.nn.Linear` has it."""
+    bound = 1 / math.sqrt(theta.shape[-2])
+    theta.uniform_(-bound, bound)
+
+
+def check_init(operator: str, init: str) -> None:
+    """ValueError unless ``init`` names the initial values of the paper's text or of the authors' public code."""
+    if init not in ("paper", "authors"):
+        raise ValueError(f"init: {operator} has 'paper' and 'authors', got {init!r}")
+
+
+@torch.no_grad()
 def normal(parameter: Tensor, std: float = 0.1) -> None:
     """FeaStNet's parameters are drawn from N(0, 0.1)."""
     parameter.normal_(0, std)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
 from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
-from geoskip.operators.initial import glorot, zeros
+from geoskip.operators.initial import check_init, glorot, linear_default, zeros
 from geoskip.shapes import Float
 
 
@@ -48,12 +48,24 @@ class MoNetConv(Operator):
         kernel_size: M, the number of Gaussians.
         dim: dimension of the pseudo-coordinates.
         bias: whether to add b.
+        init: initial values of Θ. ``"paper"``: Glorot over the whole stack, as the paper's appendix has it.
+            ``"authors"``: uniform in ±1/sqrt(in), PyTorch's default for linear layers, as the authors' public code has
+            it. μ and σ are Glorot in both.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, dim: int = 3, bias: bool = True) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        dim: int = 3,
+        bias: bool = True,
+        init: str = "paper",
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         check_positive("MoNetConv", "dim", dim)
-        self.dim = dim
+        check_init("MoNetConv", init)
+        self.dim, self.init = dim, init
         self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
         self.mean = nn.Parameter(torch.empty(kernel_size, dim))
         self.scale = nn.Parameter(torch.empty(kernel_size, dim))
@@ -61,7 +73,7 @@ class MoNetConv(Operator):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        glorot(self.theta)
+        glorot(self.theta) if self.init == "paper" else linear_default(self.theta)
         glorot(self.mean)
         glorot(self.scale)
         zeros(self.bias)

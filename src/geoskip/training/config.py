@@ -12,6 +12,7 @@ from geoskip.training.checks import at_least, check_types, unknown_name
 TASKS = ("reconstruction", "correspondence", "classification")
 SKIPS = ("none", "residual", "affine", "polynomial")
 PSEUDO = ("position", "degree")
+PSEUDO_SCALES = ("set", "batch")
 PRECISIONS = ("float32", "bf16", "fp16")
 
 
@@ -56,6 +57,11 @@ class Config:
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``.
         kernel_size: the paper's M; None for operators with one weight matrix.
         pseudo: what pseudo-coordinates are made of, positions or degrees.
+        pseudo_scale: of classification, what pseudo-coordinates are divided by. ``"set"``: at each level the largest
+            value of the whole data set. ``"batch"``: the largest value of each graph at the finest level, of the batch
+            at the others, as in the authors' code, which recomputes them after each pooling.
+        coarsening: of classification, how graphs are coarsened: see
+            :class:`~geoskip.training.packed.drawn.Coarsening`. Empty for the levels that the data set has.
         options: further options of the operator.
         model: further arguments of the model: channels, latent, dropout, …; for the autoencoder also ``factors``,
             by how much each level of the hierarchy is coarser than the one before.
@@ -67,8 +73,10 @@ class Config:
         tf32: whether matrix products in float32 may use TensorFloat-32 on CUDA.
         train_items: how many of the training items are used, spread evenly over the set; None for all.
         test_items: likewise for the test.
-        evaluate_every: epochs between evaluations on the test items; 0 for one at the end alone. Nothing is chosen by
-            them.
+        validation: the share of the training items that is set aside, by subject where there are subjects. Evaluations
+            during training use them instead of the test items, which are then evaluated once, at the end.
+        test: whether the test items are evaluated at all. False is for choices that are made on the validation items.
+        evaluate_every: epochs between evaluations; 0 for one at the end alone. Nothing is chosen by them.
         checkpoint_every: steps between checkpoints; 0 for one at the end alone.
         keep: how many checkpoints are kept.
     """
@@ -79,6 +87,8 @@ class Config:
     skip: str = "none"
     kernel_size: int | None = None
     pseudo: str = "position"
+    pseudo_scale: str = "set"
+    coarsening: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     data_options: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +99,8 @@ class Config:
     tf32: bool = False
     train_items: int | None = None
     test_items: int | None = None
+    validation: float = 0.0
+    test: bool = True
     evaluate_every: int = 0
     checkpoint_every: int = 1000
     keep: int = 2
@@ -97,13 +109,25 @@ class Config:
         check_types(self)
         if not isinstance(self.optim, Optim):
             raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r}")
-        chosen = {"task": TASKS, "skip": SKIPS, "pseudo": PSEUDO, "precision": PRECISIONS}
+        chosen = {
+            "task": TASKS,
+            "skip": SKIPS,
+            "pseudo": PSEUDO,
+            "pseudo_scale": PSEUDO_SCALES,
+            "precision": PRECISIONS,
+        }
         for name, choices in chosen.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
         sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
         for name, least in sizes.items():
             at_least(name, getattr(self, name), least)
+        if not 0 <= self.validation < 1:
+            raise ValueError(
+                f"validation: expected a share of the training items, 0 or more and below 1, got {self.validation}"
+            )
+        if not self.test and not self.validation:
+            raise ValueError("test: false leaves nothing to evaluate; set validation, such as validation=0.1")
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""

@@ -20,8 +20,6 @@ from geoskip.records.atomic import write_whole
 from geoskip.training.tasks.base import Task
 from geoskip.training.trees import apart
 
-SAMPLE = 4000
-
 
 @dataclass(frozen=True, eq=False)
 class Context:
@@ -47,7 +45,7 @@ def context_of(task: Task) -> Context:
         facts["dim"] = 3 if task.config.pseudo == "position" else 1
     elif isinstance(data, GraphSet):
         dim = data.levels[0].pos.shape[1] if task.config.pseudo == "position" else 1
-        facts |= {"in_channels": data.x.shape[1], "dim": max(dim, 1), "radius": _longest_edge(data)}
+        facts |= {"in_channels": data.x.shape[1], "dim": max(dim, 1), "radius": data.levels[0].to("cpu").longest_edge}
         facts["vertices"] = int(data.levels[0].offsets.diff().max())
         facts["extent"] = data.levels[0].pos.amax(0).tolist()
     return Context(constants, facts)
@@ -66,11 +64,3 @@ def read_context(path: Path) -> Context:
             return Context({name: file.get_tensor(name) for name in names}, facts)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: damaged, or not the context of a run ({error!r})") from error
-
-
-def _longest_edge(data: GraphSet) -> float:
-    """Superpixels no further apart than a radius are joined; of thousands of graphs the longest edge tells it."""
-    some = data.levels[0].to("cpu").select(torch.arange(min(len(data), SAMPLE)))
-    senders, receivers = some.pos[some.edge_index]
-    lengths = (senders - receivers).norm(dim=1)
-    return float(lengths.max()) if len(lengths) else 0.0

@@ -36,7 +36,8 @@ class Evaluated:
 def evaluate_run(
     run: Run, *, data: Any = None, place: str | None = None, device: str | torch.device = "cpu", samples: int = 4
 ) -> Evaluated:
-    """Evaluate the latest weights of a run on its test items and write ``evaluation.json``.
+    """Evaluate the latest weights of a run on its test items (on the validation items, if the run was not to look at the
+    test) and write ``evaluation.json``.
 
     ``data`` is the set, if it is at hand, ``place`` where it lies now, if it moved; otherwise the configuration says.
     ValueError if the data are not those that the run was trained on: standardised by other moments, the model would
@@ -47,7 +48,7 @@ def evaluate_run(
     check_same_data(run, task)
     model = run.model(device)
     task = task.to(device)
-    evaluation = task.evaluate(model)
+    evaluation = task.evaluate(model, task.final)
     _write(run, evaluation)
     if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
         run.discard_evaluation()
@@ -55,8 +56,8 @@ def evaluate_run(
             f"{run.folder}: training reached step {latest:,} while step {run.weights[1]:,} was evaluated; "
             "evaluate it again"
         )
-    count = min(samples, task.num_test)
-    return Evaluated(evaluation, task.samples(model, count) if count else None, task)
+    count = min(samples, len(task.part(task.final)))
+    return Evaluated(evaluation, task.samples(model, count, task.final) if count else None, task)
 
 
 def check_same_data(run: Run, task: Task) -> None:

@@ -11,21 +11,26 @@ from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
 from geoskip.training.naming import method_name, row_name
 from geoskip.training.run import RECORD, SAMPLES, Run
-from geoskip.training.session import Session
+from geoskip.training.session import Session, named_for
 from geoskip.training.tasks import Evaluation
 
 PACKAGES = ("torch", "triton", "numpy")
 
 
 def finish(session: Session, run: Run) -> RunRecord:
-    """Evaluate on the test items, and store samples, weights and the record, in this order: a record says that all is
-    there. The seconds are those of training alone."""
-    seconds, model = session.elapsed, session.learner.model
-    found = Evaluation({})
-    if session.task.num_test:
-        found = session.task.evaluate(model)
-        samples = session.task.samples(model, min(session.task.num_samples, session.task.num_test))
-        write_samples(run.folder / SAMPLES, samples)
+    """Evaluate on the test and validation items, and store samples, weights and the record, in this order: a record
+    says that all is there. The seconds are those of training alone."""
+    seconds, model, task = session.elapsed, session.learner.model, session.task
+    task.epoch = session.sampler.epoch
+    found, metrics = Evaluation({}), {}
+    if len(task.part("validation")):
+        found = task.evaluate(model, "validation")
+        metrics |= named_for("validation", found.metrics)
+    if session.config.test and task.num_test:
+        found = task.evaluate(model)
+        metrics |= found.metrics
+    if shown := min(task.num_samples, len(task.part(task.final))):
+        write_samples(run.folder / SAMPLES, task.samples(model, shown, task.final))
     run.write_model(model, session.step)
     record = RunRecord(
         name=method_name(session.config),
@@ -38,7 +43,7 @@ def finish(session: Session, run: Run) -> RunRecord:
         seconds=seconds,
         device=_words(session),
         versions=versions(),
-        metrics=dict(found.metrics),
+        metrics=metrics,
         curves={**_curves(session), **found.curves},
     )
     write_record(run.folder / RECORD, record)

@@ -13,7 +13,7 @@ from geoskip.training.config import Config
 from geoskip.training.run import CHECKPOINTS, CONFIG, MODEL, RECORD, Run, RunError
 
 # What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
-FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
+FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "test", "data")
 FREE_OPTIONS = tuple(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe)
 
 
@@ -50,7 +50,8 @@ def is_finished(config: Config, folder: Path) -> bool:
 
 
 def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
-    begun, given = _leaves(entries), _leaves(config.to_json())
+    # A run that an older version began lacks settings that are new; it had their defaults.
+    begun, given = _leaves(Config.from_json(entries).to_json()), _leaves(config.to_json())
     for name in sorted(begun.keys() | given.keys()):
         if begun.get(name) != given.get(name) and name not in FREE + FREE_OPTIONS:
             raise RunError(

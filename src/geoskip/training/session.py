@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ class Diverged(ValueError):
     """A loss or gradient that is not finite; the message names the step and the items of its batch."""
 
 
+def named_for(part: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as records and curves name them: ``accuracy_pct`` of the test, ``validation_accuracy_pct``."""
+    return {name if part == "test" else f"{part}_{name}": value for name, value in metrics.items()}
+
+
 class Session:
     """A run as it stands.
 
@@ -30,7 +35,7 @@ class Session:
         step: updates so far.
         total: updates in all.
         curve: (epochs done, mean loss of the last of them), for each epoch.
-        measures: of each metric on the test items, (epochs done, value), as often as it was measured on the way.
+        measures: of each metric, (epochs done, value), as often as it was measured on the way.
         seconds: time of training before this process began.
     """
 
@@ -44,6 +49,8 @@ class Session:
         self.measures: dict[str, list[tuple[int, float]]] = {}
         self.began = time.perf_counter()
         self._pending: list[tuple[int, int, Reading]] = []
+        # Whether the task is ready for the epoch; that of a resumed run begins in the middle of one.
+        self._ready = False
         # Processes drop out different things, a process that goes on alone the same as ever.
         torch.manual_seed(int(np.random.SeedSequence([config.seed, self.group.rank]).generate_state(1)[0]))
 
@@ -58,8 +65,10 @@ class Session:
 
     def advance(self) -> None:
         """One update."""
-        if self.sampler.position == 0:
+        if self.sampler.position == 0 or not self._ready:
             self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
+            self.task.begin_epoch(self.sampler.epoch)
+            self._ready = True
         self.stepper.run(self.sampler.next())
         self.step += 1
         if self.learner.device.type == "cpu":
@@ -85,13 +94,14 @@ class Session:
         """Whether the model is to be measured now: at the end of every so many epochs but the last."""
         every, epoch = self.config.evaluate_every, self.sampler.epoch
         begins = self.sampler.position == 0 and 0 < self.step < self.total
-        return bool(every) and begins and epoch % every == 0 and self.task.num_test > 0
+        return bool(every) and begins and epoch % every == 0 and len(self.task.part(self.task.watched)) > 0
 
     def evaluate(self) -> dict[str, float]:
-        """Figures on the test items as the model stands. Training goes on as if nothing had been; its time leaves this
-        out."""
-        began, model = time.perf_counter(), self.learner.model
-        found = dict(self.task.evaluate(model).metrics)
+        """Figures as the model stands, on the validation items or, without them, on the test items. Training goes on as
+        if nothing had been; its time leaves this out."""
+        began, model, part = time.perf_counter(), self.learner.model, self.task.watched
+        self.task.epoch = self.sampler.epoch
+        found = named_for(part, self.task.evaluate(model, part).metrics)
         model.train()
         for name, value in found.items():
             self.measures.setdefault(name, []).append((self.sampler.epoch, value))

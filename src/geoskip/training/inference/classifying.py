@@ -55,11 +55,12 @@ class ImageClassifier(Classification):
         graphs = self._graphs(images)
         self._check_extent(graphs.levels[0].pos)
         self.data = graphs.to(self.device)
-        self.__dict__.pop("test_store", None)
+        self.__dict__.pop("_evaluated", None)
 
         def probabilities(part: Tensor) -> Tensor:
-            return self.scores(self.model, self.test_store.batch(part.to(self.device))).float().softmax(-1).cpu()
+            return self.scores(self.model, store.batch(part.to(self.device))).float().softmax(-1).cpu()
 
+        store = self.part_store("test")
         return torch.cat(in_parts(len(images), CHUNK, probabilities))
 
     def _check_extent(self, pos: Float[Tensor, "vertices 2"]) -> None:
@@ -73,14 +74,17 @@ class ImageClassifier(Classification):
             )
 
     def _graphs(self, images: np.ndarray) -> GraphSet:
-        centroids, means = superpixels(images, Slic(self.num_segments), workers=1)
+        options = {name: self.config.data_options[name] for name in ("compactness",) if name in self.config.data_options}
+        centroids, means = superpixels(images, Slic(self.num_segments, **options), workers=1)
         pos, x = centroids.astype(np.float32), means.astype(np.float32)
         edges, edge_offsets = radius_edges(pos, self.radius)
         offsets = torch.arange(len(pos) + 1) * pos.shape[1]
         flat = torch.from_numpy(pos).flatten(0, 1)
         finest = GraphLevel(flat, offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets))
-        weigh = partial(gaussian_weights, sigma=self.radius / 2)
-        clusters = find_clusters(finest, weigh, len(self.largest) - 1)
+        clusters = []
+        if self.coarsening is None:
+            weigh = partial(gaussian_weights, sigma=self.radius / 2)
+            clusters = find_clusters(finest, weigh, len(self.largest) - 1)
         items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
         return GraphSet(
             torch.from_numpy(x).flatten(0, 1),

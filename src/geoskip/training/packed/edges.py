@@ -14,7 +14,7 @@ from geoskip.graphs import Graph, WeightedEdges, graph_of_vertex
 from geoskip.kernels import Pattern
 from geoskip.kernels.packing import packed_edges, packed_segments
 from geoskip.shapes import Int, Shaped
-from geoskip.training.packed.rows import Rows, room_for, rows_of
+from geoskip.training.packed.rows import Rows, rows_of
 
 # Self-loops of a padding vertex: few, since a vertex with many neighbours keeps its kernel waiting.
 LOOPS = 16
@@ -63,11 +63,6 @@ class PackedEdges:
         """Graphs after graphs."""
         joined: dict[str, Any] = {f.name: join([getattr(part, f.name) for part in parts]) for f in fields(cls)}
         return cls(**joined | {"offsets": join_offsets([part.offsets for part in parts])})
-
-    def room(self, num_items: int) -> tuple[int, int]:
-        """Places for the edges of any ``num_items`` graphs, and how many padding vertices the rest of them needs."""
-        least, most = room_for(self.offsets, num_items)
-        return most, -(-(most - least) // LOOPS)
 
     def batch(self, items: Int[Tensor, " items"], verts: Rows, room: int) -> tuple[Pattern, Rows]:
         """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +14,8 @@ from geoskip.data.graph_set import local_dtype
 from geoskip.graphs import Graph, WeightedEdges, graph_of_vertex, with_self_loops
 from geoskip.kernels import Pattern
 from geoskip.shapes import Int, Shaped
-from geoskip.training.packed.edges import PackedEdges, join, join_offsets
-from geoskip.training.packed.rows import Rows, room_for, rows_of
+from geoskip.training.packed.edges import LOOPS, PackedEdges, join, join_offsets
+from geoskip.training.packed.rows import Rows, rows_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,39 @@ class Room:
     verts: int
     edges: int
     looped: int
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Vertices, edges, and edges with self-loops of graphs, ascending: what batches of them may need."""
+
+    verts: Int[Tensor, " graphs"]
+    edges: Int[Tensor, " graphs"]
+    looped: Int[Tensor, " graphs"] | None = None
+
+    def room(self, num_items: int, margin: float = 1.0) -> Room:
+        """Places for any ``num_items`` graphs: those of the largest ones, and padding vertices for padding edges.
+
+        With a margin above 1 they are enough for graphs that have as many times more vertices or edges, or fewer
+        edges.
+        """
+        (_, verts), edges, looped = self._ranges(num_items, margin)
+        padding = max(-(-(most - least) // LOOPS) for least, most in (edges, looped))
+        return Room(verts + padding, edges[1], looped[1])
+
+    def fit(self, expected: Bounds, num_items: int, margin: float) -> bool:
+        """Whether batches have enough places in the room of other graphs."""
+        pairs = zip(self._ranges(num_items, 1.0), expected._ranges(num_items, margin), strict=True)
+        return all(least >= low and most <= high for (least, most), (low, high) in pairs)
+
+    def _ranges(self, num_items: int, margin: float) -> list[tuple[int, int]]:
+        """The least and the most that ``num_items`` different graphs can have of each."""
+        ranges = []
+        for counts in (self.verts, self.edges, self.looped):
+            least, most = (0, 0) if counts is None else (int(counts[:num_items].sum()), int(counts[-num_items:].sum()))
+            more = 0 if counts is None else (margin - 1) * (most + num_items)
+            ranges.append((math.floor(least / margin), most + math.ceil(more)))
+        return ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +111,14 @@ class PackedLevel:
             *(join([getattr(part, name) for part in parts]) for name in ("spirals", "members", "first_member")),
         )
 
+    @property
+    def bounds(self) -> Bounds:
+        verts, edges = (offsets.diff().sort().values for offsets in (self.offsets, self.edges.offsets))
+        return Bounds(verts, edges, None if self.looped is None else self.looped.offsets.diff().sort().values)
+
     def room(self, num_items: int) -> Room:
-        """Places for any ``num_items`` graphs: those of the largest ones, and padding vertices for padding edges."""
-        _, verts = room_for(self.offsets, num_items)
-        edges, padding = self.edges.room(num_items)
-        looped, more = (0, 0) if self.looped is None else self.looped.room(num_items)
-        return Room(verts + max(padding, more), edges, looped)
+        """Places for any ``num_items`` graphs."""
+        return self.bounds.room(num_items)
 
     def exact_room(self, items: Int[Tensor, " items"]) -> Room:
         """Places for these graphs, none to spare."""

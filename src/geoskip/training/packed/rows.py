@@ -48,9 +48,3 @@ class Rows:
 def rows_of(offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], room: int) -> Rows:
     """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``room`` places, which must be enough."""
     return Rows(*packed_rows(offsets, items, room))
-
-
-def room_for(offsets: Int[Tensor, " graphs_plus_1"], num_items: int) -> tuple[int, int]:
-    """The least and the most rows that ``num_items`` different graphs can have."""
-    counts = offsets.diff().sort().values
-    return int(counts[:num_items].sum()), int(counts[-num_items:].sum())

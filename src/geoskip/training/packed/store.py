@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from geoskip.data.graph_set import GraphSet
-from geoskip.graphs import Graph, PooledGraphs
+from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.kernels import Pattern
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Bool, Float, Int
 from geoskip.training.packed.batch import PackedBatch
 from geoskip.training.packed.level import PackedLevel, Room
 from geoskip.training.packed.rows import Rows
@@ -30,7 +30,8 @@ class GraphStore:
     levels: the graphs.
     coordinates: what pseudo-coordinates are made of, ``"position"`` or ``"degree"``; None where the operator looks at
         none.
-    scales: level by level, the offset or degree that becomes 1 in each graph's pseudo-coordinates.
+    scales: level by level, the offset or degree that becomes 1 in each graph's pseudo-coordinates; None where that is
+        the largest one of the batch.
     padded: whether batches have fixed shapes, padded to what the largest graphs need, so that a step on them can be
         captured. Padding vertices have no part in what the others give: their edges are self-loops, clusters and means
         leave them out, and so all gradients that they send are 0.
@@ -40,7 +41,7 @@ class GraphStore:
     pos: tuple[Float[Tensor, "_ dim"], ...]
     levels: tuple[PackedLevel, ...]
     coordinates: str | None
-    scales: tuple[Float[Tensor, " graphs"], ...]
+    scales: tuple[Float[Tensor, " graphs"] | None, ...]
     padded: bool
     _rooms: dict[int, tuple[Room, ...]] = field(default_factory=dict, repr=False)
 
@@ -68,6 +69,10 @@ class GraphStore:
         """Places for any ``num_items`` graphs, level by level."""
         return tuple(level.room(num_items) for level in self.levels)
 
+    def layout(self, num_items: int) -> int:
+        """Changes when batches of this size get other shapes: a captured step is then captured again."""
+        return 0
+
     def _rooms_for(self, items: Tensor) -> tuple[Room, ...]:
         if not self.padded:
             return tuple(level.exact_room(items) for level in self.levels)
@@ -79,9 +84,13 @@ class GraphStore:
         graph = self.levels[depth].batch(items, verts, room)
         if self.coordinates is None:
             return graph
-        receivers = graph.pattern.receivers
-        scale = self.scales[depth][items][verts.graphs[receivers]].unsqueeze(1)
         pos = verts.take(self.pos[depth]) if self.coordinates == "position" else None
+        scales = self.scales[depth]
+        if scales is None:
+            # Padding edges are self-loops: their offset is 0, and the degrees of padding vertices do not count.
+            scale: Tensor = own_scale(graph, pos, verts.real)
+        else:
+            scale = scales[items][verts.graphs[graph.pattern.receivers]].unsqueeze(1)
         return with_other_pseudo(graph, relative(graph, pos, scale))
 
 
@@ -104,34 +113,54 @@ def store_set(
     data: GraphSet,
     items: Int[Tensor, " items"],
     coordinates: str | None,
-    largest: Sequence[float],
+    largest: Sequence[float] | None,
     *,
     looped: bool,
     padded: bool,
 ) -> GraphStore:
     """The chosen graphs of a set, on its device.
 
-    ``largest`` is the offset or degree of each level that becomes 1; ``looped`` is for operators that add self-loops.
+    ``largest`` is the offset or degree of each level that becomes 1. None is for what happens when pseudo-coordinates
+    are computed on the way: at the finest level that is the largest one of each graph, at coarser levels of the batch.
+    ``looped`` is for operators that add self-loops.
     """
     parts = []
-    xs, pos = [], []
+    xs, pos, own = [], [], []
     for chunk in items.split(CHUNK):
         some = data.select(chunk)
         pooled = some.pooled()
         parts.append(packed_levels(pooled.levels, pooled.clusters, looped))
         xs.append(some.x)
         pos.append([level.pos for level in some.levels])
+        if largest is None and coordinates is not None:
+            own.append(own_scales(pooled.levels[0], some.levels[0].pos if coordinates == "position" else None))
     levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
     positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
-    scales = tuple(torch.full((len(items),), value, device=data.x.device) for value in largest)
+    scales: tuple[Tensor | None, ...] = (torch.cat(own) if own else None, *(None for _ in levels[1:]))
+    if largest is not None:
+        scales = tuple(torch.full((len(items),), value, device=data.x.device) for value in largest[: len(levels)])
     return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded)
 
 
-def own_scale(graph: Graph, pos: Tensor | None) -> Float[Tensor, ""]:
-    """The largest offset, or degree, of one graph; 1 where that is 0."""
+def own_scale(
+    graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] | None = None
+) -> Float[Tensor, ""]:
+    """The largest offset, or without positions the largest degree (of ``real`` vertices alone, where these are given),
+    of one graph; 1 where that is 0."""
     ends = graph.pattern.senders, graph.pattern.receivers
     values = graph.degrees.float() if pos is None else (pos[ends[0]] - pos[ends[1]]).abs()
+    if pos is None and real is not None:
+        values = torch.where(real, values, 0)
     most = values.max() if values.numel() else values.new_zeros(())
+    return torch.where(most > 0, most, 1)
+
+
+def own_scales(graph: Graph, pos: Tensor | None) -> Float[Tensor, " graphs"]:
+    """:func:`own_scale` of each of some packed graphs."""
+    receivers = graph.pattern.receivers
+    values = graph.degrees[receivers].float() if pos is None else (pos[graph.pattern.senders] - pos[receivers]).abs()
+    values = values if values.dim() == 1 else torch.cat([values, values.new_zeros(len(values), 1)], dim=1).amax(1)
+    most = values.new_zeros(graph.num_graphs).scatter_reduce(0, graph_of_vertex(graph)[receivers], values, "amax")
     return torch.where(most > 0, most, 1)
 
 

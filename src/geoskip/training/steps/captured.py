@@ -21,18 +21,20 @@ Record = Callable[[Callable[[], None]], Replay]
 class StaticStep:
     """A step on tensors that stay where they are: items are copied into a buffer, and what was recorded runs.
 
-    The uneven batch at the end of an epoch has a recording of its own. Recording runs the step a few times; weights,
-    moments, sums and random states are put back afterwards.
+    The uneven batch at the end of an epoch has a recording of its own. When the task's batches change their layout, the
+    step is recorded again. Recording runs the step a few times; weights, moments, sums and random states are put back
+    afterwards.
     """
 
     def __init__(self, learner: Learner, record: Record) -> None:
         self.learner, self.record = learner, record
-        self.recorded: dict[int, tuple[Tensor, Replay]] = {}
+        self.recorded: dict[int, tuple[int, Tensor, Replay]] = {}
 
     def run(self, items: Int[Tensor, " items"]) -> None:
-        if len(items) not in self.recorded:
-            self.recorded[len(items)] = self._record(items)
-        buffer, replay = self.recorded[len(items)]
+        layout = self.learner.task.layout(len(items))
+        if len(items) not in self.recorded or self.recorded[len(items)][0] != layout:
+            self.recorded[len(items)] = (layout, *self._record(items))
+        _, buffer, replay = self.recorded[len(items)]
         buffer.copy_(items)
         replay()
 

@@ -25,7 +25,7 @@ COORDINATES = ("monet", "spline")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model does on the test items.
+    """What a model does on the test or validation items.
 
     metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
     curves: points (x, y) by name.
@@ -59,16 +59,53 @@ class Task(ABC):
     config: Config
     names: Sequence[str]
     device: torch.device
+    data: Any
+    # Epochs done. Until training sets it, a task is as at the end: that is when trained models are evaluated.
+    _epoch: int | None = None
 
     @property
     @abstractmethod
     def num_items(self) -> int:
         """How many training items there are."""
 
+    def part(self, name: str) -> Int[Tensor, " items"]:
+        """The numbers of the items of a part of the data set, ``"test"`` or ``"validation"``."""
+        if name not in ("test", "validation"):
+            raise ValueError(f"part: {unknown_name(name, ('test', 'validation'))}")
+        return getattr(self.data.split, name)
+
     @property
-    @abstractmethod
     def num_test(self) -> int:
         """How many test items there are."""
+        return len(self.part("test"))
+
+    @property
+    def watched(self) -> str:
+        """The part that is evaluated during training: validation items where there are some, otherwise the test."""
+        return "validation" if len(self.part("validation")) else "test"
+
+    @property
+    def final(self) -> str:
+        """The part that a finished run is evaluated on."""
+        return "test" if self.config.test else "validation"
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done; what is drawn again in each epoch follows from it."""
+        return self.config.optim.epochs if self._epoch is None else self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Get ready for the batches of an epoch, counted from 0. What it changes, it changes in place: captured steps
+        go on to read the same tensors."""
+        self.epoch = epoch
+
+    def layout(self, num_items: int) -> int:
+        """Changes when batches of this size get other shapes: a captured step is then captured again."""
+        return 0
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Task:
@@ -87,12 +124,12 @@ class Task(ABC):
         """The mean over the items of the batch."""
 
     @abstractmethod
-    def evaluate(self, model: nn.Module) -> Evaluation:
-        """Figures on the test items; the model is left in evaluation mode."""
+    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
+        """Figures on the items of a part; the model is left in evaluation mode."""
 
     @abstractmethod
-    def samples(self, model: nn.Module, count: int) -> Any:
-        """What the model does with ``count`` test items, spread evenly over all of them: a record of
+    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
+        """What the model does with ``count`` items of a part, spread evenly over all of them: a record of
         :mod:`geoskip.records.samples`."""
 
     def make_model(self) -> nn.Module:
@@ -125,6 +162,10 @@ class Task(ABC):
             if name not in known:
                 raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
             check_type(f"model.{name}", value, known[name])
+        if self.config.task != "classification":
+            for name, default in (("pseudo_scale", "set"), ("coarsening", {})):
+                if getattr(self.config, name) != default:
+                    raise ValueError(f"{name}: is for classification, and {self.config.task} has no such setting")
         # Made once for nothing, without memory for its weights: it checks the kernel size and the options.
         with torch.device("meta"):
             make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
@@ -143,12 +184,20 @@ class Task(ABC):
         return first + ((self.config.kernel_size or 1) - 1) * self.config.options.get("dilation", 1) + 1
 
 
-def chosen_split(split: Split, config: Config) -> Split:
-    """The split cut down to ``train_items`` and ``test_items``, spread evenly; ValueError if nothing is left."""
+def chosen_split(split: Split, config: Config, names: Sequence[str] | None = None) -> Split:
+    """The split cut down to ``train_items`` and ``test_items``, spread evenly, with ``validation`` items set aside;
+    ValueError if nothing is left.
+
+    ``names`` are those of all items. Names such as ``003/smile/012`` begin with the subject.
+    """
     if not len(split.train):
         raise ValueError(f"data: {config.data} has no items for training")
     train = spread_evenly(len(split.train), config.train_items)
-    return Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
+    chosen = Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
+    if not config.validation:
+        return chosen
+    subjects = None if names is None or not all("/" in name for name in names) else [n.split("/")[0] for n in names]
+    return chosen.with_validation(config.validation, subjects)
 
 
 def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:

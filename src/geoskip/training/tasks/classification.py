@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -16,7 +16,17 @@ from geoskip.models import GraphClassifier
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import classification_metrics, confusion
-from geoskip.training.packed import GraphStore, PackedBatch, counting_real, store_set
+from geoskip.training.packed import (
+    Coarsening,
+    Drawing,
+    DrawnStore,
+    GraphStore,
+    PackedBatch,
+    counting_real,
+    drawn_store,
+    store_set,
+)
+from geoskip.training.packed.level import PackedLevel
 from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
@@ -24,22 +34,30 @@ EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all
 
 
 class Classification(Task):
-    """Cross-entropy of the class of each graph. Pseudo-coordinates have one scale over the whole set, per level."""
+    """Cross-entropy of the class of each graph.
+
+    The coarser levels are those of the data set, or drawn as ``config.coarsening`` says: then a graph's coarsening
+    follows from the seed, the epoch and its number in the set, in training as in evaluation.
+    """
 
     Model = GraphClassifier
     from_data = ("classes", "dim", "in_channels")
+    radius: float
     num_samples = 24
 
     def __init__(self, config: Config, data: GraphSet | None = None) -> None:
         self.config = config
         self.check()
         data = load_data(config) if data is None else data
-        depth = len(config.model.get("channels", (32, 64, 64)))
-        if len(data.levels) < depth:
+        levels = data.levels[: self.num_levels]
+        if self.coarsening is not None:
+            levels = (replace(levels[0], clusters=None),)
+            self.radius = levels[0].longest_edge
+        elif len(levels) < self.num_levels:
             raise ValueError(
-                f"model.channels: {depth} convolutions need as many levels, the data have {len(data.levels)}"
+                f"model.channels: {self.num_levels} convolutions need as many levels, the data have {len(levels)}"
             )
-        self.data = replace(data, levels=data.levels[:depth], split=chosen_split(data.split, config))
+        self.data = replace(data, levels=levels, split=chosen_split(data.split, config))
         self.names = [f"graph {item}" for item in self.data.split.train.tolist()]
         self.device = torch.device("cpu")
 
@@ -47,14 +65,19 @@ class Classification(Task):
         if self.config.operator == "spiral":
             raise ValueError("operator: spiral needs meshes, and graphs to be classified have no faces; choose another")
         super().check()
+        Coarsening.from_settings(self.config.coarsening)
 
     @property
     def num_items(self) -> int:
         return len(self.data.split.train)
 
     @property
-    def num_test(self) -> int:
-        return len(self.data.split.test)
+    def num_levels(self) -> int:
+        return len(self.config.model.get("channels", (32, 64, 64)))
+
+    @property
+    def coarsening(self) -> Coarsening | None:
+        return Coarsening.from_settings(self.config.coarsening)
 
     @property
     def coordinates(self) -> str | None:
@@ -62,10 +85,15 @@ class Classification(Task):
 
     @cached_property
     def largest(self) -> tuple[float, ...]:
-        """Per level, the offset (or degree) of the whole set that becomes 1; 1 where all are 0."""
-        if self.coordinates is None:
-            return (1.0,) * len(self.data.levels)
+        """Per level, the offset (or degree) of the whole set that becomes 1; 1 where all are 0, or where batches are
+        scaled. Of levels that are drawn, it is that of the training items in the draw of epoch 0."""
+        if self.coordinates is None or self.config.pseudo_scale == "batch":
+            return (1.0,) * self.num_levels
         by_position = self.coordinates == "position"
+        if self.coarsening is not None:
+            items = self.data.split.train
+            finest = store_set(self.data, items, None, None, looped=False, padded=False)
+            return tuple(self._drawing(items, finest.levels[0], finest.pos[0]).largest(by_position))
         found = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
         return tuple(float(value) or 1.0 for value in found)
 
@@ -74,14 +102,46 @@ class Classification(Task):
         return self._store(self.data.split.train)
 
     @cached_property
+    def _evaluated(self) -> dict[str, GraphStore]:
+        return {}
+
+    def part_store(self, part: str) -> GraphStore:
+        """The graphs of the test or for validation, as they are evaluated now."""
+        if part not in self._evaluated:
+            self._evaluated[part] = self._store(self.part(part))
+        store = self._evaluated[part]
+        if isinstance(store, DrawnStore):
+            store.redraw(self.epoch)
+        return store
+
+    @property
     def test_store(self) -> GraphStore:
-        return self._store(self.data.split.test)
+        return self.part_store("test")
 
     def _store(self, items: Tensor) -> GraphStore:
         looped = self.config.operator in LOOPED
         # On a GPU steps are captured and kernels compiled for a shape: all batches of a size have one.
         padded = self.device.type == "cuda"
-        return store_set(self.data, items, self.coordinates, self.largest, looped=looped, padded=padded)
+        largest = None if self.config.pseudo_scale == "batch" else self.largest
+        if self.coarsening is None:
+            return store_set(self.data, items, self.coordinates, largest, looped=looped, padded=padded)
+        make = partial(self._drawing, items)
+        return drawn_store(self.data, items, make, self.coordinates, largest, looped=looped, padded=padded)
+
+    def _drawing(self, items: Tensor, finest: PackedLevel, pos: Tensor) -> Drawing:
+        assert self.coarsening is not None
+        sigma = self.radius / 2 or 1.0
+        return Drawing(
+            finest, pos, items.to(pos.device), self.coarsening, self.num_levels, sigma=sigma, seed=self.config.seed
+        )
+
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        if isinstance(self.store, DrawnStore):
+            self.store.redraw(epoch)
+
+    def layout(self, num_items: int) -> int:
+        return self.store.layout(num_items)
 
     @cached_property
     def labels(self) -> Int[Tensor, " items"]:
@@ -96,7 +156,7 @@ class Classification(Task):
         moved = copy(self)
         moved.device, moved.data = torch.device(device), self.data.to(device)
         # Stores and labels are made anew, on the device.
-        for name in ("store", "test_store", "labels"):
+        for name in ("store", "_evaluated", "labels"):
             moved.__dict__.pop(name, None)
         return moved
 
@@ -115,36 +175,36 @@ class Classification(Task):
         with counting_real(list(model.norms), [verts.real for verts in packed.verts]):
             return model(packed.x, packed.graphs)
 
-    def predict(self, model: nn.Module) -> Int[Tensor, " items"]:
-        """The classes of the test graphs."""
+    def predict(self, model: nn.Module, part: str = "test") -> Int[Tensor, " items"]:
+        """The classes of the graphs of a part."""
         model.eval()
+        if not len(self.part(part)):
+            return torch.zeros(0, dtype=torch.long)
+        store = self.part_store(part)
 
-        def classes(part: Tensor) -> Tensor:
-            return self.scores(model, self.test_store.batch(part.to(self.device))).argmax(-1).cpu()
+        def classes(some: Tensor) -> Tensor:
+            return self.scores(model, store.batch(some.to(self.device))).argmax(-1).cpu()
 
-        return (
-            torch.cat(in_parts(self.num_test, EVALUATED, classes))
-            if self.num_test
-            else torch.zeros(0, dtype=torch.long)
-        )
+        # Where a batch has one scale, batches of the test are as large as those of the training.
+        size = self.config.optim.batch if self.config.pseudo_scale == "batch" else EVALUATED
+        return torch.cat(in_parts(len(store), size, classes))
 
-    def evaluate(self, model: nn.Module) -> Evaluation:
-        predicted = self.predict(model)
-        labels = self.data.labels[self.data.split.test.to(self.device)].cpu()
+    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
+        predicted = self.predict(model, part)
+        labels = self.data.labels[self.part(part).to(self.device)].cpu()
         counts = confusion(predicted, labels, len(self.data.class_names))
         arrays = {"confusion": counts.numpy(), "predicted": predicted.numpy()}
         return Evaluation(classification_metrics(counts), arrays=arrays)
 
-    def samples(self, model: nn.Module, count: int) -> Any:
+    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
         from geoskip.records.samples import GraphSamples
 
-        part = spread_evenly(self.num_test, count)
-        items = self.data.split.test[part]
-        some = self.data.select(items)
+        chosen = spread_evenly(len(self.part(part)), count)
+        some = self.data.select(self.part(part)[chosen])
         finest = some.levels[0].to("cpu")
         model.eval()
         with torch.inference_mode():
-            predicted = self.scores(model, self.test_store.batch(part.to(self.device))).argmax(-1)
+            predicted = self.scores(model, self.part_store(part).batch(chosen.to(self.device))).argmax(-1)
         return GraphSamples(
             pos=_plane(finest.pos).numpy(),
             x=some.x.cpu().numpy(),

@@ -37,7 +37,7 @@ class Correspondence(Task):
         self.config = config
         self.check()
         data = load_data(config) if data is None else data
-        self.data = replace(data, split=chosen_split(data.split, config))
+        self.data = replace(data, split=chosen_split(data.split, config, data.names))
         self.device = torch.device("cpu")
         train = self.data.split.train.tolist()
         self.names = [self.data.names[item] for item in train]
@@ -49,10 +49,6 @@ class Correspondence(Task):
     @property
     def num_items(self) -> int:
         return len(self.data.split.train)
-
-    @property
-    def num_test(self) -> int:
-        return len(self.data.split.test)
 
     def _store(self, items: list[int]) -> GraphStore:
         meshes = [self.data.meshes[item] for item in items]
@@ -121,13 +117,13 @@ class Correspondence(Task):
 
         return torch.from_numpy(geodesics(self.data.target))
 
-    def evaluate(self, model: nn.Module) -> Evaluation:
+    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
         model.eval()
-        test = self.data.split.test.tolist()
-        if not test:
-            raise ValueError(f"data: {self.config.data} has no items for the test")
-        predicted = [self.predict(model, self.data.meshes[item]) for item in test]
-        found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in test])
+        chosen = self.part(part).tolist()
+        if not chosen:
+            raise ValueError(f"data: {self.config.data} has no items for the {part}")
+        predicted = [self.predict(model, self.data.meshes[item]) for item in chosen]
+        found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in chosen])
         errors = geodesic_errors(found, labels, self.distances)
         sizes = torch.tensor([0, *map(len, predicted)])
         arrays = {
@@ -139,11 +135,11 @@ class Correspondence(Task):
             correspondence_metrics(found, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
         )
 
-    def samples(self, model: nn.Module, count: int) -> Any:
+    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
         from geoskip.records.samples import CorrespondenceSamples
 
         model.eval()
-        items = self.data.split.test[spread_evenly(self.num_test, count)].tolist()
+        items = self.part(part)[spread_evenly(len(self.part(part)), count)].tolist()
         return CorrespondenceSamples(
             meshes=tuple(self._sample(model, item) for item in items),
             target_verts=self.data.target.verts.astype("float32"),

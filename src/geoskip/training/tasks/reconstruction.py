@@ -40,7 +40,7 @@ class Reconstruction(Task):
         self.config = config
         self.check()
         data = load_data(config) if data is None else data
-        self.data = replace(data, split=chosen_split(data.split, config))
+        self.data = replace(data, split=chosen_split(data.split, config, data.names))
         self.names = [self.data.names[item] for item in self.data.split.train.tolist()]
         mean, deviation = self.data.moments()
         self.mean: Tensor = mean
@@ -52,10 +52,6 @@ class Reconstruction(Task):
     @property
     def num_items(self) -> int:
         return len(self.train)
-
-    @property
-    def num_test(self) -> int:
-        return len(self.data.split.test)
 
     @cached_property
     def template(self) -> Template:
@@ -101,25 +97,25 @@ class Reconstruction(Task):
         """Positions through the model and back."""
         return self.restore(model(self.standardise(verts)))
 
-    def evaluate(self, model: nn.Module) -> Evaluation:
+    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
         model.eval()
-        test = self.data.split.test
+        chosen = self.part(part)
 
-        def errors(part: Tensor) -> Tensor:
-            true = self.data.verts(test[part].to(self.device))
+        def errors(some: Tensor) -> Tensor:
+            true = self.data.verts(chosen[some].to(self.device))
             return reconstruction_errors(self.reconstruct(model, true), true, self.data.unit_mm).cpu()
 
-        found = torch.cat(in_parts(len(test), 64, errors)) if len(test) else torch.zeros(0, len(self.mean))
+        found = torch.cat(in_parts(len(chosen), 64, errors)) if len(chosen) else torch.zeros(0, len(self.mean))
         arrays = {"per_vertex_mm": found.mean(0).numpy(), "per_item_mm": found.mean(1).numpy()}
         return Evaluation(reconstruction_metrics(found), arrays=arrays)
 
-    def samples(self, model: nn.Module, count: int) -> Any:
+    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
         from geoskip.blocks.parts import only
         from geoskip.records.samples import MeshLevel, MeshSamples
 
         assert isinstance(model, MeshAutoencoder)
         model.eval()
-        items = self.data.split.test[spread_evenly(self.num_test, count)]
+        items = self.part(part)[spread_evenly(len(self.part(part)), count)]
         with torch.inference_mode():
             verts = self.data.verts(items.to(self.device))
             parts = {"input": verts, "full": self.reconstruct(model, verts)}
