@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from geoskip.experiments.recipe import ORIGINAL, STAND_IN, Recipe, chosen_data
@@ -9,6 +12,7 @@ from geoskip.experiments.registry import EXPERIMENTS, find_experiment, find_reci
 from geoskip.experiments.rows import paper
 from geoskip.experiments.schedules import SHORT
 from geoskip.experiments.seeds import parse_seeds
+from geoskip.experiments.sheets import sheet
 from tests.experiments.runs import recipe_named
 
 OWN = [recipe for name, experiment in EXPERIMENTS.items() for recipe in experiment.recipes if recipe.home == name]
@@ -19,6 +23,7 @@ SIZES = {
     "correspondence": 9,
     "centre_ablation": 12,
     "spline_supplement": 12,
+    "superpixel_ablation": 40,
     "error_maps": 8,
     "matching_maps": 7,
     "reconstructions": 8,
@@ -112,6 +117,53 @@ def test_short_schedule_goes_through_the_same_rates(recipe: Recipe) -> None:
     assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / (8 if halved_thrice else 16)
     same = {"optim": None, "tf32": SHORT[recipe.task].tf32}
     assert {**full.to_json(), **same} == {**short.to_json(), "optim": None}
+
+
+def test_first_epochs_keep_the_papers_rates() -> None:
+    recipe = recipe_named("table2", "GCN")
+    full, first = (recipe.config("superpixels", schedule, 0) for schedule in ("full", "first200"))
+    assert first.optim.epochs == 200
+    assert [first.optim.rate(epoch) for epoch in range(200)] == [full.optim.rate(epoch) for epoch in range(200)]
+    with pytest.raises(ValueError, match="first501 is longer than the paper's 500 epochs; use full"):
+        recipe.config("superpixels", "first501", 0)
+    for wrong in ("first", "first0", "first-3"):
+        with pytest.raises(ValueError, match="schedule: unknown name"):
+            recipe.config("superpixels", wrong, 0)
+
+
+def test_the_ablation_changes_one_setting_at_a_time_and_never_looks_at_the_test() -> None:
+    recipes = EXPERIMENTS["superpixel_ablation"].recipes
+    leaves = {recipe: dict(flat(recipe.config("superpixels", "first20", 0).to_json())) for recipe in recipes}
+    methods = dict.fromkeys(recipe.method for recipe in recipes)
+    assert list(methods) == ["MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN"]
+    for recipe in recipes:
+        own = leaves[recipe]
+        assert (own["validation"], own["test"]) == (0.1, False)
+        assert recipe.metrics == ("validation_accuracy_pct",)
+        base = next(each for each in recipes if each.method == recipe.method)
+        assert base.variant == "authors' recipe"
+        differ = {name for name in own.keys() | leaves[base].keys() if own.get(name) != leaves[base].get(name)}
+        earlier = recipe.variant == "stored levels"
+        assert len(differ) == (0 if recipe is base else (5 if recipe.row.operator == "monet" else 3) if earlier else 1)
+    base_leaves = leaves[recipes[0]]
+    assert base_leaves["coarsening.drawn"] == "epoch"
+    assert base_leaves["options.init"] == "authors"
+
+
+def flat(entries: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def test_a_table_of_variants_has_a_column_for_each_method() -> None:
+    made = sheet(EXPERIMENTS["superpixel_ablation"], {})
+    assert made.header == ("method", "MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN")
+    lines = {line[0]: line[1:] for line in made.lines}
+    assert next(iter(lines)) == "authors' recipe"
+    assert lines["one scale for the whole set"] == ("–", "–", "", "")
 
 
 def test_smoke_is_small() -> None:

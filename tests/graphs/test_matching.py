@@ -16,7 +16,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 sometimes = settings(deadline=None, max_examples=50)
 
 
-def random_graphs(seed: int, count: int = 5, size: int = 9, density: float = 0.4, directed: bool = False) -> DenseGraphs:
+def random_graphs(
+    seed: int, count: int = 5, size: int = 9, density: float = 0.4, directed: bool = False
+) -> DenseGraphs:
     """Graphs of 1 to ``size`` vertices; positions on a small grid, so that equal distances are common."""
     random = torch.Generator().manual_seed(seed)
     sizes = torch.randint(1, size + 1, (count,), generator=random)
@@ -182,7 +184,9 @@ def test_graclus_and_the_batched_matching_draw_from_one_distribution() -> None:
         len(graclus(np.stack([senders, receivers]), weights, np.array([0, size]), matchings=1, seed=seed).volumes)
         for seed in range(300)
     ]
-    many = DenseGraphs(*(_repeat(each, 300) for each in (graphs.adjacency, graphs.pos, graphs.sizes))).with_similarity(1.5)
+    many = DenseGraphs(*(_repeat(each, 300) for each in (graphs.adjacency, graphs.pos, graphs.sizes))).with_similarity(
+        1.5
+    )
     new = coarsen(many, orders(many, 1, 0))[0].sizes
     assert float(new.double().mean()) == pytest.approx(np.mean(old), abs=5 * np.std(old) / 300**0.5 + 1e-9)
 

@@ -16,7 +16,7 @@ from geoskip.data.levels import with_levels
 from geoskip.training.config import Config
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
-from geoskip.training.packed import Coarsening, DrawnStore, drawn
+from geoskip.training.packed import Coarsening, DrawnStore, drawing, drawn
 from geoskip.training.run import Run
 from geoskip.training.session import Session
 from geoskip.training.steps import StaticStep
@@ -61,7 +61,9 @@ def rebuilt(made: Classification, epoch: int) -> GraphSet:
         for depth, chosen in enumerate(clusters):
             parts[depth].append(chosen[levels[depth].real])
     levels = with_levels(without_loops(finest), [torch.cat(part) for part in parts])
-    return replace(made.data.select(made.data.split.train), levels=(replace(finest, clusters=levels[0].clusters), *levels[1:]))
+    return replace(
+        made.data.select(made.data.split.train), levels=(replace(finest, clusters=levels[0].clusters), *levels[1:])
+    )
 
 
 def without_loops(level: GraphLevel) -> GraphLevel:
@@ -91,7 +93,9 @@ def test_one_matching_about_halves_and_two_quarter() -> None:
     sizes = {}
     for matchings in (1, 2):
         made = task({"matchings": matchings})
-        sizes[matchings] = [int(level.offsets[-1]) / int(made.store.levels[0].offsets[-1]) for level in made.store.levels]
+        sizes[matchings] = [
+            int(level.offsets[-1]) / int(made.store.levels[0].offsets[-1]) for level in made.store.levels
+        ]
     assert sizes[1][1] < 0.7
     assert sizes[1][2] == pytest.approx(sizes[2][1], abs=0.1)
 
@@ -152,7 +156,7 @@ def test_tensors_stay_where_they_are() -> None:
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = task()
     whole.begin_epoch(2)
-    monkeypatch.setattr(drawn, "CHUNK", 3 * 40**2)
+    monkeypatch.setitem(drawing.CHUNKS, "cpu", 3 * 40**2)
     parts = task()
     parts.begin_epoch(2)
     assert same_draw(signature(whole.store), signature(parts.store))
@@ -164,7 +168,11 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("operator", ["monet", "gcn", "gin"])
 @pytest.mark.parametrize("pseudo_scale", ["set", "batch"])
 def test_padding_changes_nothing_in_any_epoch(operator: str, pseudo_scale: str) -> None:
-    chosen = {"operator": operator, "model": {"dropout": 0.0, "pooling": "mean"}, "pseudo_scale": pseudo_scale}
+    chosen: dict[str, Any] = {
+        "operator": operator,
+        "model": {"dropout": 0.0, "pooling": "mean"},
+        "pseudo_scale": pseudo_scale,
+    }
     exact, padded = task(**chosen), task(padded=True, **chosen)
     model = exact.make_model()
     for epoch in range(4):
@@ -256,18 +264,26 @@ def test_a_run_that_was_cut_off_ends_bitwise_equal(tmp_path: Path, after: int) -
         assert torch.equal(tensor, resumed.weights[0][name]), name
 
 
+class Counted(StaticStep):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.recordings: list[int] = []
+
+    def _record(self, items: Tensor) -> Any:
+        self.recordings.append(len(items))
+        return super()._record(items)
+
+
 def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps on fixed buffers, recorded again where the layout changes, end where plain steps do."""
     monkeypatch.setattr(drawn, "MARGIN", 1.0001)
-    ends, recordings = [], []
+    ends, recordings = [], list[int]()
     for static in (False, True):
         made = task(padded=True)
         session = Session(made.config, made)
         if static:
-            stepper = StaticStep(session.learner, record_nothing)
-            record = stepper._record
-            monkeypatch.setattr(stepper, "_record", lambda items, record=record: (recordings.append(1), record(items))[1])
-            session.stepper = stepper
+            session.stepper = stepper = Counted(session.learner, record_nothing)
+            recordings = stepper.recordings
         while session.step < session.total:
             session.advance()
         ends.append({name: tensor.clone() for name, tensor in session.learner.tensors().items()})

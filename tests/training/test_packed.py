@@ -147,7 +147,7 @@ def in_double(made: Classification) -> Classification:
         store,
         x=store.x.double(),
         pos=tuple(p.double() for p in store.pos),
-        scales=tuple(s.double() for s in store.scales),
+        scales=tuple(None if s is None else s.double() for s in store.scales),
     )
     return made
 

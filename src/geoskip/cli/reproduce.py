@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from geoskip.experiments.running import Outcome
     from geoskip.experiments.sheets import Sheet
 
-TABLES = "table1, table2, table3, correspondence, centre_ablation or spline_supplement"
+TABLES = "table1, table2, table3, correspondence, centre_ablation, spline_supplement or superpixel_ablation"
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 Rows = Annotated[
     list[str] | None, typer.Option(help="Only rows like this, such as 'Aff-*' or '*M=9'; may be repeated.")
@@ -38,7 +38,11 @@ def reproduce(
     rows: Rows = None,
     seeds: Annotated[str, typer.Option(help="Such as 0..4, or 0,2,7.")] = "0",
     schedule: Annotated[
-        str, typer.Option(help="full as in the paper, short, or smoke: seconds, on tiny data.")
+        str,
+        typer.Option(
+            help="full as in the paper, first200: its first 200 epochs (any number), short, or smoke: seconds, on tiny "
+            "data."
+        ),
     ] = "full",
     data: Data = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where records go, and runs in progress.")] = Path("results"),

@@ -42,9 +42,17 @@ def _command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of initial values, dropout and the order of the data.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="As --set optim.epochs=….")] = None,
+    validation: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=0.99,
+            help="Share of the training items, by subject, that is evaluated during training instead of the test.",
+        ),
+    ] = 0.0,
     evaluate_every: Annotated[
         int | None,
-        typer.Option(min=0, help="Epochs between looks at the test items, 0 for none; otherwise about ten looks."),
+        typer.Option(min=0, help="Epochs between evaluations during training, 0 for none; otherwise about ten."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, or mixed with bf16 or fp16.")] = "float32",
@@ -75,7 +83,7 @@ def _command(
     }
     optim = None if epochs is None else {"epochs": epochs}
     machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
-    config = override(resolve(task.value, **given, **machine, optim=optim), settings or [])
+    config = override(resolve(task.value, **given, **machine, optim=optim, validation=validation), settings or [])
     every = max(1, config.optim.epochs // 10) if evaluate_every is None else evaluate_every
     # --set has the last word.
     config = replace(config, evaluate_every=config.evaluate_every or every)

@@ -1,5 +1,6 @@
 """Which items of a set are for training, validation and the test: declared, over a sorted listing, disjoint."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -55,9 +56,7 @@ class Split:
         if len(names) < 2:
             what = "items" if subjects is None else "subjects"
             raise ValueError(f"validation: needs at least 2 training {what} to set some aside, got {len(names)}")
-        sizes = {name: 0 for name in names}
-        for name in groups:
-            sizes[name] += 1
+        sizes = Counter(groups)
         chosen: set[Hashable] = set()
         wanted, count = max(1, round(share * len(items))), 0
         for number in np.random.default_rng(0).permutation(len(names))[: len(names) - 1]:

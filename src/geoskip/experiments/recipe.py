@@ -25,6 +25,7 @@ METRICS = {
 ORIGINAL = {"reconstruction": "coma", "correspondence": "faust", "classification": "published-superpixels"}
 STAND_IN = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}
 TINY = "tiny"
+NO_TEST = "test=false"
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,14 @@ class Recipe:
     home: the experiment that its records are kept under. Others may show the same runs: Table 3 repeats rows of
         Tables 1 and 2, and they are trained once.
     row: the method and the paper's figures.
+    variant: of an ablation, what is different, in a few words.
+    settings: the same as settings of the configuration, such as ``coarsening.matchings=2``.
     """
 
     home: str
     row: Row
+    variant: str = ""
+    settings: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.home, self.label))
@@ -47,15 +52,21 @@ class Recipe:
         return self.row.method
 
     @property
-    def line(self) -> str:
+    def method(self) -> str:
         """What tells methods of one kernel size apart: ``Aff-MoNet (degree)``."""
         return self.name if self.row.pseudo is None else f"{self.name} ({self.row.pseudo})"
+
+    @property
+    def line(self) -> str:
+        """What its line in a table is called: the method, or the variant of an ablation."""
+        return self.variant or self.method
 
     @property
     def label(self) -> str:
         """What tells it from all others at home: ``Aff-MoNet M=9``; m, not M = m³, for SplineCNN."""
         letter = "m" if self.row.operator == "spline" else "M"
-        return self.line if self.row.column is None else f"{self.line} {letter}={self.row.column}"
+        sized = self.method if self.row.column is None else f"{self.method} {letter}={self.row.column}"
+        return f"{sized}, {self.variant}" if self.variant else sized
 
     @property
     def slug(self) -> str:
@@ -69,8 +80,9 @@ class Recipe:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What is measured, the figure that counts first."""
-        return METRICS[self.task]
+        """What is measured, the figure that counts first; validation figures where the test is not looked at."""
+        metrics = METRICS[self.task]
+        return tuple(f"validation_{name}" for name in metrics) if NO_TEST in self.settings else metrics
 
     @property
     def paper(self) -> Mapping[str, float]:
@@ -78,7 +90,7 @@ class Recipe:
         return {name: float(self.row.figures[name]) for name in self.metrics if name in self.row.figures}
 
     def config(self, data: str, schedule: str, seed: int, device: str = "auto") -> Config:
-        from geoskip.training.config import resolve
+        from geoskip.training.config import override, resolve
 
         row = self.row
         full = resolve(
@@ -94,7 +106,7 @@ class Recipe:
             seed=seed,
             device=device,
         )
-        return shortened(full, schedule)
+        return shortened(override(full, self.settings), schedule)
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,8 @@ class Experiment:
 
 def _matches(recipe: Recipe, pattern: str) -> bool:
     wanted = pattern.lower()
-    return any(fnmatchcase(name.lower(), wanted) for name in (recipe.label, recipe.line, recipe.name))
+    names = (recipe.label, recipe.line, recipe.method, recipe.name)
+    return any(fnmatchcase(name.lower(), wanted) for name in names)
 
 
 def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str = "full") -> Mapping[str, str]:

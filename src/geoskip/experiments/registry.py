@@ -5,13 +5,18 @@ from geoskip.experiments.correspondence import CORRESPONDENCE
 from geoskip.experiments.figures import FIGURES
 from geoskip.experiments.recipe import Experiment, Recipe
 from geoskip.experiments.spline_supplement import SPLINE_SUPPLEMENT
+from geoskip.experiments.superpixel_ablation import SUPERPIXEL_ABLATION
 from geoskip.experiments.table1 import TABLE1
 from geoskip.experiments.table2 import TABLE2
 from geoskip.experiments.table3 import TABLE3
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (TABLE1, TABLE2, TABLE3, CORRESPONDENCE, CENTRE_ABLATION, SPLINE_SUPPLEMENT, *FIGURES)
+    for experiment in (
+        *(TABLE1, TABLE2, TABLE3, CORRESPONDENCE),
+        *(CENTRE_ABLATION, SPLINE_SUPPLEMENT, SUPERPIXEL_ABLATION),
+        *FIGURES,
+    )
 }
 
 

@@ -105,16 +105,15 @@ def rows(experiment: str) -> tuple[Row, ...]:
     """Every row of an experiment, column by column."""
     if experiment not in METHODS:
         raise ValueError(f"experiment: unknown name {experiment!r}; choose from {', '.join(METHODS)}")
-    return tuple(
-        _placed(method, experiment, column) for column in COLUMNS[experiment] for method in METHODS[experiment]
-    )
+    return tuple(place(method, experiment, column) for column in COLUMNS[experiment] for method in METHODS[experiment])
 
 
 def all_rows() -> tuple[Row, ...]:
     return tuple(row for experiment in METHODS for row in rows(experiment))
 
 
-def _placed(method: Row, experiment: str, column: int) -> Row:
+def place(method: Row, experiment: str, column: int) -> Row:
+    """A method as the row of an experiment, with the paper's figures."""
     sized = method.operator not in ("gcn", "gin")
     row = replace(method, experiment=experiment, column=column if sized else None)
     return replace(row, figures=_figures(row, column))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import traceback
@@ -51,7 +52,7 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
-    task = make_task(config, data=loaded(config.task, config.data))
+    task = make_task(config, data=loaded(config.task, config.data, json.dumps(config.data_options, sort_keys=True)))
     run = train(config, job.folder(out), task=task, progress=progress)
     record = replace(
         run.record,
@@ -70,12 +71,13 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
 
 
 @lru_cache(maxsize=3)
-def loaded(task: str, data: str) -> Any:
-    """A data set, kept for the next row: superpixels take longer to load than some rows take to train."""
+def loaded(task: str, data: str, options: str = "{}") -> Any:
+    """A data set, kept for the next row: superpixels take longer to load than some rows take to train. ``options`` are
+    the loader's, as JSON."""
     from geoskip.training.config import resolve
     from geoskip.training.tasks.loading import load_data
 
-    return tiny_set(task) if data == TINY else load_data(resolve(task, data=data))
+    return tiny_set(task) if data == TINY else load_data(resolve(task, data=data, data_options=json.loads(options)))
 
 
 def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> Outcome:

@@ -10,18 +10,21 @@ A shorter schedule goes through the paper's learning rates faster, or leaves out
 
 The last 380 epochs of the paper's classification, at rates of 1/16 and below, have no part in the short one, nor have
 the last 700 of its correspondence, at 1/20 and below (FeaStNet: 1/8). The short correspondence multiplies matrices in
-TensorFloat-32 on a GPU. In all of them the last epoch counts.
+TensorFloat-32 on a GPU. ``first200`` is the first 200 epochs of the paper's schedule at its own rates. In all of them
+the last epoch counts.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config
 
-SCHEDULES = ("full", "short", "smoke")
+SCHEDULES = ("full", "short", "smoke", "firstN, such as first200")
+FIRST = re.compile(r"first([1-9]\d*)")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ SHORT = {
 
 def shortened(config: Config, schedule: str) -> Config:
     """A configuration with the paper's schedule, under another one."""
+    if first := FIRST.fullmatch(schedule):
+        epochs = int(first[1])
+        if epochs > config.optim.epochs:
+            raise ValueError(f"schedule: {schedule} is longer than the paper's {config.optim.epochs} epochs; use full")
+        return replace(config, optim=replace(config.optim, epochs=epochs))
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule: unknown name {schedule!r}; choose from {', '.join(SCHEDULES)}")
     if schedule == "full":

@@ -16,9 +16,10 @@ UNITS = {
     "std_mm": "standard deviation, mm",
     "median_mm": "median error, mm",
     "accuracy_pct": "accuracy, %",
+    "validation_accuracy_pct": "validation accuracy, %",
     "geodesic_mean_pct": "mean geodesic error, % of the diameter",
 }
-DIGITS = {"accuracy_pct": 2, "geodesic_mean_pct": 2}
+DIGITS = {"accuracy_pct": 2, "validation_accuracy_pct": 2, "geodesic_mean_pct": 2}
 MISSING = "–"
 
 
@@ -114,6 +115,8 @@ def _columns(experiment: Experiment) -> tuple[str, ...]:
 def _column(experiment: Experiment, recipe: Recipe) -> str:
     if len(experiment.tasks) > 1:
         return recipe.task
+    if recipe.variant:
+        return recipe.method
     sizes = {other.row.column for other in experiment.recipes if other.row.column is not None}
     return recipe.label.removeprefix(recipe.line).strip() if len(sizes) > 1 else ""
 

@@ -67,8 +67,8 @@ class FeaStConv(Operator):
         self_loops: whether a vertex is its own neighbour.
         translation_invariant: whether the assignment depends on x_j - x_i alone.
         bias: whether to add b.
-        init: initial value of b. ``"paper"``: 0. ``"authors"``: drawn from N(0, 0.1) like all other parameters, as in the
-            authors' public code.
+        init: initial value of b. ``"paper"``: 0. ``"authors"``: drawn from N(0, 0.1) like all other parameters, as in
+            the authors' public code.
     """
 
     receiver_attention: nn.Parameter | None

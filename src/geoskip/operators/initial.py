@@ -21,7 +21,7 @@ def glorot(matrix: Tensor) -> None:
 
 @torch.no_grad()
 def linear_default(theta: Tensor) -> None:
-    r"""Uniform in :math:`\pm 1/\sqrt{\text{in}}` for a stack ``[slots, in, out]``, as :class:`torch.nn.Linear` has it."""
+    r"""Uniform in :math:`\pm 1/\sqrt{\text{in}}` for a stack ``[slots, in, out]``: the default of PyTorch's Linear."""
     bound = 1 / math.sqrt(theta.shape[-2])
     theta.uniform_(-bound, bound)
 

@@ -61,7 +61,7 @@ class Config:
             value of the whole data set. ``"batch"``: the largest value of each graph at the finest level, of the batch
             at the others, as in the authors' code, which recomputes them after each pooling.
         coarsening: of classification, how graphs are coarsened: see
-            :class:`~geoskip.training.packed.drawn.Coarsening`. Empty for the levels that the data set has.
+            :class:`~geoskip.training.packed.drawing.Coarsening`. Empty for the levels that the data set has.
         options: further options of the operator.
         model: further arguments of the model: channels, latent, dropout, …; for the autoencoder also ``factors``,
             by how much each level of the hierarchy is coarser than the one before.

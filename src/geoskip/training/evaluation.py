@@ -36,8 +36,8 @@ class Evaluated:
 def evaluate_run(
     run: Run, *, data: Any = None, place: str | None = None, device: str | torch.device = "cpu", samples: int = 4
 ) -> Evaluated:
-    """Evaluate the latest weights of a run on its test items (on the validation items, if the run was not to look at the
-    test) and write ``evaluation.json``.
+    """Evaluate the latest weights of a run and write ``evaluation.json``. The items are those of the test, or the
+    validation items if the run was not to look at the test.
 
     ``data`` is the set, if it is at hand, ``place`` where it lies now, if it moved; otherwise the configuration says.
     ValueError if the data are not those that the run was trained on: standardised by other moments, the model would

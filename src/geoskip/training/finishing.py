@@ -22,7 +22,7 @@ def finish(session: Session, run: Run) -> RunRecord:
     says that all is there. The seconds are those of training alone."""
     seconds, model, task = session.elapsed, session.learner.model, session.task
     task.epoch = session.sampler.epoch
-    found, metrics = Evaluation({}), {}
+    found, metrics = Evaluation({}), dict[str, float]()
     if len(task.part("validation")):
         found = task.evaluate(model, "validation")
         metrics |= named_for("validation", found.metrics)

@@ -74,8 +74,8 @@ class ImageClassifier(Classification):
             )
 
     def _graphs(self, images: np.ndarray) -> GraphSet:
-        options = {name: self.config.data_options[name] for name in ("compactness",) if name in self.config.data_options}
-        centroids, means = superpixels(images, Slic(self.num_segments, **options), workers=1)
+        compactness = self.config.data_options.get("compactness", Slic.compactness)
+        centroids, means = superpixels(images, Slic(self.num_segments, compactness), workers=1)
         pos, x = centroids.astype(np.float32), means.astype(np.float32)
         edges, edge_offsets = radius_edges(pos, self.radius)
         offsets = torch.arange(len(pos) + 1) * pos.shape[1]

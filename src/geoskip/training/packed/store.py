@@ -142,9 +142,7 @@ def store_set(
     return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded)
 
 
-def own_scale(
-    graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] | None = None
-) -> Float[Tensor, ""]:
+def own_scale(graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] | None = None) -> Float[Tensor, ""]:
     """The largest offset, or without positions the largest degree (of ``real`` vertices alone, where these are given),
     of one graph; 1 where that is 0."""
     ends = graph.pattern.senders, graph.pattern.receivers

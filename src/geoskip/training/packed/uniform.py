@@ -85,6 +85,12 @@ class UniformStore(GraphStore):
         places = verts.rows - items.repeat_interleave(self._size) * self._size
         return Frame(replace(verts, rows=places), graph)
 
+    @property
+    def _scales(self) -> Float[Tensor, " graphs"]:
+        (scales,) = self.scales
+        assert scales is not None
+        return scales
+
     @cached_property
     def _frames(self) -> dict[int, Frame]:
         return {}
@@ -93,7 +99,7 @@ class UniformStore(GraphStore):
         if self._pseudo is not None:
             return self._pseudo.index_select(0, verts.items).flatten(0, 1)
         graph = self._frame(len(verts.items)).graph
-        return self._relative(graph, verts.take(self.pos[0]), self.scales[0][verts.items])
+        return self._relative(graph, verts.take(self.pos[0]), self._scales[verts.items])
 
     @cached_property
     def _pseudo(self) -> Float[Tensor, "graphs edges dim"] | None:
@@ -102,7 +108,7 @@ class UniformStore(GraphStore):
         if len(self) * room.edges * self.pos[0].shape[1] > MOST_KEPT:
             return None
         places = self.pos[0].unflatten(0, (len(self), -1))
-        pairs = zip(places, self.scales[0].split(1), strict=True)
+        pairs = zip(places, self._scales.split(1), strict=True)
         with torch.inference_mode(False):
             return torch.stack([self._relative(one, pos, scale) for pos, scale in pairs])
 
