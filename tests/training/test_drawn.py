@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from geoskip.data.graph_set import GraphLevel, GraphSet
 from geoskip.data.levels import with_levels
+from geoskip.data.split import Split
+from geoskip.data.superpixels import superpixel_set
 from geoskip.training.config import Config
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
@@ -23,6 +26,7 @@ from geoskip.training.steps import StaticStep
 from geoskip.training.steps.captured import record_nothing
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
+from tests.data.test_superpixels import blobs
 from tests.training import sets
 from tests.training.test_packed import ITEMS, same_pattern
 
@@ -60,10 +64,9 @@ def rebuilt(made: Classification, epoch: int) -> GraphSet:
     for levels, clusters in store.drawing.draw(epoch):
         for depth, chosen in enumerate(clusters):
             parts[depth].append(chosen[levels[depth].real])
-    levels = with_levels(without_loops(finest), [torch.cat(part) for part in parts])
-    return replace(
-        made.data.select(made.data.split.train), levels=(replace(finest, clusters=levels[0].clusters), *levels[1:])
-    )
+    built = with_levels(without_loops(finest), [torch.cat(part) for part in parts])
+    stored = (replace(finest, clusters=built[0].clusters), *built[1:])
+    return replace(made.data.select(made.data.split.train), levels=stored)
 
 
 def without_loops(level: GraphLevel) -> GraphLevel:
@@ -98,6 +101,20 @@ def test_one_matching_about_halves_and_two_quarter() -> None:
         ]
     assert sizes[1][1] < 0.7
     assert sizes[1][2] == pytest.approx(sizes[2][1], abs=0.1)
+
+
+@pytest.mark.parametrize(("matchings", "expected"), [(1, (38.4, 19.7)), (2, (19.7, 5))])
+def test_superpixels_are_coarsened_as_far_as_in_the_authors_code(
+    tmp_path: Path, matchings: int, expected: tuple[float, float]
+) -> None:
+    """75 superpixels become about 38 and 20 vertices; with two matchings about 20 and 5."""
+    pytest.importorskip("skimage")
+    images, labels = blobs(60, size=28), np.zeros(60, dtype=np.int64)
+    graphs = superpixel_set(images, labels, ["blob"], Split.leading(60, 50), workers=1, cache=tmp_path)
+    chosen = sets.config("classification", coarsening={**AUTHORS, "matchings": matchings})
+    store = Classification(chosen, graphs).store
+    sizes = [int(level.offsets[-1]) / 50 for level in store.levels]
+    assert sizes == pytest.approx([75, *expected], rel=0.06)
 
 
 def signature(store: Any) -> list[Tensor]:
