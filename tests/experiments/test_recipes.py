@@ -23,7 +23,7 @@ SIZES = {
     "correspondence": 9,
     "centre_ablation": 12,
     "spline_supplement": 12,
-    "superpixel_ablation": 40,
+    "superpixel_ablation": 41,
     "error_maps": 8,
     "matching_maps": 7,
     "reconstructions": 8,

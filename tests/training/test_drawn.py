@@ -16,6 +16,7 @@ from geoskip.data.graph_set import GraphLevel, GraphSet
 from geoskip.data.levels import with_levels
 from geoskip.data.split import Split
 from geoskip.data.superpixels import superpixel_set
+from geoskip.graphs import polar
 from geoskip.training.config import Config
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
@@ -242,6 +243,22 @@ def test_scales_of_a_batch(pseudo: str) -> None:
             assert expected == pytest.approx([1.0] * len(expected))
 
 
+@pytest.mark.parametrize("coarsening", [{}, AUTHORS], ids=str)
+@pytest.mark.parametrize("pseudo_scale", ["set", "batch"])
+def test_polar_coordinates_are_those_of_each_graph(coarsening: dict[str, Any], pseudo_scale: str) -> None:
+    """At the finest level alone, and relative to the longest edge of the graph itself."""
+    made = task(coarsening, finest_pseudo="polar", pseudo_scale=pseudo_scale)
+    plain = task(coarsening, pseudo_scale=pseudo_scale)
+    batch, other = made.store.batch(ITEMS), plain.store.batch(ITEMS)
+    pseudo, owners = batch.graphs.levels[0].pseudo, batch.verts[0].graphs[batch.graphs.levels[0].pattern.receivers]
+    assert pseudo is not None
+    for place, item in enumerate(ITEMS.tolist()):
+        alone = made.data.levels[0].select(made.data.split.train[[item]])
+        torch.testing.assert_close(pseudo[owners == place], polar(alone.graph(), alone.pos))
+    for depth in (1, 2):
+        assert torch.equal(batch.graphs.levels[depth].pseudo, other.graphs.levels[depth].pseudo)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("coarsening", VARIANTS, ids=str)
 @pytest.mark.parametrize("pseudo_scale", ["set", "batch"])
 @pytest.mark.parametrize("operator", ["monet", "feast"])
@@ -254,6 +271,25 @@ def test_every_variant_trains_and_evaluates_as_it_did(
     # Evaluated again from what was stored, test graphs are coarsened as they were at the end of the run.
     found = evaluate_run(Run.open(tmp_path), data=sets.graphs())
     assert found.evaluation.metrics == run.record.metrics
+
+
+def test_epochs_that_are_drawn_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training before each epoch; evaluation after it, at the end too, and so again from the stored run."""
+    epochs: list[int] = []
+    redraw = DrawnStore.redraw
+
+    def noted(store: DrawnStore, epoch: int) -> None:
+        epochs.append(epoch)
+        redraw(store, epoch)
+
+    monkeypatch.setattr(DrawnStore, "redraw", noted)
+    chosen = config(evaluate_every=1)
+    train(chosen, tmp_path, task=make_task(chosen, sets.graphs()))
+    # The last one is for the samples that are stored.
+    assert epochs == [0, 1, 1, 2, 2, 3, 3]
+    epochs.clear()
+    evaluate_run(Run.open(tmp_path), data=sets.graphs())
+    assert set(epochs) == {3}
 
 
 def test_evaluation_draws_again_at_each_epoch() -> None:

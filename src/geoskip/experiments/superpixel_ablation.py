@@ -2,7 +2,8 @@
 
 Nothing here looks at the test set: a tenth of the training set is set aside, and rows are compared on it. Rows differ
 from the recipe of the authors in one setting each; ``stored levels`` is the earlier recipe, which differs in all of
-them. Pseudo-coordinates and the initial values of MoNet have no effect on GCN.
+them. Pseudo-coordinates and the initial values of MoNet have no effect on GCN. The public code has polar coordinates at
+the finest level; the paper says Cartesian, and the recipe follows the paper.
 """
 
 from geoskip.experiments.recipe import NO_TEST, Experiment, Recipe
@@ -24,19 +25,22 @@ VARIANTS: dict[str, dict[str, str | None]] = {
     "near neighbors first": {"coarsening.weight": "near"},
     "one scale for the whole set": {"pseudo_scale": None},
     "initial values of the paper": {"options.init": None},
+    "polar coordinates at the finest level": {"finest_pseudo": "polar"},
     "mean pooling": {"model.pooling": "mean"},
     "compactness 0.1": {"data_options.compactness": "0.1"},
     "compactness 1": {"data_options.compactness": "1.0"},
     "8 neighbors on average": {"data_options.mean_degree": "8.0"},
     "stored levels": dict.fromkeys(setting.partition("=")[0] for setting in AUTHORS),
 }
-MONET_ONLY = ("pseudo_scale", "options.init")
+BY_MONET = ("pseudo_scale", "options.init")
+BY_POSITION = ("finest_pseudo",)
 METHODS = tuple(place(row, "superpixels", 25) for row in (by_position(MONET), by_degree(MONET), GCN, affine(GCN)))
 
 
 def _settings(row: Row, changes: dict[str, str | None]) -> tuple[str, ...]:
     chosen = dict(setting.split("=") for setting in AUTHORS) | changes
-    own = {name: value for name, value in chosen.items() if row.operator == "monet" or name not in MONET_ONLY}
+    others = (*(() if row.operator == "monet" else BY_MONET), *(() if row.pseudo == "position" else BY_POSITION))
+    own = {name: value for name, value in chosen.items() if name not in others}
     return (*(f"{name}={value}" for name, value in own.items() if value is not None), *VALIDATED)
 
 

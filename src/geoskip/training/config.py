@@ -13,6 +13,7 @@ TASKS = ("reconstruction", "correspondence", "classification")
 SKIPS = ("none", "residual", "affine", "polynomial")
 PSEUDO = ("position", "degree")
 PSEUDO_SCALES = ("set", "batch")
+FINEST_PSEUDO = ("cartesian", "polar")
 PRECISIONS = ("float32", "bf16", "fp16")
 
 
@@ -60,6 +61,8 @@ class Config:
         pseudo_scale: of classification, what pseudo-coordinates are divided by. ``"set"``: at each level the largest
             value of the whole data set. ``"batch"``: the largest value of each graph at the finest level, of the batch
             at the others, as in the authors' code, which recomputes them after each pooling.
+        finest_pseudo: of classification by position, ``"cartesian"`` as in the paper, or ``"polar"`` at the finest
+            level, as in the authors' public code.
         coarsening: of classification, how graphs are coarsened: see
             :class:`~geoskip.training.packed.drawing.Coarsening`. Empty for the levels that the data set has.
         options: further options of the operator.
@@ -88,6 +91,7 @@ class Config:
     kernel_size: int | None = None
     pseudo: str = "position"
     pseudo_scale: str = "set"
+    finest_pseudo: str = "cartesian"
     coarsening: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -114,6 +118,7 @@ class Config:
             "skip": SKIPS,
             "pseudo": PSEUDO,
             "pseudo_scale": PSEUDO_SCALES,
+            "finest_pseudo": FINEST_PSEUDO,
             "precision": PRECISIONS,
         }
         for name, choices in chosen.items():

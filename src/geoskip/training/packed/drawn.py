@@ -77,13 +77,14 @@ def drawn_store(
     *,
     looped: bool,
     padded: bool,
+    polar: bool = False,
 ) -> DrawnStore:
     """The chosen graphs of a set, with coarser levels to be drawn; ``data`` have the finest level alone.
 
     ``drawing`` makes a drawing of the stored graphs and their positions. The other arguments are those of
     :func:`~geoskip.training.packed.store.store_set`.
     """
-    base = store_set(data, items, coordinates, largest, looped=looped, padded=padded)
+    base = store_set(data, items, coordinates, largest, looped=looped, padded=padded, polar=polar)
     made = drawing(base.levels[0], base.pos[0])
     if made.size > LARGEST:
         raise ValueError(
@@ -100,6 +101,7 @@ def drawn_store(
         coordinates,
         (*base.scales, *scales),
         padded,
+        polar,
         drawing=made,
         expected=tuple(levels[depth].bounds for depth in coarse),
     )

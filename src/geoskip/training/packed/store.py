@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import pairwise
@@ -32,6 +33,7 @@ class GraphStore:
         none.
     scales: level by level, the offset or degree that becomes 1 in each graph's pseudo-coordinates; None where that is
         the largest one of the batch.
+    polar: whether pseudo-coordinates from positions are polar at the finest level, and Cartesian only at the others.
     padded: whether batches have fixed shapes, padded to what the largest graphs need, so that a step on them can be
         captured. Padding vertices have no part in what the others give: their edges are self-loops, clusters and means
         leave them out, and so all gradients that they send are 0.
@@ -43,6 +45,7 @@ class GraphStore:
     coordinates: str | None
     scales: tuple[Float[Tensor, " graphs"] | None, ...]
     padded: bool
+    polar: bool = False
     _rooms: dict[int, tuple[Room, ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -91,7 +94,8 @@ class GraphStore:
             scale: Tensor = own_scale(graph, pos, verts.real)
         else:
             scale = scales[items][verts.graphs[graph.pattern.receivers]].unsqueeze(1)
-        return with_other_pseudo(graph, relative(graph, pos, scale))
+        kind = relative_polar if self.polar and pos is not None and depth == 0 else relative
+        return with_other_pseudo(graph, kind(graph, pos, scale))
 
 
 def with_other_pseudo(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
@@ -109,6 +113,14 @@ def relative(graph: Graph, pos: Tensor | None, scale: Tensor | float) -> Float[T
     return ((pos[graph.pattern.senders] - pos[graph.pattern.receivers]) / (2 * scale) + 0.5).clamp(0, 1)
 
 
+def relative_polar(graph: Graph, pos: Tensor | None, scale: Tensor | float) -> Float[Tensor, "edges 2"]:
+    """:func:`geoskip.graphs.polar` with scales given edge by edge."""
+    assert pos is not None
+    offsets = pos[graph.pattern.senders] - pos[graph.pattern.receivers]
+    angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
+    return torch.cat([(offsets.norm(dim=1, keepdim=True) / scale).clamp(0, 1), angle.unsqueeze(1)], dim=1)
+
+
 def store_set(
     data: GraphSet,
     items: Int[Tensor, " items"],
@@ -117,12 +129,13 @@ def store_set(
     *,
     looped: bool,
     padded: bool,
+    polar: bool = False,
 ) -> GraphStore:
     """The chosen graphs of a set, on its device.
 
     ``largest`` is the offset or degree of each level that becomes 1. None is for what happens when pseudo-coordinates
     are computed on the way: at the finest level that is the largest one of each graph, at coarser levels of the batch.
-    ``looped`` is for operators that add self-loops.
+    ``looped`` is for operators that add self-loops. ``polar`` coordinates are relative to each graph's longest edge.
     """
     parts = []
     xs, pos, own = [], [], []
@@ -132,14 +145,15 @@ def store_set(
         parts.append(packed_levels(pooled.levels, pooled.clusters, looped))
         xs.append(some.x)
         pos.append([level.pos for level in some.levels])
-        if largest is None and coordinates is not None:
-            own.append(own_scales(pooled.levels[0], some.levels[0].pos if coordinates == "position" else None))
+        if coordinates is not None and (largest is None or polar):
+            own.append(own_scales(pooled.levels[0], some.levels[0].pos if coordinates == "position" else None, polar))
     levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
     positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
     scales: tuple[Tensor | None, ...] = (torch.cat(own) if own else None, *(None for _ in levels[1:]))
     if largest is not None:
-        scales = tuple(torch.full((len(items),), value, device=data.x.device) for value in largest[: len(levels)])
-    return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded)
+        given = [torch.full((len(items),), value, device=data.x.device) for value in largest[: len(levels)]]
+        scales = (scales[0] if polar else given[0], *given[1:])
+    return GraphStore(torch.cat(xs), positions, levels, coordinates, scales, padded, polar)
 
 
 def own_scale(graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] | None = None) -> Float[Tensor, ""]:
@@ -153,11 +167,16 @@ def own_scale(graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] 
     return torch.where(most > 0, most, 1)
 
 
-def own_scales(graph: Graph, pos: Tensor | None) -> Float[Tensor, " graphs"]:
-    """:func:`own_scale` of each of some packed graphs."""
+def own_scales(graph: Graph, pos: Tensor | None, polar: bool = False) -> Float[Tensor, " graphs"]:
+    """:func:`own_scale` of each of some packed graphs; with ``polar`` the length of the longest edge instead."""
     receivers = graph.pattern.receivers
-    values = graph.degrees[receivers].float() if pos is None else (pos[graph.pattern.senders] - pos[receivers]).abs()
-    values = values if values.dim() == 1 else torch.cat([values, values.new_zeros(len(values), 1)], dim=1).amax(1)
+    if pos is None:
+        values = graph.degrees[receivers].float()
+    else:
+        offsets = pos[graph.pattern.senders] - pos[receivers]
+        # Positions may have no coordinates, and of nothing there is no maximum.
+        components = torch.cat([offsets.abs(), offsets.new_zeros(len(offsets), 1)], dim=1)
+        values = offsets.norm(dim=1) if polar else components.amax(1)
     most = values.new_zeros(graph.num_graphs).scatter_reduce(0, graph_of_vertex(graph)[receivers], values, "amax")
     return torch.where(most > 0, most, 1)
 

@@ -163,7 +163,7 @@ class Task(ABC):
                 raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
             check_type(f"model.{name}", value, known[name])
         if self.config.task != "classification":
-            for name, default in (("pseudo_scale", "set"), ("coarsening", {})):
+            for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
                 if getattr(self.config, name) != default:
                     raise ValueError(f"{name}: is for classification, and {self.config.task} has no such setting")
         # Made once for nothing, without memory for its weights: it checks the kernel size and the options.

@@ -119,14 +119,20 @@ class Classification(Task):
         return self.part_store("test")
 
     def _store(self, items: Tensor) -> GraphStore:
-        looped = self.config.operator in LOOPED
+        polar = self.config.finest_pseudo == "polar" and self.coordinates == "position"
+        if polar and self.data.levels[0].pos.shape[1] != 2:
+            raise ValueError(
+                f"finest_pseudo: polar coordinates need positions of 2 dimensions, and the data have "
+                f"{self.data.levels[0].pos.shape[1]}; use cartesian"
+            )
+        kind: Any = {"looped": self.config.operator in LOOPED, "polar": polar}
         # On a GPU steps are captured and kernels compiled for a shape: all batches of a size have one.
         padded = self.device.type == "cuda"
         largest = None if self.config.pseudo_scale == "batch" else self.largest
         if self.coarsening is None:
-            return store_set(self.data, items, self.coordinates, largest, looped=looped, padded=padded)
+            return store_set(self.data, items, self.coordinates, largest, padded=padded, **kind)
         make = partial(self._drawing, items)
-        return drawn_store(self.data, items, make, self.coordinates, largest, looped=looped, padded=padded)
+        return drawn_store(self.data, items, make, self.coordinates, largest, padded=padded, **kind)
 
     def _drawing(self, items: Tensor, finest: PackedLevel, pos: Tensor) -> Drawing:
         assert self.coarsening is not None
