@@ -292,6 +292,15 @@ def test_epochs_that_are_drawn_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert set(epochs) == {3}
 
 
+def test_samples_may_come_before_an_evaluation() -> None:
+    made = task()
+    model = made.make_model()
+    made.epoch = 1
+    made.samples(model, 2)
+    made.epoch = 2
+    made.evaluate(model)
+
+
 def test_evaluation_draws_again_at_each_epoch() -> None:
     made = task()
     made.epoch = 1

@@ -209,8 +209,10 @@ class Classification(Task):
         some = self.data.select(self.part(part)[chosen])
         finest = some.levels[0].to("cpu")
         model.eval()
+        # Made outside of inference mode, so that it can be filled again later.
+        store = self.part_store(part)
         with torch.inference_mode():
-            predicted = self.scores(model, self.part_store(part).batch(chosen.to(self.device))).argmax(-1)
+            predicted = self.scores(model, store.batch(chosen.to(self.device))).argmax(-1)
         return GraphSamples(
             pos=_plane(finest.pos).numpy(),
             x=some.x.cpu().numpy(),
