@@ -223,19 +223,3 @@ def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: Image size"):
         image_folder(folder)
-
-
-def test_compactness_and_mean_degree_are_options_of_the_loader(tmp_path: Path) -> None:
-    folder = write_mnist(tmp_path / "m")
-    usual = mnist(folder, RECIPE, workers=1, cache=tmp_path / "cache")
-    chosen = mnist(folder, RECIPE, compactness=5.0, mean_degree=2.0, workers=1, cache=tmp_path / "cache")
-    again = RECIPE.varied(5.0, 2.0)
-    assert (again.slic.compactness, again.mean_degree, again.slic.num_segments) == (5.0, 2.0, RECIPE.slic.num_segments)
-    assert len(entries(tmp_path / "cache")) == 2
-    assert not torch.equal(usual.levels[0].pos, chosen.levels[0].pos)
-    assert chosen.levels[0].edges.shape[1] < usual.levels[0].edges.shape[1]
-
-
-def test_no_options_mean_the_recipe_itself() -> None:
-    """So that data sets that were made before are still found in the cache."""
-    assert RECIPE.varied() == RECIPE

@@ -21,8 +21,6 @@ def image_folder(
     size: tuple[int, int] | None = None,
     colour: bool = False,
     test_every: int = 5,
-    compactness: float | None = None,
-    mean_degree: float | None = None,
     workers: int | None = None,
     cache: Path | None = None,
 ) -> GraphSet:
@@ -31,12 +29,11 @@ def image_folder(
     A folder with the subfolders ``train`` and ``test`` (classes below) is split as it says; otherwise every
     ``test_every``-th image of each class, in sorted order, is for the test. Images are grey unless ``colour`` (three
     features, the mean of each channel), and must be of one size unless ``size`` (height, width) says what to scale
-    them to. ``compactness`` and ``mean_degree`` as for :func:`~geoskip.data.mnist.mnist`.
+    them to.
     """
     paths, labels, class_names, test = _listing(Path(folder), test_every)
     images = np.stack([_read(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
     split = Split.by_mask(torch.tensor(test))
-    recipe = (recipe or Recipe()).varied(compactness, mean_degree)
     return superpixel_set(images, np.array(labels), class_names, split, recipe, workers=workers, cache=cache)
 
 

@@ -63,8 +63,6 @@ def mnist(
     recipe: Recipe | None = None,
     *,
     idx_set: IdxSet = MNIST,
-    compactness: float | None = None,
-    mean_degree: float | None = None,
     allow_download: bool = True,
     workers: int | None = None,
     cache: Path | None = None,
@@ -72,11 +70,9 @@ def mnist(
     """MNIST, or with ``idx_set=FASHION`` Fashion-MNIST, as graphs of superpixels; the test images are the test set.
 
     ``folder`` holds the four IDX files, gzipped or not. Without it they are looked for in the data folder, and
-    downloaded to it when they are not there. ``compactness`` of the superpixels and the ``mean_degree`` of the graphs,
-    which fixes the radius, are those of the recipe unless given.
+    downloaded to it when they are not there.
     """
     images, labels, split = read_images(folder, idx_set, allow_download)
-    recipe = (recipe or Recipe()).varied(compactness, mean_degree)
     return superpixel_set(images, labels, idx_set.class_names, split, recipe, workers=workers, cache=cache)
 
 

@@ -11,7 +11,7 @@ them and are rebuilt at each load. 70,000 graphs of 75 vertices take 37 MiB on d
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +53,6 @@ class Recipe:
             raise ValueError(
                 f"{self.slic.num_segments} superpixels cannot have {self.mean_degree:g} neighbours each on the average"
             )
-
-    def varied(self, compactness: float | None = None, mean_degree: float | None = None) -> "Recipe":
-        """The recipe with another compactness of its superpixels, or another mean degree."""
-        slic = self.slic if compactness is None else replace(self.slic, compactness=compactness)
-        return replace(self, slic=slic, mean_degree=self.mean_degree if mean_degree is None else mean_degree)
 
 
 def superpixel_set(

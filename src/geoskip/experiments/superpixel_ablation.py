@@ -29,7 +29,7 @@ VARIANTS: dict[str, dict[str, str | None]] = {
     "mean pooling": {"model.pooling": "mean"},
     "compactness 0.1": {"data_options.compactness": "0.1"},
     "compactness 1": {"data_options.compactness": "1.0"},
-    "8 neighbors on average": {"data_options.mean_degree": "8.0"},
+    "8 neighbors on average": {"data_options.degree": "8.0"},
     "stored levels": dict.fromkeys(setting.partition("=")[0] for setting in AUTHORS),
 }
 BY_MONET = ("pseudo_scale", "options.init")
