@@ -86,9 +86,9 @@ def test_an_evaluation_that_training_overtook_is_not_kept(tmp_path: Path, monkey
     run, task = untrained(tmp_path)
     true = Reconstruction.evaluate
 
-    def overtaken(self: Reconstruction, model: torch.nn.Module) -> Evaluation:
+    def overtaken(self: Reconstruction, model: torch.nn.Module, part: str = "test") -> Evaluation:
         run.write_model(perturbed(task.make_model(), seed=2), step=8)
-        return true(self, model)
+        return true(self, model, part)
 
     monkeypatch.setattr(Reconstruction, "evaluate", overtaken)
     with pytest.raises(ValueError, match="training reached step 8 while step 7 was evaluated"):
