@@ -11,6 +11,7 @@ from collections.abc import Iterator
 # Imports point up this list.
 LAYERS = (
     "shapes",
+    "arguments",
     "records",
     "kernels",
     "meshes",

@@ -202,6 +202,7 @@ def test_tools_that_replace_parameters() -> None:
     assert_close(y[:, :IN], features())
 
 
+@pytest.mark.compiled
 def test_compiled() -> None:
     """A change after compiling is noticed, as it is for a bare module."""
     block, x = block_of(AffineSkip), torch.randn(5, 3)

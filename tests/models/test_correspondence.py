@@ -91,7 +91,7 @@ def test_without_a_graph() -> None:
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("x", [torch.zeros(42, 2), torch.zeros(3)])
 def test_features_of_the_wrong_shape(x: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"x: expected shape \[\*batch, vertices, 3\], got"):
+    with pytest.raises(ValueError, match=r"x: CorrespondenceNet expects shape \[\*batch, vertices, 3\], got"):
         network(operator="gcn")(x, hierarchy().levels[0])
 
 

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number
 from geoskip.blocks.channels import features_at, home_of, own_bias, read_channels, why_unfit
 from geoskip.blocks.checkpoints import adopt_plain_keys
-from geoskip.blocks.features import check_same_vertices, features_of, receiving_features, with_features
+from geoskip.blocks.features import check_features, check_same_vertices, features_of, receiving_features, with_features
 from geoskip.blocks.lazy import LateParameters
+from geoskip.operators.checks import check_home
 from geoskip.operators.hetero import refuse_to_hetero
 from geoskip.shapes import Float
 
@@ -61,9 +63,10 @@ class Skip(LateParameters):
             raise TypeError(f"conv: {name} wraps a torch.nn.Module, got a {type(conv).__name__}")
         if (reason := why_unfit(conv)) is not None:
             raise TypeError(f"conv: {name} does not fit around {type(conv).__name__}: {reason}")
-        for argument, value in [("in_channels", in_channels), ("out_channels", out_channels)]:
-            if value is not None and value < 1:
-                raise ValueError(f"{argument}: {name} needs a whole number of at least 1, got {value}")
+        if in_channels is not None:
+            in_channels = whole_number("in_channels", in_channels, name)
+        if out_channels is not None:
+            out_channels = whole_number("out_channels", out_channels, name)
         said = read_channels(conv)
         inputs, outputs = in_channels or said[0], out_channels or said[1]
         self.skip_channels = None if inputs is None or outputs is None else (inputs, outputs)
@@ -96,6 +99,7 @@ class Skip(LateParameters):
     def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
         self._known_channels()
+        check_features(x, self._say())
         self._check_input(x)
         return self._biased(self.shortcut(x), self.brings_bias or self.conv_has_bias)
 
@@ -149,6 +153,8 @@ class Skip(LateParameters):
         return self.skip_channels
 
     def _check_input(self, x: Tensor) -> None:
+        if self._late_names and self.skip_channels is not None:
+            check_home("x", x, self, self._say())
         if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
             if self._learned_channels:
                 raise ValueError(

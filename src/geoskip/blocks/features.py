@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 
@@ -16,14 +17,31 @@ def receiving_features(x: Any, block: str) -> Tensor:
             f"x: {block} was given {given}, no features of the receiving vertices, which the skip acts on; pass "
             "them, or leave this convolution without a skip (where=… of add_skips)"
         )
-    if not isinstance(received, Tensor):
+    check_features(received, block)
+    return received
+
+
+def check_features(x: Any, block: str) -> None:
+    if not isinstance(x, Tensor):
+        advice = "; wrap the convolution of each type of vertex instead" if isinstance(x, dict) else ""
+        if isinstance(x, np.ndarray) and x.dtype.kind in "iuf":
+            advice = "; convert it with torch.as_tensor(x, dtype=torch.float32)"
         raise TypeError(
             f"x: {block} acts on a tensor [*batch, vertices, channels] or a pair (x_src, x_dst), got a "
-            f"{type(received).__name__}; wrap the convolution of each type of vertex instead"
+            f"{type(x).__name__}{advice}"
         )
-    if not received.is_floating_point():
-        raise TypeError(f"x: {block} acts on floating-point features, got {received.dtype}; convert with .float()")
-    return received
+    if not x.is_floating_point():
+        # Whole numbers may be an edge_index in the wrong place, or the numbers of vertices or classes, which some
+        # convolutions look up in a table: to convert them would hide that.
+        edges = x.dim() == 2 and x.shape[0] == 2 and not x.is_complex()
+        advice = (
+            "the features come first, then the edge_index"
+            if edges
+            else ("pass features, or leave a convolution that looks up whole numbers in a table without a skip")
+        )
+        raise TypeError(f"x: {block} acts on floating-point features, got {x.dtype} of shape {list(x.shape)}; {advice}")
+    if x.dim() == 0:
+        raise ValueError(f"x: {block} acts on a tensor [*batch, vertices, channels], got shape {list(x.shape)}")
 
 
 def features_of(out: Any, block: str) -> Tensor:

@@ -10,7 +10,7 @@ _STARTS = {"glorot": glorot, "zeros": zeros}
 
 
 def check_init(init: str, block: str) -> str:
-    if init not in _STARTS:
+    if not isinstance(init, str) or init not in _STARTS:
         raise ValueError(f"init: {block} starts with one of {sorted(_STARTS)}, got {init!r}")
     return init
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch import nn
 
+from geoskip.arguments import brief, check_type
 from geoskip.blocks.base import Skip
 from geoskip.blocks.calls import count_calls, is_called_at_several_widths
 from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
@@ -71,7 +72,8 @@ def add_skips(
 
 
 def _check(model: nn.Module, kind: str, init: str) -> None:
-    if kind not in SKIPS:
+    check_type("model", model, nn.Module)
+    if not isinstance(kind, str) or kind not in SKIPS:
         raise ValueError(f"kind: choose from {sorted(SKIPS)}, got {kind!r}")
     if check_init(init, "add_skips") == "zeros" and kind == "residual":
         raise ValueError("init: a residual skip has no parameters that could start at zero; use kind='affine'")
@@ -113,7 +115,9 @@ def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
         return lambda name, module: True
     if callable(where):
         return where
-    patterns = [where] if isinstance(where, str) else list(where)
+    patterns = [where] if isinstance(where, str) else where
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TypeError(f"where: expected a pattern, a list of patterns or a function, got {brief(where)}")
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(map(repr, names))}")

@@ -24,6 +24,6 @@ def make_block(conv: nn.Module, skip: str = "none", **options: Any) -> nn.Module
         if options:
             raise ValueError(f"make_block: skip='none' takes no options, got {sorted(options)}")
         return conv
-    if skip not in SKIPS:
+    if not isinstance(skip, str) or skip not in SKIPS:
         raise ValueError(f"skip: choose from {sorted([*SKIPS, 'none'])}, got {skip!r}")
     return SKIPS[skip](conv, **options)

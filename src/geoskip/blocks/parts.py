@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
+from geoskip.arguments import check_type
 from geoskip.blocks.base import Skip
 
 
@@ -18,6 +19,7 @@ def only(model: nn.Module, part: str) -> Iterator[None]:
     they learn does; ``"convolution"`` leaves the skips out. The block's bias belongs to the affine part. A block
     that returns a tuple, with attention weights say, returns the features alone in its affine part.
     """
+    check_type("model", model, nn.Module)
     if part not in ("affine", "convolution"):
         raise ValueError(f"part: a block has the parts 'affine' and 'convolution', got {part!r}")
     blocks = [module for module in model.modules() if isinstance(module, Skip)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geoskip.arguments import whole_number
 from geoskip.blocks.base import Skip
 from geoskip.blocks.initial import check_init, start
 from geoskip.operators.initial import glorot, zeros
@@ -56,9 +57,7 @@ class PolynomialSkip(Skip):
     ) -> None:
         super().__init__(conv, in_channels, out_channels, bias)
         self.init = check_init(init, "PolynomialSkip")
-        if hidden is not None and hidden < 1:
-            raise ValueError(f"hidden: PolynomialSkip needs a whole number of at least 1, got {hidden}")
-        self.hidden = hidden
+        self.hidden = None if hidden is None else whole_number("hidden", hidden, "PolynomialSkip")
         self._make_parameters("weight", "hidden_bias", "weight_out")
 
     def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoskip.arguments import check_type
 from geoskip.graphs import Graph
+from geoskip.graphs.checks import check_floating
 from geoskip.kernels import Pattern, is_traced, is_transformed
 from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable
 from geoskip.shapes import Float, Int
@@ -40,8 +42,8 @@ def mean_over_graphs(
     x: Float[Tensor, "*batch vertices channels"], graph: Graph
 ) -> Float[Tensor, "*batch graphs channels"]:
     r""":math:`y_g = \tfrac1{|g|} \sum_{i \in g} x_i` over the vertices of each packed graph; 0 if it has none."""
-    if x.shape[-2] != graph.num_vertices:
-        raise ValueError(f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}")
+    check_type("graph", graph, Graph)
+    _check_vertices(x, graph.num_vertices, "the graph", graph.device)
     if graph.graph_offsets is None:
         return x.sum(-2, keepdim=True) / max(graph.num_vertices, 1)
     return _mean(x, graph.graph_offsets)
@@ -53,15 +55,26 @@ POOLINGS: dict[str, Pooling] = {"max": max_pool, "mean": mean_pool}
 
 def choose_pooling(name: str) -> Pooling:
     """:func:`max_pool` or :func:`mean_pool`, by name."""
-    if name not in POOLINGS:
+    if not isinstance(name, str) or name not in POOLINGS:
         raise ValueError(f"pooling: unknown name {name!r}; choose from {', '.join(sorted(POOLINGS))}")
     return POOLINGS[name]
 
 
 def _members(x: Tensor, clusters: Pattern) -> Tensor:
-    if x.shape[-2] != clusters.num_senders:
-        raise ValueError(f"x: has {x.shape[-2]} vertices, the clusters are made of {clusters.num_senders}")
+    check_type("clusters", clusters, Pattern)
+    _check_vertices(x, clusters.num_senders, "the clusters are made of", clusters.device)
     return x.index_select(-2, clusters.senders)
+
+
+def _check_vertices(x: Tensor, num_vertices: int, owner: str, device: torch.device) -> None:
+    check_type("x", x, Tensor)
+    check_floating("x", x)
+    if x.dim() < 2:
+        raise ValueError(f"x: expected shape [*batch, vertices, channels], got {list(x.shape)}")
+    if x.shape[-2] != num_vertices:
+        raise ValueError(f"x: has {x.shape[-2]} vertices, {owner} {num_vertices}")
+    if x.device != device:
+        raise ValueError(f"x: is on {x.device}, what it is pooled by on {device}; move one of them with .to()")
 
 
 def _mean(x: Tensor, offsets: Int[Tensor, " segments_plus_1"]) -> Tensor:

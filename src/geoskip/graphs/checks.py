@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.arguments import as_whole, brief
 from geoskip.kernels.tracing import is_traced, is_transformed
 
 
@@ -18,15 +19,31 @@ def values_readable(tensor: Tensor) -> bool:
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def check_num_vertices(num_vertices: int) -> None:
-    if isinstance(num_vertices, bool) or not isinstance(num_vertices, (Integral, torch.SymInt)):
-        raise TypeError(f"num_vertices: expected a whole number, got {num_vertices!r}")
-    if num_vertices < 0:
-        raise ValueError(f"num_vertices: a graph has 0 vertices or more, got {num_vertices}")
+def as_tensor(name: str, value: Any, device: torch.device | None = None) -> Tensor:
+    """A tensor as it is; an array of NumPy as a tensor, on ``device``."""
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided:
+            raise TypeError(f"{name}: expected a dense tensor, got one of layout {value.layout}")
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        # Copied: the array may be read-only, reversed, of unsigned numbers or in another byte order.
+        dtype = np.int64 if value.dtype.kind in "iu" else value.dtype.newbyteorder("=")
+        return torch.tensor(np.array(value, dtype), device=device)
+    raise TypeError(f"{name}: expected a tensor or an array of NumPy, got {brief(value)}")
+
+
+def check_num_vertices(num_vertices: int) -> int:
+    if isinstance(num_vertices, torch.SymInt):
+        return num_vertices
+    number = as_whole(num_vertices)
+    if number is None:
+        raise TypeError(f"num_vertices: expected a whole number, got {brief(num_vertices)}")
+    if number < 0:
+        raise ValueError(f"num_vertices: a graph has 0 vertices or more, got {number}")
+    return number
 
 
 def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
-    check_num_vertices(num_vertices)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(
             f"edge_index: expected shape [2, edges] (row 0 sends, row 1 receives), got {list(edge_index.shape)}"
@@ -35,7 +52,6 @@ def check_edge_index(edge_index: Tensor, num_vertices: int) -> None:
 
 
 def check_faces(faces: Tensor, num_vertices: int) -> None:
-    check_num_vertices(num_vertices)
     if faces.dim() != 2 or (faces.shape[1] < 3 and faces.shape[0] != 3):
         raise ValueError(f"faces: expected shape [faces, corners] with 3 corners or more, got {list(faces.shape)}")
     if faces.shape[0] == 3 and (faces.shape[1] != 3 or _only_columns_are_triangles(faces)):
@@ -44,6 +60,8 @@ def check_faces(faces: Tensor, num_vertices: int) -> None:
             "Pass one row per face, faces.t(), or use Graph.from_pyg(data)"
         )
     check_indices("faces", faces, num_vertices)
+    if faces.is_meta:
+        raise ValueError("faces: are on the meta device, but the number of edges depends on their values")
 
 
 def _only_columns_are_triangles(faces: Tensor) -> bool:
@@ -69,7 +87,8 @@ def faces_of_pyg(data: Any) -> Tensor:
 
 def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0) -> None:
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
-        raise TypeError(f"{name}: expected whole numbers, got {indices.dtype}; convert with .long()")
+        advice = "; convert with .long()" if indices.is_floating_point() else ""
+        raise TypeError(f"{name}: expected whole numbers, got {indices.dtype}{advice}")
     if not values_readable(indices):
         return
     low, high = (int(value) for value in torch.aminmax(indices))
@@ -77,24 +96,32 @@ def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0
         wrong = low if low < lowest else high
         raise ValueError(
             f"{name}: vertex {wrong} does not exist; there are {num_vertices} vertices, so indices run from "
-            f"{lowest} to {num_vertices - 1}. Pass the right num_vertices or mend the indices"
+            f"{lowest} to {num_vertices - 1}. Fix the indices or the number of vertices"
         )
 
 
 def check_edge_values(name: str, values: Tensor, num_edges: int, device: torch.device) -> None:
-    if values.dim() != 2 or values.shape[0] != num_edges:
+    if values.dim() != 2 or values.shape[0] != num_edges or values.shape[1] == 0:
+        advice = {
+            (num_edges,): "; a single coordinate needs the shape [edges, 1]",
+            (num_edges, 0): ", which has no coordinates",
+        }.get(tuple(values.shape), "")
         raise ValueError(
-            f"{name}: expected shape [edges, dim] with {num_edges} edges, got {list(values.shape)}; "
-            "a single coordinate needs the shape [edges, 1]"
+            f"{name}: expected shape [edges, dim] with {num_edges} edges, got {list(values.shape)}{advice}"
         )
-    if not values.is_floating_point():
-        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}; convert with .float()")
+    check_floating(name, values)
     check_device(name, values.device, device)
     if values_readable(values) and not bool(values.isfinite().all()):
         edge = int((~values.isfinite()).any(dim=1).nonzero()[0])
         raise ValueError(
             f"{name}: those of edge {edge} are {values[edge].tolist()}, not finite; mend or drop that edge"
         )
+
+
+def check_floating(name: str, values: Tensor) -> None:
+    if not values.is_floating_point():
+        advice = "" if values.is_complex() else "; convert with .float()"
+        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}{advice}")
 
 
 def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:

@@ -16,10 +16,12 @@ result for each graph is exactly that of the sequential algorithm.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
 
+from geoskip.arguments import number_array, whole_number
 from geoskip.shapes import Float, Int
 
 
@@ -55,11 +57,16 @@ def graclus(
     Edges stand in both directions; weights are similarities ≥ 0. The order of visits follows from ``seed`` and a
     vertex's number within its graph, so a graph is coarsened alike alone and among others; ties go to the
     neighbour with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen
-    further, pass those of the last result. Loops are ignored, isolated vertices stay single.
+    further, pass those of the last result. Loops are ignored, isolated vertices stay single. Tensors and lists are
+    converted to arrays.
     """
-    _check(edge_index, weights, offsets)
+    edge_index, weights, offsets = _checked(edge_index, weights, offsets)
+    matchings = whole_number("matchings", matchings, "graclus", least=0)
+    seed = whole_number("seed", seed, "graclus", least=0)
     if volumes is None:
         volumes = _sums(edge_index[1], weights, int(offsets[-1]))
+    else:
+        volumes = _similarities("volumes", volumes, int(offsets[-1]), "vertices")
     clusters = np.arange(offsets[-1])
     for step in range(matchings):
         joined = match(edge_index, weights, offsets, volumes, seed + step)
@@ -157,13 +164,26 @@ def _coarse_offsets(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return ends[offsets]
 
 
-def _check(edge_index: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> None:
+def _checked(edge_index: Any, weights: Any, offsets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    edge_index = number_array("edge_index", edge_index, "iu", dim=2).astype(np.int64)
+    offsets = number_array("offsets", offsets, "iu", dim=1).astype(np.int64)
+    if edge_index.shape[0] != 2:
+        raise ValueError(f"edge_index: expected shape [2, edges], got {list(edge_index.shape)}")
     if len(offsets) == 0 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
         raise ValueError("offsets start at 0 and never fall: the vertices of graph g are offsets[g] : offsets[g + 1]")
     if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < offsets[-1]):
-        raise ValueError(f"edges name vertices outside 0 to {offsets[-1] - 1}")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise ValueError("edge weights are similarities: finite and not negative")
+        raise ValueError(f"edge_index: edges name vertices outside 0 to {offsets[-1] - 1}")
+    weights = _similarities("weights", weights, edge_index.shape[1], "edges")
     graphs = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[edge_index]
     if (graphs[0] != graphs[1]).any():
-        raise ValueError("an edge joins two graphs")
+        raise ValueError("edge_index: an edge joins two graphs")
+    return edge_index, weights, offsets
+
+
+def _similarities(name: str, values: Any, count: int, counted: str) -> np.ndarray:
+    array = number_array(name, values, "iuf", dim=1)
+    if len(array) != count:
+        raise ValueError(f"{name}: expected one number for each of {count} {counted}, got {len(array)}")
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise ValueError(f"{name}: similarities are finite and not negative")
+    return array

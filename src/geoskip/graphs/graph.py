@@ -7,10 +7,20 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_index, check_edge_values, check_faces, check_spirals, faces_of_pyg
+from geoskip.arguments import brief
+from geoskip.graphs.checks import (
+    as_tensor,
+    check_edge_index,
+    check_edge_values,
+    check_faces,
+    check_num_vertices,
+    check_spirals,
+    faces_of_pyg,
+)
 from geoskip.graphs.records import map_tensors, move, register_record
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.shapes import Float, Int
@@ -61,12 +71,13 @@ class Graph:
     @classmethod
     def from_edge_index(
         cls,
-        edge_index: Int[Tensor, "2 edges"],
+        edge_index: Int[Tensor, "2 edges"] | Int[np.ndarray, "2 edges"],
         num_vertices: int,
-        pseudo: Float[Tensor, "edges dim"] | None = None,
-        spirals: Int[Tensor, "vertices length"] | None = None,
+        pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
+        spirals: Int[Tensor, "vertices length"] | Int[np.ndarray, "vertices length"] | None = None,
     ) -> Graph:
         """From PyTorch Geometric's ``edge_index``: row 0 sends, row 1 receives. Any order, duplicates kept."""
+        edge_index, num_vertices = as_tensor("edge_index", edge_index), check_num_vertices(num_vertices)
         check_edge_index(edge_index, num_vertices)
         senders, receivers = edge_index.long()
         pattern, order = sort_edges(senders, receivers, num_vertices, num_vertices)
@@ -76,13 +87,16 @@ class Graph:
         return graph if spirals is None else graph.with_spirals(spirals)
 
     @classmethod
-    def from_faces(cls, faces: Int[Tensor, "faces corners"], num_vertices: int) -> Graph:
+    def from_faces(
+        cls, faces: Int[Tensor, "faces corners"] | Int[np.ndarray, "faces corners"], num_vertices: int
+    ) -> Graph:
         """From a mesh's faces: each side of a face, once in each direction. A side of length 0 is none.
 
         One row per face. PyTorch Geometric's ``data.face`` has one column per face: use :meth:`from_pyg`, or pass
         ``data.face.t()``. Three faces of more than three corners look like that layout and are refused: use
         :meth:`from_edge_index` for them.
         """
+        faces, num_vertices = as_tensor("faces", faces), check_num_vertices(num_vertices)
         check_faces(faces, num_vertices)
         return cls._from_face_rows(faces, num_vertices)
 
@@ -99,6 +113,8 @@ class Graph:
 
         A mesh with ``pos`` and ``face`` but no ``edge_index`` gives the graph of its faces.
         """
+        if isinstance(data, type) or not hasattr(data, "edge_index"):
+            raise TypeError(f"data: expected a Data or Batch of PyTorch Geometric, got {brief(data)}")
         if data.edge_index is None:
             graph = cls._from_face_rows(faces_of_pyg(data), data.num_nodes)
             return replace(graph, graph_offsets=getattr(data, "ptr", None))
@@ -134,13 +150,15 @@ class Graph:
         """How many neighbours send to each vertex."""
         return self.pattern.counts[0]
 
-    def with_pseudo(self, pseudo: Float[Tensor, "edges dim"]) -> Graph:
+    def with_pseudo(self, pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"]) -> Graph:
         """With pseudo-coordinates, given in the order of the original ``edge_index``."""
+        pseudo = as_tensor("pseudo", pseudo, self.device)
         check_edge_values("pseudo", pseudo, self.num_edges, self.device)
         return replace(self, pseudo=pseudo[self.order])
 
-    def with_spirals(self, spirals: Int[Tensor, "vertices length"]) -> Graph:
+    def with_spirals(self, spirals: Int[Tensor, "vertices length"] | Int[np.ndarray, "vertices length"]) -> Graph:
         """With the spiral around each vertex, itself first."""
+        spirals = as_tensor("spirals", spirals, self.device)
         check_spirals(spirals, self.num_vertices, self.device)
         return replace(self, spirals=spirals.long())
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from geoskip.arguments import brief, check_items, whole_number
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.matrix import SparseMatrix
 from geoskip.graphs.pseudo import attach, cartesian
@@ -35,9 +36,10 @@ class Hierarchy:
     @classmethod
     def from_matrices(cls, levels: Sequence[Graph], down: Sequence[Any], up: Sequence[Any]) -> Hierarchy:
         """From graphs and matrices, each a :class:`SparseMatrix` or a sparse matrix of SciPy."""
+        check_items("levels", levels, Graph)
         _check_counts(levels, down, up)
         device = levels[0].device
-        hierarchy = cls(tuple(levels), _matrices(down, device), _matrices(up, device))
+        hierarchy = cls(tuple(levels), _matrices("down", down, device), _matrices("up", up, device))
         _check_fit(hierarchy)
         return hierarchy
 
@@ -50,6 +52,12 @@ class Hierarchy:
         Pseudo-coordinates are the relative Cartesian ones of each level's template. Spirals are made where a
         length is given: an operator with kernel size M needs M vertices, M + 1 if it leaves out the centre.
         """
+        if isinstance(meshes, type) or not all(hasattr(meshes, name) for name in ("levels", "down", "up")):
+            raise TypeError(
+                f"meshes: expected a MeshHierarchy, got {brief(meshes)}; make one with geoskip.meshes.mesh_hierarchy"
+            )
+        if spiral_length is not None:
+            spiral_length = whole_number("spiral_length", spiral_length, "a spiral")
         levels = [_graph_of(mesh, spiral_length, dtype) for mesh in meshes.levels]
         down, up = ([SparseMatrix.from_scipy(m, dtype) for m in matrices] for matrices in (meshes.down, meshes.up))
         return cls.from_matrices(levels, down, up)
@@ -77,7 +85,10 @@ def _graph_of(mesh: Any, spiral_length: int | None, dtype: torch.dtype) -> Graph
     return graph if spiral_length is None else graph.with_spirals(torch.tensor(spirals(mesh, spiral_length)))
 
 
-def _matrices(given: Sequence[Any], device: torch.device) -> tuple[SparseMatrix, ...]:
+def _matrices(name: str, given: Sequence[Any], device: torch.device) -> tuple[SparseMatrix, ...]:
+    for step, matrix in enumerate(given):
+        if not isinstance(matrix, SparseMatrix) and not hasattr(matrix, "tocoo"):
+            raise TypeError(f"{name}[{step}]: expected a SparseMatrix or one of SciPy, got {brief(matrix)}")
     return tuple(m if isinstance(m, SparseMatrix) else SparseMatrix.from_scipy(m).to(device) for m in given)
 
 
@@ -85,6 +96,8 @@ def _check_counts(levels: Sequence[Graph], down: Sequence[Any], up: Sequence[Any
     if not levels:
         raise ValueError("levels: a hierarchy needs at least one graph, got none")
     for name, matrices in (("down", down), ("up", up)):
+        if not isinstance(matrices, (list, tuple)):
+            raise TypeError(f"{name}: expected a list of matrices, one for each step, got {brief(matrices)}")
         if len(matrices) != len(levels) - 1:
             raise ValueError(
                 f"{name}: {len(levels)} levels have {len(levels) - 1} steps between them, got {len(matrices)} matrices"

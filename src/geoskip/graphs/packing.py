@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from geoskip.arguments import check_items, check_type
 from geoskip.graphs.checks import check_device
 from geoskip.graphs.graph import Graph
 from geoskip.kernels import sort_edges
@@ -16,6 +17,7 @@ from geoskip.shapes import Int
 
 def pack(graphs: Sequence[Graph]) -> Graph:
     """One graph that holds all of ``graphs``; pseudo-coordinates and spirals are kept if every graph has them."""
+    check_items("graphs", graphs, Graph)
     if not graphs:
         raise ValueError("graphs: nothing to pack; give at least one graph")
     for graph in graphs:
@@ -39,6 +41,7 @@ def pack(graphs: Sequence[Graph]) -> Graph:
 
 def separate(graph: Graph) -> list[Graph]:
     """The graphs that :func:`pack` put together."""
+    check_type("graph", graph, Graph)
     if graph.graph_offsets is None:
         return [graph]
     bounds = graph.graph_offsets.tolist()

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_device, check_indices, values_readable
+from geoskip.arguments import brief, check_items
+from geoskip.graphs.checks import as_tensor, check_device, check_indices, values_readable
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.packing import graph_of_vertex, pack
 from geoskip.graphs.records import move, register_record
@@ -35,6 +36,11 @@ class PooledGraphs:
     @classmethod
     def from_clusters(cls, levels: Sequence[Graph], clusters: Sequence[Int[Tensor, " _"]]) -> PooledGraphs:
         """From the graphs and, per step, the vertex of the next level that each vertex is merged to."""
+        check_items("levels", levels, Graph)
+        if not isinstance(clusters, (list, tuple)):
+            raise TypeError(f"clusters: expected a list of tensors, one for each step, got {brief(clusters)}")
+        if not levels:
+            raise ValueError("levels: expected at least one graph, got none")
         if len(clusters) != len(levels) - 1:
             raise ValueError(
                 f"clusters: expected one tensor for each step between {len(levels)} levels, got {len(clusters)}"
@@ -58,6 +64,7 @@ class PooledGraphs:
 
 def pack_pooled(items: Sequence[PooledGraphs]) -> PooledGraphs:
     """One record that holds all of ``items``, level by level."""
+    check_items("items", items, PooledGraphs)
     depths = {len(item.levels) for item in items}
     if len(depths) > 1:
         raise ValueError(f"items: expected the same number of levels in each, got {sorted(depths)}")
@@ -84,6 +91,7 @@ def cluster_of_vertex(pattern: Pattern) -> Int[Tensor, " vertices"]:
 
 
 def _pattern(name: str, clusters: Tensor, fine: Graph, coarse: Graph) -> Pattern:
+    clusters = as_tensor(name, clusters, fine.device)
     if clusters.shape != (fine.num_vertices,):
         raise ValueError(
             f"{name}: expected one entry for each of {fine.num_vertices} vertices, got {list(clusters.shape)}"

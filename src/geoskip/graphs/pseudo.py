@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_device, check_edge_values
+from geoskip.arguments import check_type, real_number
+from geoskip.graphs.checks import as_tensor, check_device, check_edge_values, check_floating, values_readable
 from geoskip.graphs.graph import Graph
 from geoskip.shapes import Float
 
@@ -32,8 +33,8 @@ def polar(
 ) -> Float[Tensor, "edges 2"]:
     r"""Polar coordinates in [0, 1]: length over the largest length, angle over :math:`2\pi`."""
     offsets = _offsets(graph, positions)
-    if positions.shape[1] != 2:
-        raise ValueError(f"positions: polar coordinates need 2 dimensions, got {positions.shape[1]}; use cartesian")
+    if offsets.shape[1] != 2:
+        raise ValueError(f"positions: polar coordinates need 2 dimensions, got {offsets.shape[1]}; use cartesian")
     length = offsets.norm(dim=1)
     scale = _scale(length, largest)
     angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
@@ -47,6 +48,7 @@ def target_degree(
 
     It knows the connectivity only. Give ``largest`` to use one maximum for a whole data set; what exceeds it becomes 1.
     """
+    check_type("graph", graph, Graph)
     degrees = graph.degrees.to(dtype)
     scale = _scale(degrees, largest)
     return (degrees / scale).clamp(0, 1)[graph.pattern.receivers].unsqueeze(1)
@@ -54,22 +56,33 @@ def target_degree(
 
 def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
     """``graph`` with pseudo-coordinates given in its own receiver order, as the functions here return them."""
+    check_type("graph", graph, Graph)
+    pseudo = as_tensor("pseudo", pseudo, graph.device)
     check_edge_values("pseudo", pseudo, graph.num_edges, graph.device)
     return replace(graph, pseudo=pseudo)
 
 
 def _offsets(graph: Graph, positions: Tensor) -> Tensor:
-    if positions.dim() != 2 or positions.shape[0] != graph.num_vertices:
+    check_type("graph", graph, Graph)
+    positions = as_tensor("positions", positions, graph.device)
+    if positions.dim() != 2 or positions.shape[0] != graph.num_vertices or positions.shape[1] == 0:
         raise ValueError(
             f"positions: expected shape [vertices, dim] with {graph.num_vertices} vertices, got {list(positions.shape)}"
         )
+    if not positions.is_complex() and not positions.is_floating_point():
+        positions = positions.to(torch.get_default_dtype())
+    check_floating("positions", positions)
     check_device("positions", positions.device, graph.device)
+    if values_readable(positions) and not bool(positions.isfinite().all()):
+        vertex = int((~positions.isfinite()).any(dim=1).nonzero()[0])
+        raise ValueError(f"positions: vertex {vertex} is at {positions[vertex].tolist()}, which is not finite")
     return positions[graph.pattern.senders] - positions[graph.pattern.receivers]
 
 
 def _scale(values: Tensor, given: float | None) -> Tensor | float:
     """What is given, or the largest value; 1 if there is none or it is 0: coincident points lie at the centre."""
     if given is not None:
+        given = given if isinstance(given, float) else real_number("largest", given, "the scale")
         if not 0 < given < math.inf:
             raise ValueError(f"largest: expected a number above 0, to divide by, got {given}")
         return given

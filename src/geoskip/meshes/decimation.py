@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoskip.arguments import check_type, whole_number
 from geoskip.meshes.collapse import GONE, Rules, Surface
 from geoskip.meshes.collapse_queue import CollapseQueue
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -43,6 +44,8 @@ def decimate(mesh: Mesh, target: int) -> Decimation:
 
     Faces that repeat the corners of an earlier face are dropped first. Winding is kept, face order too.
     """
+    check_type("mesh", mesh, Mesh)
+    target = whole_number("target", target, "a decimation", least=None)
     _check_target(mesh, target)
     scale = _power_of_two_above(np.ptp(mesh.verts, axis=0).max())
     fine = Mesh((mesh.verts - mesh.verts.min(axis=0)) / scale, _without_doubles(mesh.faces))
@@ -64,7 +67,7 @@ def decimate(mesh: Mesh, target: int) -> Decimation:
 
 def _check_target(mesh: Mesh, target: int) -> None:
     if not 3 <= target <= mesh.num_verts:
-        raise MeshError(f"cannot keep {target} of {mesh.num_verts} vertices: ask for 3 to {mesh.num_verts}")
+        raise MeshError(f"target: cannot keep {target} of {mesh.num_verts} vertices: ask for 3 to {mesh.num_verts}")
     if target < mesh.num_verts and not mesh.num_faces:
         raise MeshError(f"a mesh of {mesh.num_verts} vertices without faces has no surface to decimate")
 

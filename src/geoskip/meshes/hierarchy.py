@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from geoskip.arguments import check_type, whole_numbers
 from geoskip.meshes.closest import closest_points
 from geoskip.meshes.decimation import decimate
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -40,8 +41,11 @@ def mesh_hierarchy(
 
     5023 vertices and four factors 4 give 1256, 314, 79 and 20.
     """
-    counts = _counts(mesh.num_verts, factors) if targets is None else list(targets)
-    _check_counts(mesh.num_verts, counts)
+    check_type("mesh", mesh, Mesh)
+    name, given = ("factors", factors) if targets is None else ("targets", targets)
+    numbers = whole_numbers(name, given, "a hierarchy", least=None)
+    counts = numbers if targets is not None else _counts(mesh.num_verts, numbers)
+    _check_counts(name, mesh.num_verts, counts)
     levels, kept = [mesh], []
     for count in counts:
         step = decimate(levels[-1], count)
@@ -52,21 +56,25 @@ def mesh_hierarchy(
     return MeshHierarchy(tuple(levels), tuple(kept), down, up)
 
 
-def _counts(num_verts: int, factors: Sequence[int]) -> list[int]:
+def _counts(num_verts: int, factors: Sequence[int]) -> Sequence[int]:
     counts = []
     for factor in factors:
         if factor < 1:
-            raise MeshError(f"a hierarchy cannot coarsen by a factor of {factor}; factors are 1 or more")
+            raise MeshError(f"factors: a hierarchy cannot coarsen by a factor of {factor}; factors are 1 or more")
         num_verts = -(-num_verts // factor)
         counts.append(num_verts)
     return counts
 
 
-def _check_counts(num_verts: int, counts: Sequence[int]) -> None:
+def _check_counts(argument: str, num_verts: int, counts: Sequence[int]) -> None:
     if any(coarse > fine for fine, coarse in zip([num_verts, *counts], counts, strict=False)):
-        raise MeshError(f"levels of {list(counts)} vertices under {num_verts}: each must be at most the one before")
+        raise MeshError(
+            f"{argument}: levels of {list(counts)} vertices under {num_verts}: each must be at most the one before"
+        )
     if any(count < 3 for count in counts):
-        raise MeshError(f"levels of {list(counts)} vertices: a triangle needs 3, so ask for fewer or smaller factors")
+        raise MeshError(
+            f"{argument}: levels of {list(counts)} vertices: a triangle needs 3, so ask for fewer or larger levels"
+        )
 
 
 def _selection(kept: np.ndarray, num_verts: int) -> csr_array:

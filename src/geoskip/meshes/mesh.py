@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from geoskip.arguments import brief
 from geoskip.shapes import Bool, Float, Int
 
 # Areas, quadrics and their squares then stay far inside float64, and positions inside float32.
@@ -128,30 +129,39 @@ def repeats_a_corner(faces: Int[np.ndarray, "faces 3"]) -> Bool[np.ndarray, "fac
 
 
 def _checked_verts(verts: object) -> np.ndarray:
-    array = np.asarray(verts)
+    array = _as_array("verts", verts)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
         raise MeshError(f"verts must be real numbers of shape (vertices, 3), not {array.dtype} {array.shape}")
     array = float64_copy(array)
-    _refuse(~(np.abs(array) <= MAX_COORDINATE), array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
+    _refuse("verts", ~(np.abs(array) <= MAX_COORDINATE), array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
     array.flags.writeable = False
     return array
 
 
 def _checked_faces(faces: object, num_verts: int) -> np.ndarray:
-    array: np.ndarray = np.asarray(faces)
+    array = _as_array("faces", faces)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise MeshError(f"faces must be integers of shape (faces, 3), not {array.dtype} {array.shape}")
     outside = np.logical_or(array < 0, array >= num_verts)
-    _refuse(outside, array, f"faces name vertices outside 0 to {num_verts - 1}")
+    _refuse("faces", outside, array, f"faces name vertices outside 0 to {num_verts - 1}")
     array = np.array(array, dtype=np.int64, order="C")
-    _refuse(repeats_a_corner(array), array, "faces repeat a vertex (remove them)")
+    _refuse("faces", repeats_a_corner(array), array, "faces repeat a vertex (remove them)")
     array.flags.writeable = False
     return array
 
 
-def _refuse(bad: Any, rows: np.ndarray, fault: str) -> None:
+def _as_array(name: str, value: object) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+        raise MeshError(f"{name} must be an array of numbers, not {brief(value)}") from None
+
+
+def _refuse(name: str, bad: Any, rows: np.ndarray, fault: str) -> None:
     """``bad`` marks rows or entries of ``rows``; it is folded to rows only where something is wrong, for speed."""
     if bad.any():
         bad_rows = bad.reshape(len(rows), -1).any(axis=1)
         first = int(bad_rows.argmax())
-        raise MeshError(f"{bad_rows.sum()} of {len(rows)} {fault}; the first is number {first}: {rows[first].tolist()}")
+        raise MeshError(
+            f"{name}: {bad_rows.sum()} of {len(rows)} {fault}; the first is number {first}: {rows[first].tolist()}"
+        )

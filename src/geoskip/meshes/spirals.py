@@ -20,14 +20,16 @@ from itertools import chain, islice, pairwise
 
 import numpy as np
 
+from geoskip.arguments import check_type, whole_number
 from geoskip.meshes.mesh import Mesh
 from geoskip.shapes import Int
 
 
 def spirals(mesh: Mesh, length: int, dilation: int = 1) -> Int[np.ndarray, "vertices {length}"]:
     """The spiral of every vertex, itself first; -1 where the mesh ends."""
-    if length < 1 or dilation < 1:
-        raise ValueError(f"spirals need length and dilation of at least 1, not {length} and {dilation}")
+    check_type("mesh", mesh, Mesh)
+    length = whole_number("length", length, "a spiral")
+    dilation = whole_number("dilation", dilation, "a spiral")
     around = ordered_neighbours(mesh)
     reach = (length - 1) * dilation + 1
     table = np.full((mesh.num_verts, length), -1, dtype=np.int64)

@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
+from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.graphs import RecordBuffers
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
-from geoskip.operators.base import check_home, check_positive
+from geoskip.operators.checks import check_home, check_is_tensor
 from geoskip.shapes import Float
 
 
@@ -53,8 +54,11 @@ class MeshAutoencoder(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        check_type("hierarchy", hierarchy, Hierarchy)
+        channels = whole_numbers("channels", channels, "MeshAutoencoder")
         _check_channels(channels, hierarchy)
-        check_positive("MeshAutoencoder", "latent", latent)
+        in_channels = whole_number("in_channels", in_channels, "MeshAutoencoder")
+        latent = whole_number("latent", latent, "MeshAutoencoder")
         pseudo = hierarchy.levels[0].pseudo
         layer = layer_maker(operator, skip, kernel_size, None if pseudo is None else pseudo.shape[1], options)
         self.latent = latent
@@ -74,7 +78,8 @@ class MeshAutoencoder(nn.Module):
         return self.to_code(x.flatten(-2))
 
     def decode(self, code: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch vertices channels"]:
-        if code.shape[-1] != self.latent:
+        check_is_tensor("code", code, self, "MeshAutoencoder")
+        if code.dim() == 0 or code.shape[-1] != self.latent:
             raise ValueError(f"code: expected shape [*batch, {self.latent}], got {list(code.shape)}")
         check_home("code", code, self, "MeshAutoencoder")
         hierarchy = self.hierarchy()

@@ -44,7 +44,7 @@ def make_operator(
         options: what else the operator takes. The paper's † is ``centre=False`` for cheb and spiral,
             ``self_loops=False`` for feast.
     """
-    if name not in OPERATORS:
+    if not isinstance(name, str) or name not in OPERATORS:
         raise ValueError(f"operator: unknown name {name!r}; choose from {', '.join(sorted(OPERATORS))}")
     known = set(signature(OPERATORS[name]).parameters) - {"in_channels", "out_channels"}
     _check_kernel_size(name, kernel_size, wanted="kernel_size" in known)
@@ -53,7 +53,7 @@ def make_operator(
             others = ", ".join(sorted(known - {"kernel_size", "dim"}))
             raise ValueError(f"{option}: {name} has no such option; it has {others}")
     sizes = {"kernel_size": kernel_size, "dim": dim}
-    given = {key: value for key, value in sizes.items() if key in known and value is not None}
+    given: dict[str, Any] = {key: value for key, value in sizes.items() if key in known and value is not None}
     return OPERATORS[name](in_channels, out_channels, **given, **options)
 
 

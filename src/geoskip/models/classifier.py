@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
+from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
 from geoskip.graphs.pooled import PooledGraphs
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
-from geoskip.operators.base import check_positive
+from geoskip.operators.checks import check_order
 from geoskip.shapes import Float
 
 
@@ -60,10 +61,11 @@ class GraphClassifier(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        channels = whole_numbers("channels", channels, "GraphClassifier")
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
-        for name, size in [("classes", classes), ("head", head)]:
-            check_positive("GraphClassifier", name, size)
+        sizes = {"classes": classes, "in_channels": in_channels, "head": head}
+        classes, in_channels, head = (whole_number(*size, "GraphClassifier") for size in sizes.items())
         layer = layer_maker(operator, skip, kernel_size, dim, options)
         wanted = operator == "gin" if normalise is None else normalise
         self.pool = choose_pooling(pooling)
@@ -76,6 +78,8 @@ class GraphClassifier(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch vertices channels"], graphs: PooledGraphs
     ) -> Float[Tensor, "*batch graphs classes"]:
+        check_order(x, graphs, "classifier")
+        check_type("graphs", graphs, PooledGraphs, "see PooledGraphs.from_clusters")
         if len(graphs.levels) != len(self.convs):
             raise ValueError(f"graphs: {len(self.convs)} convolutions need as many levels, got {len(graphs.levels)}")
         for step, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):

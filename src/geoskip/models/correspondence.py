@@ -9,10 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
+from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.graphs import Graph, RecordBuffers
 from geoskip.models.choices import MakeLayer, layer_maker
 from geoskip.models.linear import GlorotLinear
-from geoskip.operators.base import check_home, check_positive
+from geoskip.operators.checks import check_features, check_order
 from geoskip.shapes import Float
 
 
@@ -57,10 +58,13 @@ class CorrespondenceNet(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        channels = whole_numbers("channels", channels, "CorrespondenceNet")
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
-        for name, size in [("classes", classes), ("lift", lift), ("head", head)]:
-            check_positive("CorrespondenceNet", name, size)
+        sizes = {"classes": classes, "in_channels": in_channels, "lift": lift, "head": head}
+        classes, in_channels, lift, head = (whole_number(*size, "CorrespondenceNet") for size in sizes.items())
+        if graph is not None:
+            check_type("graph", graph, Graph)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
         # Not ``graph``: torch.export cannot run a program with a submodule of that name.
         self.fixed_graph = None if graph is None else RecordBuffers(graph)
@@ -79,10 +83,9 @@ class CorrespondenceNet(nn.Module):
         self, x: Float[Tensor, "*batch vertices channels"], graph: Graph | None = None
     ) -> Float[Tensor, "*batch vertices head"]:
         """What the last layer, ``output``, makes the scores of."""
+        check_order(x, graph, "net")
         graph = self._graph_for(graph)
-        if x.dim() < 2 or x.shape[-1] != self.lift.in_features:
-            raise ValueError(f"x: expected shape [*batch, vertices, {self.lift.in_features}], got {list(x.shape)}")
-        check_home("x", x, self, "CorrespondenceNet")
+        check_features("x", x, self.lift.in_features, self, "CorrespondenceNet")
         x = elu(self.lift(x))
         for conv in self.convs:
             x = elu(conv(x, graph))
@@ -90,6 +93,7 @@ class CorrespondenceNet(nn.Module):
 
     def _graph_for(self, given: Graph | None) -> Graph:
         if given is not None:
+            check_type("graph", given, Graph, "see Graph.from_edge_index, from_faces and from_pyg")
             return given
         if self.fixed_graph is None:
             raise ValueError("graph: the network holds none; make it with graph=… or call it as net(x, graph)")

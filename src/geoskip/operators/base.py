@@ -5,10 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
+from geoskip.graphs.checks import as_tensor
+from geoskip.operators.checks import check_features, check_home, check_is_tensor, check_order
 from geoskip.operators.hetero import refuse_to_hetero
 from geoskip.shapes import Float, Int
 
@@ -29,16 +33,12 @@ class Operator(nn.Module, ABC):
 
     bias: nn.Parameter | None
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...]) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
-        sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,)
-        for name, value in [("in_channels", in_channels), ("out_channels", out_channels)]:
-            check_positive(type(self).__name__, name, value)
-        for value in sizes:
-            check_positive(type(self).__name__, "kernel_size", value)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = kernel_size
+        name = type(self).__name__
+        self.in_channels = whole_number("in_channels", in_channels, name)
+        self.out_channels = whole_number("out_channels", out_channels, name)
+        self.kernel_size = whole_number("kernel_size", kernel_size, name)
 
     def _make_bias(self, wanted: bool) -> None:
         self.register_parameter("bias", nn.Parameter(torch.empty(self.out_channels)) if wanted else None)
@@ -64,12 +64,15 @@ class Operator(nn.Module, ABC):
     def forward(
         self,
         x: Float[Tensor, "*batch vertices channels"],
-        graph: Graph | Int[Tensor, "2 edges"],
-        pseudo: Float[Tensor, "edges dim"] | None = None,
+        graph: Graph | Int[Tensor, "2 edges"] | Int[np.ndarray, "2 edges"],
+        pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
         *,
         skip: Float[Tensor, "channels out"] | None = None,
     ) -> Float[Tensor, "*batch vertices out"]:
+        check_order(x, graph, "conv")
         self._check_features(x)
+        if isinstance(graph, np.ndarray):
+            graph = as_tensor("edge_index", graph, x.device)
         if isinstance(graph, Tensor):
             graph = Graph.from_edge_index(graph, x.shape[-2], pseudo)
         elif not isinstance(graph, Graph):
@@ -85,11 +88,7 @@ class Operator(nn.Module, ABC):
         return self.convolve(x, graph, skip)
 
     def _check_features(self, x: Tensor) -> None:
-        if x.dim() < 2 or x.shape[-1] != self.in_channels:
-            raise ValueError(
-                f"x: {self._say()} expects shape [*batch, vertices, {self.in_channels}], got {list(x.shape)}"
-            )
-        check_home("x", x, self, self._say())
+        check_features("x", x, self.in_channels, self, self._say())
 
     def _check_graph(self, x: Tensor, graph: Graph) -> None:
         if graph.num_vertices != x.shape[-2]:
@@ -100,6 +99,7 @@ class Operator(nn.Module, ABC):
             raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
 
     def _check_skip(self, skip: Tensor) -> None:
+        check_is_tensor("skip", skip, self, self._say())
         wanted = [self.in_channels, self.out_channels]
         if list(skip.shape) != wanted:
             raise ValueError(f"skip: {self._say()} expects a matrix of shape {wanted}, got {list(skip.shape)}")
@@ -130,23 +130,3 @@ def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim
             f"{graph.pseudo.shape[1]} dimensions; make it with dim={graph.pseudo.shape[1]}"
         )
     return graph.pseudo
-
-
-def check_home(name: str, given: Tensor, module: nn.Module, said: str) -> None:
-    """What a module is given lies on its device and, without autocast, has its dtype; ``said`` is how to call it."""
-    # Its own, if it has any: the generator over all of them takes longer than some kernels run.
-    own = next(iter(module._parameters.values()), None)
-    own = next(module.parameters()) if own is None else own
-    if given.device != own.device:
-        raise ValueError(f"{name}: is on {given.device}, {said} on {own.device}; move one with .to()")
-    if given.dtype != own.dtype and not torch.is_autocast_enabled(given.device.type):
-        raise TypeError(
-            f"{name}: is {given.dtype}, {said} has {own.dtype} parameters; convert one of them with .to(dtype), "
-            "or use torch.autocast"
-        )
-
-
-def check_positive(operator: str, name: str, value: int) -> None:
-    """Sizes are 1 or more."""
-    if value < 1:
-        raise ValueError(f"{name}: {operator} needs a whole number of at least 1, got {value}")

@@ -61,7 +61,7 @@ class ChebConv(Operator):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.centre = centre
-        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
 

@@ -46,7 +46,7 @@ class GCNConv(Operator):
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)
-        self.theta = nn.Parameter(torch.empty(in_channels, out_channels))
+        self.theta = nn.Parameter(torch.empty(self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
 

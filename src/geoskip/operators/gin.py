@@ -8,9 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import real_number, whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, check_positive, weight_dtype
+from geoskip.operators.base import Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -63,12 +64,11 @@ class GINConv(Operator):
         train_epsilon: bool = False,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)
-        hidden = out_channels if hidden is None else hidden
-        check_positive("GINConv", "hidden", hidden)
-        self.initial_epsilon = epsilon
-        self.theta = nn.Parameter(torch.empty(in_channels, hidden))
+        hidden = self.out_channels if hidden is None else whole_number("hidden", hidden, "GINConv")
+        self.initial_epsilon = real_number("epsilon", epsilon, "GINConv")
+        self.theta = nn.Parameter(torch.empty(self.in_channels, hidden))
         self.hidden_bias = nn.Parameter(torch.empty(hidden))
-        self.theta_out = nn.Parameter(torch.empty(hidden, out_channels))
+        self.theta_out = nn.Parameter(torch.empty(hidden, self.out_channels))
         self._make_bias(True)
         if train_epsilon:
             self.epsilon = nn.Parameter(torch.empty(()))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
-from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, pseudo_of, weight_dtype
 from geoskip.operators.initial import check_init, glorot, linear_default, zeros
 from geoskip.shapes import Float
 
@@ -63,12 +64,11 @@ class MoNetConv(Operator):
         init: str = "paper",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        check_positive("MoNetConv", "dim", dim)
         check_init("MoNetConv", init)
-        self.dim, self.init = dim, init
-        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
-        self.mean = nn.Parameter(torch.empty(kernel_size, dim))
-        self.scale = nn.Parameter(torch.empty(kernel_size, dim))
+        self.dim, self.init = whole_number("dim", dim, "MoNetConv"), init
+        self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
+        self.mean = nn.Parameter(torch.empty(self.kernel_size, self.dim))
+        self.scale = nn.Parameter(torch.empty(self.kernel_size, self.dim))
         self._make_bias(bias)
         self.reset_parameters()
 

@@ -11,9 +11,10 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, pseudo_of, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant
@@ -65,12 +66,11 @@ class RBFConv(Operator):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        check_positive("RBFConv", "dim", dim)
-        self.dim = dim
-        self.kernel = _unit(kernel, dim) if isinstance(kernel, str) else kernel
-        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
-        self.mean = nn.Parameter(torch.empty(kernel_size, dim))
-        self.scale = nn.Parameter(torch.empty(kernel_size, dim))
+        self.dim = whole_number("dim", dim, "RBFConv")
+        self.kernel = _unit(kernel, self.dim) if isinstance(kernel, str) else kernel
+        self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
+        self.mean = nn.Parameter(torch.empty(self.kernel_size, self.dim))
+        self.scale = nn.Parameter(torch.empty(self.kernel_size, self.dim))
         self._make_bias(bias)
         self.reset_parameters()
 

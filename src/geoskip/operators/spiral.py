@@ -9,9 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
-from geoskip.operators.base import Operator, check_positive, weight_dtype
+from geoskip.operators.base import Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Bool, Float
 
@@ -92,10 +93,9 @@ class SpiralConv(Operator):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        check_positive("SpiralConv", "dilation", dilation)
-        self.dilation = dilation
+        self.dilation = whole_number("dilation", dilation, "SpiralConv")
         self.centre = centre
-        self.theta = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
 

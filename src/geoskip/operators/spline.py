@@ -11,9 +11,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import whole_number, whole_numbers
 from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, check_positive, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, pseudo_of, weight_dtype
 from geoskip.operators.bspline import bspline_products, check_size
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
@@ -67,6 +68,8 @@ class SplineConv(Operator):
         bias: whether to add b.
     """
 
+    kernel_size: int | tuple[int, ...]  # type: ignore[assignment]
+
     def __init__(
         self,
         in_channels: int,
@@ -77,14 +80,20 @@ class SplineConv(Operator):
         closed: bool | tuple[bool, ...] = False,
         bias: bool = True,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size)
-        check_positive("SplineConv", "dim", dim)
+        dim = whole_number("dim", dim, "SplineConv")
+        if isinstance(kernel_size, (tuple, list)):
+            sizes = kernel_size = whole_numbers("kernel_size", kernel_size, "SplineConv")
+        else:
+            kernel_size = whole_number("kernel_size", kernel_size, "SplineConv")
+            sizes = (kernel_size,) * dim
+        super().__init__(in_channels, out_channels, math.prod(sizes))
+        self.kernel_size = kernel_size
         self.dim = dim
-        self.degree = degree
-        self.sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * dim
-        self.closed = closed if isinstance(closed, tuple) else (closed,) * dim
+        self.degree = whole_number("degree", degree, "SplineConv", least=0)
+        self.sizes = sizes
+        self.closed = tuple(closed) if isinstance(closed, (tuple, list)) else (closed,) * dim
         self._check_splines()
-        self.theta = nn.Parameter(torch.empty(math.prod(self.sizes), in_channels, out_channels))
+        self.theta = nn.Parameter(torch.empty(math.prod(self.sizes), self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
 

@@ -1,0 +1,103 @@
+"""Checks of arguments. Each error starts with the argument's name and says what was expected and what was given."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def whole_number(name: str, value: Any, owner: str, least: int | None = 1) -> int:
+    """``value`` as an int: integers of Python, NumPy and torch, but no floats and no bools."""
+    number = as_whole(value)
+    if number is None or (least is not None and number < least):
+        error = TypeError if number is None else ValueError
+        bound = "" if least is None else f" of at least {least}"
+        raise error(f"{name}: {owner} needs a whole number{bound}, got {brief(value)}")
+    return number
+
+
+def as_whole(value: Any) -> int | None:
+    """``value`` as an int, or ``None`` if it is not a whole number."""
+    if type(value) is int:  # first, as torch traces it
+        return value
+    try:
+        return None if _is_bool(value) else operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def whole_numbers(name: str, values: Any, owner: str, least: int | None = 1) -> tuple[int, ...]:
+    """As :func:`whole_number`, for each of several."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, dict)):
+        raise TypeError(f"{name}: {owner} needs a sequence of whole numbers, got {brief(values)}")
+    return tuple(whole_number(name, value, owner, least) for value in values)
+
+
+def real_number(name: str, value: Any, owner: str) -> float:
+    """``value`` as a finite float."""
+    try:
+        number = None if _is_bool(value) or isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, RuntimeError):
+        number = None
+    if number is None:
+        raise TypeError(f"{name}: {owner} needs a number, got {brief(value)}")
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: {owner} needs a finite number, got {number}")
+    return number
+
+
+def check_type(name: str, value: Any, expected: type, advice: str = "") -> None:
+    """``value`` is an instance of ``expected``."""
+    if not isinstance(value, expected):
+        article = "an" if expected.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{name}: expected {article} {expected.__name__}, got {brief(value)}{advice and '; ' + advice}")
+
+
+def check_items(name: str, values: Any, expected: type) -> None:
+    """``values`` is a sequence of instances of ``expected``."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"{name}: expected a list of {expected.__name__} records, got {brief(values)}")
+    for position, value in enumerate(values):
+        check_type(f"{name}[{position}]", value, expected)
+
+
+def number_array(name: str, value: Any, kinds: str, dim: int) -> np.ndarray:
+    """``value`` as a NumPy array of ``dim`` dimensions; ``kinds`` are those of its dtype: i, u, f.
+
+    Tensors and lists of numbers are converted.
+    """
+    if getattr(value, "is_meta", False):
+        raise ValueError(f"{name}: is a meta tensor, which has no values")
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name}: expected an array of numbers, got {brief(value)}") from None
+    if array.dtype.kind not in kinds and array.size:
+        expected = "numbers" if "f" in kinds else "whole numbers"
+        raise TypeError(f"{name}: expected an array of {expected}, got {brief(value)} of dtype {array.dtype}")
+    if array.ndim != dim:
+        raise ValueError(f"{name}: expected an array of {dim} dimensions, got shape {list(array.shape)}")
+    return array
+
+
+def brief(value: Any) -> str:
+    """A value as an error message quotes it: in full if that is short, else its type."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
+        text = repr(value)
+        if len(text) <= 40:
+            return text
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    shape = getattr(value, "shape", None)
+    return f"{name} of shape {list(shape)}" if shape is not None and hasattr(value, "dtype") else name
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_)) or "bool" in str(getattr(value, "dtype", ""))
