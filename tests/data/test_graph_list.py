@@ -79,6 +79,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"y": torch.tensor([0, 1])}, "one class"),
     ({"y": torch.tensor([0.5])}, "one class"),
     ({"y": torch.tensor([-1])}, "one class"),
+    ({"edge_weight": torch.ones(16)}, "has edge_weight, which .* does not keep; remove it"),
 ]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from geoskip.graphs import Graph, attach, pack, separate
+from geoskip.graphs import Graph, Hierarchy, RecordBuffers, attach, map_tensors, pack, separate
 from geoskip.meshes import icosphere
 from tests.specimens import features, specimen
 
@@ -63,6 +63,50 @@ def test_gradients_reach_the_given_pseudo_coordinates() -> None:
     (graph.pseudo * scale).sum().backward()
     assert pseudo.grad is not None
     assert torch.equal(pseudo.grad[graph.order], scale.expand(5, 2))
+
+
+def test_edge_weights_are_given_in_the_original_order_and_read_in_receiver_order() -> None:
+    weight = torch.arange(5.0)
+    graph = Graph.from_edge_index(EDGES, 5, edge_weight=weight)
+    assert graph.edge_weight is not None
+    assert graph.edge_weight.tolist() == [0, 1, 4, 2, 3]
+    assert graph.given_edge_weight is weight
+    assert graph.without_edge_weight().edge_weight is None
+    again = Graph.from_edge_index(graph.edge_index, 5, edge_weight=graph.edge_weight)
+    assert again.edge_weight is not None
+    assert torch.equal(again.edge_weight, graph.edge_weight)
+
+
+def test_attach_takes_edge_weights_in_receiver_order() -> None:
+    """As for a mesh, whose edges are known from ``graph.edge_index`` alone."""
+    graph = Graph.from_faces(torch.tensor([[0, 1, 2], [2, 1, 3]]), 4)
+    senders, receivers = graph.edge_index
+    weight = (10 * senders + receivers).double()
+    attached = attach(graph, edge_weight=weight)
+    assert attached.edge_weight is not None
+    assert torch.equal(attached.edge_weight, weight)
+    both = attach(graph, torch.rand(graph.num_edges, 2), weight)
+    assert both.pseudo is not None
+    assert both.edge_weight is not None
+    assert torch.equal(both.edge_weight, weight)
+
+
+def test_edge_weights_stay_when_other_things_change() -> None:
+    made, weight = specimen(), torch.rand(specimen().edge_index.shape[1], dtype=torch.float64)
+    graph = Graph.from_edge_index(made.edge_index, 7, edge_weight=weight)
+    for other in (
+        graph.with_pseudo(made.pseudo),
+        graph.with_spirals(made.spirals),
+        attach(graph, made.pseudo),
+        copy.deepcopy(graph),
+        map_tensors(graph, torch.clone),
+        RecordBuffers(graph)(),
+        Hierarchy.from_matrices([graph], [], []).levels[0],
+        graph.to(torch.float32).to(torch.float64),
+    ):
+        assert other.edge_weight is not None
+        assert graph.edge_weight is not None
+        assert torch.allclose(other.edge_weight, graph.edge_weight)
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
@@ -118,6 +162,22 @@ def test_from_pyg_data_with_one_number_per_edge() -> None:
     assert torch.equal(graph.pseudo, weights[graph.order].unsqueeze(1))
 
 
+def test_from_pyg_carries_edge_weights() -> None:
+    """Beside ``edge_attr``, and in a batch."""
+    made = specimen()
+    weight = torch.rand(made.edge_index.shape[1])
+    data = Data(edge_index=made.edge_index, edge_attr=made.pseudo, edge_weight=weight, num_nodes=7)
+    graph, batch = Graph.from_pyg(data), Graph.from_pyg(Batch.from_data_list([data, data]))
+    assert graph.edge_weight is not None
+    assert batch.edge_weight is not None
+    assert graph.pseudo is not None
+    assert torch.equal(graph.edge_weight, weight[graph.order])
+    assert torch.equal(batch.edge_weight, graph.edge_weight.repeat(2))
+    packed = pack([graph, graph])
+    assert packed.edge_weight is not None
+    assert torch.equal(packed.edge_weight, batch.edge_weight)
+
+
 def test_from_pyg_batch() -> None:
     first, second = specimen(), specimen(num_vertices=5, seed=3)
     items = [Data(edge_index=s.edge_index, edge_attr=s.pseudo, num_nodes=s.num_vertices) for s in (first, second)]
@@ -136,7 +196,10 @@ def test_to_changes_the_dtype_of_pseudo_coordinates_alone() -> None:
 
 
 def test_to_moves_everything() -> None:
-    graph = specimen().graph().to("meta")
+    weight = torch.ones(specimen().edge_index.shape[1])
+    graph = specimen().graph().with_edge_weight(weight).to("meta")
+    assert graph.edge_weight is not None
+    assert graph.edge_weight.device.type == "meta"
     assert graph.device.type == "meta"
     assert graph.pseudo is not None
     assert graph.spirals is not None
@@ -174,9 +237,27 @@ def test_what_is_remembered_does_not_follow_to_another_graph() -> None:
         attach(graph, features(graph.num_edges, 2)),
         graph.to(torch.float32),
         dataclasses.replace(graph, pseudo=None),
+        graph.with_edge_weight(features(graph.num_edges)),
+        graph.without_edge_weight(),
     ]
-    assert [other.remember("a", lambda: "new") for other in others] == ["new"] * 5
+    assert [other.remember("a", lambda: "new") for other in others] == ["new"] * 7
     assert graph.remember("a", lambda: "new") == "old"
+
+
+def test_what_depends_on_a_tensor_is_built_again_when_that_changes() -> None:
+    graph, tensor = specimen().graph(), torch.zeros(1)
+
+    def value() -> float:
+        return graph.remember("a", lambda: float(tensor.detach()), of=tensor)
+
+    assert value() == 0
+    tensor.data.fill_(1)  # unseen by torch: it shows that the value is remembered
+    assert value() == 0
+    tensor.fill_(2)
+    assert value() == 2
+    tensor.requires_grad_()
+    tensor.data.fill_(3)
+    assert value() == 3
 
 
 def test_what_is_remembered_in_inference_mode_can_be_trained_with() -> None:

@@ -13,7 +13,8 @@ PARTS = [specimen(), edgeless(0), specimen(num_vertices=5, seed=3, directed=True
 
 def same(first: Graph, second: Graph) -> bool:
     tensors = [
-        (g.edge_index, g.pattern.offsets, g.pattern.sender_offsets, g.pseudo, g.spirals) for g in (first, second)
+        (g.edge_index, g.pattern.offsets, g.pattern.sender_offsets, g.pseudo, g.spirals, g.edge_weight)
+        for g in (first, second)
     ]
     return all(torch.equal(a, b) for a, b in zip(*tensors, strict=True) if a is not None and b is not None)
 
@@ -39,9 +40,15 @@ def test_separate_undoes_pack() -> None:
 
 
 def test_pack_equals_a_batch_of_pytorch_geometric() -> None:
-    items = [Data(edge_index=p.edge_index, edge_attr=p.pseudo, num_nodes=p.num_vertices) for p in PARTS]
+    weights = [torch.rand(part.edge_index.shape[1]) for part in PARTS]
+    items = [
+        Data(edge_index=p.edge_index, edge_attr=p.pseudo, edge_weight=w, num_nodes=p.num_vertices)
+        for p, w in zip(PARTS, weights, strict=True)
+    ]
     theirs = Graph.from_pyg(Batch.from_data_list(items))
-    ours = pack([part.graph() for part in PARTS])
+    ours = pack([part.graph().with_edge_weight(w) for part, w in zip(PARTS, weights, strict=True)])
+    assert ours.edge_weight is not None
+    assert theirs.edge_weight is not None
     assert same(ours, theirs)
     assert ours.graph_offsets is not None
     assert theirs.graph_offsets is not None

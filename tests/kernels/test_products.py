@@ -35,3 +35,20 @@ def test_chebyshev_convolution(where: Where, sizes: Sizes, first: int) -> None:
         return kernels.chebyshev_convolution(x, weights, theta, moved(pattern, device), first, skip, bias)
 
     compare(function, inputs, where)
+
+
+@pytest.mark.parametrize(("where", "sizes"), cases())
+def test_chebyshev_convolution_with_a_gradient_of_its_weights(where: Where, sizes: Sizes) -> None:
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, seed=2) / (4 + sizes.hub),
+        drawn(max(sizes.slots, 2), sizes.channels, sizes.out, seed=3),
+        drawn(sizes.channels, sizes.out, seed=4),
+        drawn(sizes.out, seed=5),
+    ]
+
+    def function(x, weights, theta, skip, bias, device):
+        return kernels.chebyshev_convolution(x, weights, theta, moved(pattern, device), 0, skip, bias)
+
+    compare(function, inputs, where)

@@ -11,6 +11,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from geoskip.models import CorrespondenceNet
+from geoskip.training.config import resolve
+from geoskip.training.rebuild import rebuild_model
 from tests.models.small import OPERATORS, SKIPS, hierarchy, name
 from tests.specimens import features
 
@@ -70,6 +72,20 @@ def test_older_checkpoints_load() -> None:
     assert "net.graph.order" in weights
     nn.ModuleDict({"net": own}).load_state_dict(weights)
     assert torch.equal(own(X), saved(X))
+
+
+def test_edge_weights_of_the_graph_are_held_and_rebuilt() -> None:
+    """A network that is rebuilt from its stored tensors alone has the weights that it was trained with."""
+    bare = hierarchy().levels[0]
+    graph = bare.with_edge_weight(0.5 + torch.rand(bare.num_edges, generator=torch.Generator().manual_seed(0)))
+    net = network(operator="gcn", graph=graph).eval()
+    assert torch.equal(net(X), net(X, graph))
+    assert not torch.allclose(net(X), net(X, bare))
+    config = resolve("correspondence", operator="gcn", model={"lift": 4, "channels": (5, 6), "head": 7})
+    rebuilt = rebuild_model(config, net.state_dict(), {})
+    assert torch.equal(rebuilt(X), net(X))
+    with pytest.raises(ValueError, match=r"graph: has edge weights, which FeaStConv\(4, 5\) does not use"):
+        network(operator="feast", kernel_size=2, graph=graph)(X)
 
 
 def test_copy_computes_the_same() -> None:

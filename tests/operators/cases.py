@@ -61,6 +61,10 @@ class Case:
         return self.operator in (MoNetConv, RBFConv, SplineConv)
 
     @property
+    def sees_edge_weight(self) -> bool:
+        return self.operator in (ChebConv, GCNConv, GINConv)
+
+    @property
     def counted(self) -> int:
         """The parameter count that the docstring's formula gives."""
         found = re.search(r"Parameters: (.*?)(?: \(and (.*?) for .*?\))?\.$", self.operator.__doc__ or "", re.MULTILINE)

@@ -229,16 +229,19 @@ def test_results_repeat_bitwise(case: Case) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_edge_index_and_pseudo_in_place_of_a_graph(case: Case) -> None:
+def test_edge_index_in_place_of_a_graph(case: Case) -> None:
     conv, graph, x = case.make(), specimen(dim=case.dim), features(7, IN)
     if case.operator is SpiralConv:
         with pytest.raises(ValueError, match="graph: SpiralConv needs spirals"):
-            conv(x, graph.edge_index, graph.pseudo)
+            conv(x, graph.edge_index)
         return
-    y = conv(x, graph.edge_index, graph.pseudo)
+    pseudo = (graph.pseudo,) if case.sees_pseudo else ()
+    y = conv(x, graph.edge_index, *pseudo)
     assert torch.equal(y, conv(x, graph.graph()))
     bare = Graph.from_edge_index(graph.edge_index, graph.num_vertices)
-    assert torch.equal(conv(x, bare, graph.pseudo), y)
+    assert torch.equal(conv(x, bare, *pseudo), y)
+    if case.sees_pseudo:
+        assert torch.equal(conv(x, bare, pseudo=graph.pseudo), y)
 
 
 def test_evaluated_first_trained_after(case: Case) -> None:

@@ -29,8 +29,9 @@ def graph_list(
     """A classification set of graphs for training and for the test, each a ``Data`` or a mapping of its fields.
 
     A graph has edge_index (an undirected edge in both directions) and y, its class; x, its features, are all 1 if it
-    has none; pos, its positions, may be absent too. Coarser levels weigh edges by exp(-d² / 2σ²), σ half the longest
-    edge, and all alike without positions; their clusters are found once and kept in the cache.
+    has none; pos, its positions, may be absent too; edge_weight is refused. Coarser levels weigh edges by
+    exp(-d² / 2σ²), σ half the longest edge, and all alike without positions; their clusters are found once and kept in
+    the cache.
     """
     training = [_fields(graph, f"training graph {number}") for number, graph in enumerate(train)]
     graphs = training + [_fields(graph, f"test graph {number}") for number, graph in enumerate(test)]
@@ -51,6 +52,8 @@ def _fields(graph: Any, name: str) -> dict[str, Tensor]:
     """The four fields of one graph, checked: everything later relies on it."""
     given = graph if isinstance(graph, Mapping) else graph.to_dict()
     edge_index, y, x, pos = (given.get(field) for field in ("edge_index", "y", "x", "pos"))
+    if given.get("edge_weight") is not None:
+        raise ValueError(f"{name}: has edge_weight, which a classification set does not keep; remove it from the graph")
     if not (isinstance(edge_index, Tensor) and isinstance(y, Tensor)):
         raise ValueError(f"{name}: edge_index and y must be tensors")
     size = next((len(rows) for rows in (x, pos) if isinstance(rows, Tensor)), given.get("num_nodes"))

@@ -2,7 +2,14 @@
 
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.laplacian import WeightedEdges, gcn_edges, laplacian_edges, mean_weights, with_self_loops
+from geoskip.graphs.laplacian import (
+    WeightedEdges,
+    gcn_edges,
+    laplacian_edges,
+    mean_weights,
+    weighted_edges,
+    with_self_loops,
+)
 from geoskip.graphs.matrix import SparseMatrix
 from geoskip.graphs.packing import graph_of_vertex, pack, separate
 from geoskip.graphs.pooled import PooledGraphs, pack_pooled
@@ -31,5 +38,6 @@ __all__ = [
     "register_record",
     "separate",
     "target_degree",
+    "weighted_edges",
     "with_self_loops",
 ]

@@ -77,8 +77,9 @@ def faces_of_pyg(data: Any) -> Tensor:
     face = getattr(data, "face", None)
     if face is None:
         raise ValueError("data: has neither edge_index nor face. Give it one of them")
-    if data.edge_attr is not None:
-        raise ValueError("data: has edge_attr but no edge_index that says which edges they belong to. Add edge_index")
+    for name in ("edge_attr", "edge_weight"):
+        if getattr(data, name, None) is not None:
+            raise ValueError(f"data: has {name} but no edge_index that says which edges they belong to. Add edge_index")
     if face.dim() != 2 or face.shape[0] != 3:
         raise ValueError(f"data.face: expected shape [3, faces], got {list(face.shape)}")
     check_indices("data.face", face, data.num_nodes)
@@ -122,6 +123,22 @@ def check_floating(name: str, values: Tensor) -> None:
     if not values.is_floating_point():
         advice = "" if values.is_complex() else "; convert with .float()"
         raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}{advice}")
+
+
+def check_edge_weight(weight: Tensor, num_edges: int, device: torch.device) -> None:
+    if weight.dim() != 1 or weight.shape[0] != num_edges:
+        squeeze = list(weight.shape) == [num_edges, 1]
+        raise ValueError(
+            f"edge_weight: expected shape [edges] with {num_edges} edges, got {list(weight.shape)}"
+            + ("; pass edge_weight.squeeze(1)" if squeeze else "; give one number per edge")
+        )
+    check_floating("edge_weight", weight)
+    check_device("edge_weight", weight.device, device)
+    if values_readable(weight) and not bool(weight.isfinite().all()):
+        edge = int((~weight.isfinite()).nonzero()[0])
+        raise ValueError(
+            f"edge_weight: that of edge {edge} is {float(weight[edge])}, not finite; fix or drop that edge"
+        )
 
 
 def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:

@@ -16,6 +16,7 @@ from geoskip.graphs.checks import (
     as_tensor,
     check_edge_index,
     check_edge_values,
+    check_edge_weight,
     check_faces,
     check_num_vertices,
     check_spirals,
@@ -43,6 +44,8 @@ class Graph:
         pseudo: pseudo-coordinates u_ij of each edge, in receiver order.
         spirals: vertices of the spiral around each vertex, itself first, -1 where the mesh ends.
         graph_offsets: of packed graphs, graph g has the vertices ``graph_offsets[g] : graph_offsets[g + 1]``.
+        given_edge_weight: the weight of each edge, in the order of the ``edge_index`` that the graph was made from;
+            :attr:`edge_weight` has them in receiver order.
     """
 
     pattern: Pattern
@@ -50,6 +53,7 @@ class Graph:
     pseudo: Float[Tensor, "edges dim"] | None = None
     spirals: Int[Tensor, "vertices length"] | None = None
     graph_offsets: Int[Tensor, " graphs_plus_1"] | None = None
+    given_edge_weight: Float[Tensor, " edges"] | None = None
     # Each graph has its own, so ``replace`` starts with an empty one.
     _memo: dict[Hashable, tuple[list[int], Any]] = field(default_factory=dict, init=False, repr=False)
 
@@ -75,6 +79,7 @@ class Graph:
         num_vertices: int,
         pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
         spirals: Int[Tensor, "vertices length"] | Int[np.ndarray, "vertices length"] | None = None,
+        edge_weight: Float[Tensor, " edges"] | Float[np.ndarray, " edges"] | None = None,
     ) -> Graph:
         """From PyTorch Geometric's ``edge_index``: row 0 sends, row 1 receives. Any order, duplicates kept."""
         edge_index, num_vertices = as_tensor("edge_index", edge_index), check_num_vertices(num_vertices)
@@ -84,6 +89,8 @@ class Graph:
         graph = cls(pattern=pattern, order=order)
         if pseudo is not None:
             graph = graph.with_pseudo(pseudo)
+        if edge_weight is not None:
+            graph = graph.with_edge_weight(edge_weight)
         return graph if spirals is None else graph.with_spirals(spirals)
 
     @classmethod
@@ -109,7 +116,8 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
-        """From a PyTorch Geometric ``Data`` or ``Batch``; ``edge_attr`` becomes the pseudo-coordinates.
+        """From a PyTorch Geometric ``Data`` or ``Batch``; ``edge_attr`` becomes the pseudo-coordinates,
+        ``edge_weight`` the edge weights.
 
         A mesh with ``pos`` and ``face`` but no ``edge_index`` gives the graph of its faces.
         """
@@ -121,7 +129,8 @@ class Graph:
         pseudo = data.edge_attr
         if pseudo is not None and pseudo.dim() == 1:
             pseudo = pseudo.unsqueeze(-1)
-        graph = cls.from_edge_index(data.edge_index, data.num_nodes, pseudo)
+        weight = getattr(data, "edge_weight", None)
+        graph = cls.from_edge_index(data.edge_index, data.num_nodes, pseudo, edge_weight=weight)
         return replace(graph, graph_offsets=getattr(data, "ptr", None))
 
     @property
@@ -150,6 +159,13 @@ class Graph:
         """How many neighbours send to each vertex."""
         return self.pattern.counts[0]
 
+    @property
+    def edge_weight(self) -> Float[Tensor, " edges"] | None:
+        """The weight of each edge, in receiver order; ``None`` if the graph has none."""
+        # Permuted at each use: a permuted copy would miss the updates of trained weights, and could be
+        # differentiated only once.
+        return None if self.given_edge_weight is None else self.given_edge_weight[self.order]
+
     def with_pseudo(self, pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"]) -> Graph:
         """With pseudo-coordinates, given in the order of the original ``edge_index``."""
         pseudo = as_tensor("pseudo", pseudo, self.device)
@@ -162,16 +178,29 @@ class Graph:
         check_spirals(spirals, self.num_vertices, self.device)
         return replace(self, spirals=spirals.long())
 
+    def with_edge_weight(self, edge_weight: Float[Tensor, " edges"] | Float[np.ndarray, " edges"]) -> Graph:
+        """With a weight for each edge, given in the order of the original ``edge_index``.
+
+        The graph refers to the tensor and does not copy it, so trained weights stay up to date.
+        """
+        edge_weight = as_tensor("edge_weight", edge_weight, self.device)
+        check_edge_weight(edge_weight, self.num_edges, self.device)
+        return replace(self, given_edge_weight=edge_weight)
+
+    def without_edge_weight(self) -> Graph:
+        """Without edge weights, for operators that do not use them."""
+        return replace(self, given_edge_weight=None)
+
     def to(self, *args: Any, **kwargs: Any) -> Graph:
-        """As ``Tensor.to``; a dtype changes the pseudo-coordinates alone."""
+        """As ``Tensor.to``; a dtype changes pseudo-coordinates and edge weights alone."""
         return move(self, *args, **kwargs)
 
     def remember(self, key: Hashable, build: Callable[[], T], of: Tensor | None = None) -> T:
         """What ``build`` makes of this graph: computed once, and again after a tensor that it reads has changed.
 
-        ``of`` is the floating-point tensor of the graph that ``build`` reads, such as the pseudo-coordinates. While it
-        requires gradients nothing is kept. Changes in place are noticed by the version counters of the tensors, which
-        writing through ``.data`` or NumPy avoids.
+        ``of`` is the floating-point tensor of the graph that ``build`` reads: pseudo-coordinates or edge weights. While
+        it requires gradients nothing is kept. Changes in place are noticed by the version counters of the tensors,
+        which writing through ``.data`` or NumPy avoids.
 
         Compiled code cannot read version counters: there, what depends on ``of`` is computed at each call. What depends
         on indices alone is reused if an uncompiled call has computed it, so make a new graph instead of changing

@@ -16,7 +16,10 @@ from geoskip.shapes import Int
 
 
 def pack(graphs: Sequence[Graph]) -> Graph:
-    """One graph that holds all of ``graphs``; pseudo-coordinates and spirals are kept if every graph has them."""
+    """One graph that holds all of ``graphs``; pseudo-coordinates and spirals are kept if every graph has them.
+
+    Either all of the graphs have edge weights, or none.
+    """
     check_items("graphs", graphs, Graph)
     if not graphs:
         raise ValueError("graphs: nothing to pack; give at least one graph")
@@ -36,6 +39,7 @@ def pack(graphs: Sequence[Graph]) -> Graph:
             "spirals", [_shift(g.spirals, o) for g, o in zip(graphs, vertex_offsets[:-1], strict=True)]
         ),
         graph_offsets=vertex_offsets,
+        given_edge_weight=_edge_weights(graphs),
     )
 
 
@@ -66,7 +70,19 @@ def _cut(graph: Graph, low: int, high: int) -> Graph:
         order=order,
         pseudo=None if graph.pseudo is None else graph.pseudo[edges],
         spirals=None if graph.spirals is None else _shift(graph.spirals[low:high], -low),
+        given_edge_weight=None if graph.given_edge_weight is None else graph.given_edge_weight[graph.order[edges]],
     )
+
+
+def _edge_weights(graphs: Sequence[Graph]) -> Tensor | None:
+    """In receiver order, which is the order of the packed edges."""
+    weights = [graph.edge_weight for graph in graphs if graph.edge_weight is not None]
+    if weights and len(weights) < len(graphs):
+        raise ValueError(
+            f"graphs: {len(weights)} of {len(graphs)} have edge weights; give the others weights too, as "
+            "graph.with_edge_weight(torch.ones(graph.num_edges)), or drop all with graph.without_edge_weight()"
+        )
+    return torch.cat(weights) if weights else None
 
 
 def _shift(spirals: Tensor | None, by: Tensor | int) -> Tensor | None:

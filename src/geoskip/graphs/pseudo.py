@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from geoskip.arguments import check_type, real_number
-from geoskip.graphs.checks import as_tensor, check_device, check_edge_values, check_floating, values_readable
+from geoskip.graphs.checks import (
+    as_tensor,
+    check_device,
+    check_edge_values,
+    check_edge_weight,
+    check_floating,
+    values_readable,
+)
 from geoskip.graphs.graph import Graph
 from geoskip.shapes import Float
 
@@ -54,12 +61,25 @@ def target_degree(
     return (degrees / scale).clamp(0, 1)[graph.pattern.receivers].unsqueeze(1)
 
 
-def attach(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
-    """``graph`` with pseudo-coordinates given in its own receiver order, as the functions here return them."""
+def attach(
+    graph: Graph,
+    pseudo: Float[Tensor, "edges dim"] | None = None,
+    edge_weight: Float[Tensor, " edges"] | None = None,
+) -> Graph:
+    """``graph`` with values given in its own receiver order, that of ``graph.edge_index``: pseudo-coordinates, as the
+    functions here return them, or edge weights."""
     check_type("graph", graph, Graph)
-    pseudo = as_tensor("pseudo", pseudo, graph.device)
-    check_edge_values("pseudo", pseudo, graph.num_edges, graph.device)
-    return replace(graph, pseudo=pseudo)
+    if pseudo is None and edge_weight is None:
+        raise TypeError("pseudo: expected a tensor of shape [edges, dim], or edge_weight of shape [edges], got neither")
+    if pseudo is not None:
+        pseudo = as_tensor("pseudo", pseudo, graph.device)
+        check_edge_values("pseudo", pseudo, graph.num_edges, graph.device)
+        graph = replace(graph, pseudo=pseudo)
+    if edge_weight is not None:
+        edge_weight = as_tensor("edge_weight", edge_weight, graph.device)
+        check_edge_weight(edge_weight, graph.num_edges, graph.device)
+        graph = graph.with_edge_weight(edge_weight[graph.order.argsort()])
+    return graph
 
 
 def _offsets(graph: Graph, positions: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ def chebyshev_convolution(
     bias: Tensor | None = None,
 ) -> Tensor:
     if _differentiates(weights):
-        return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
+        # The kernel of the whole recursion has no gradient of the weights; the sparse product has.
+        return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias, sparse_product)
     x, theta, skip, bias = _ready(x, theta, skip, bias)
     return _batched(ops.chebyshev(_items(x), weights, theta, *_edges(pattern), first, skip, bias), x)
 

@@ -6,6 +6,8 @@ differentiable any number of times; on CUDA their sums are not reproducible (``i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -64,12 +66,14 @@ def chebyshev_convolution(
     first: int = 0,
     skip: Float[Tensor, "channels out"] | None = None,
     bias: Float[Tensor, " out"] | None = None,
+    product: Callable[[Tensor, Tensor, Pattern], Tensor] = sparse_product,
 ) -> Float[Tensor, "*batch vertices out"]:
     r""":math:`y = \sum_m T_{m+f}(L)\, x\, \Theta_m + x A + b`, with
-    :math:`T_0 = 1,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}` and f = ``first``."""
-    terms = [x, sparse_product(x, weights, pattern)]
+    :math:`T_0 = 1,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}` and f = ``first``. ``product`` is the :func:`sparse_product`
+    of another path."""
+    terms = [x, product(x, weights, pattern)]
     while len(terms) < first + theta.shape[0]:
-        terms.append(2 * sparse_product(terms[-1], weights, pattern) - terms[-2])
+        terms.append(2 * product(terms[-1], weights, pattern) - terms[-2])
     pairs = zip(terms[first : first + theta.shape[0]], theta, strict=True)
     y = torch.stack([term @ matrix for term, matrix in pairs]).sum(0)
     if skip is not None:

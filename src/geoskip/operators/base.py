@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.graphs.checks import as_tensor
 from geoskip.operators.checks import check_features, check_home, check_is_tensor, check_order
+from geoskip.operators.edge_values import with_edge_values
 from geoskip.operators.hetero import refuse_to_hetero
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Float, Int, Shaped
 
 
 class Operator(nn.Module, ABC):
@@ -22,14 +23,25 @@ class Operator(nn.Module, ABC):
 
     .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N(i)} w_m(i,j)\, x_j \Big) \Theta_m + b
 
-    Call it as ``conv(x, graph)``, or as PyTorch Geometric's users do, ``conv(x, edge_index, pseudo)``; the latter
+    Call it as ``conv(x, graph)``, or as PyTorch Geometric's users do, ``conv(x, edge_index, edge_values)``; the latter
     sorts the edges at each call, so build the :class:`~geoskip.graphs.Graph` once where you can. ``x`` is
     ``[vertices, channels]``, or ``[*batch, vertices, channels]`` for items that share the graph.
+
+    ``edge_values`` are the edge weights ``[edges]`` of an operator that uses them, or the pseudo-coordinates
+    ``[edges, dim]``; they may be passed by name too, as ``edge_weight`` or ``pseudo``. They are in the order of
+    ``edge_index`` and replace those that the graph carries. An operator refuses edge weights that it does not use.
 
     ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: :math:`y_i` gains :math:`x_i A`. It is
     :class:`~geoskip.blocks.AffineSkip` that passes it, because one more basis function costs less than one more
     pass over memory.
+
+    Attributes:
+        uses_edge_weight: whether the formula has edge weights.
+        uses_pseudo: whether it has pseudo-coordinates.
     """
+
+    uses_edge_weight: ClassVar[bool] = False
+    uses_pseudo: ClassVar[bool] = False
 
     bias: nn.Parameter | None
 
@@ -65,8 +77,10 @@ class Operator(nn.Module, ABC):
         self,
         x: Float[Tensor, "*batch vertices channels"],
         graph: Graph | Int[Tensor, "2 edges"] | Int[np.ndarray, "2 edges"],
-        pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
+        edge_values: Float[Tensor, " edges"] | Float[Tensor, "edges dim"] | Shaped[np.ndarray, ...] | None = None,
         *,
+        edge_weight: Float[Tensor, " edges"] | Float[np.ndarray, " edges"] | None = None,
+        pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
         skip: Float[Tensor, "channels out"] | None = None,
     ) -> Float[Tensor, "*batch vertices out"]:
         check_order(x, graph, "conv")
@@ -74,15 +88,14 @@ class Operator(nn.Module, ABC):
         if isinstance(graph, np.ndarray):
             graph = as_tensor("edge_index", graph, x.device)
         if isinstance(graph, Tensor):
-            graph = Graph.from_edge_index(graph, x.shape[-2], pseudo)
+            graph = Graph.from_edge_index(graph, x.shape[-2])
         elif not isinstance(graph, Graph):
             raise TypeError(
                 f"graph: expected a Graph or an edge_index, got {type(graph).__name__}; see Graph.from_edge_index, "
                 "from_faces and from_pyg"
             )
-        elif pseudo is not None:
-            graph = graph.with_pseudo(pseudo)
         self._check_graph(x, graph)
+        graph = with_edge_values(self, graph, edge_values, edge_weight, pseudo)
         if skip is not None:
             self._check_skip(skip)
         return self.convolve(x, graph, skip)
@@ -115,18 +128,3 @@ class Operator(nn.Module, ABC):
 def weight_dtype(x: Tensor) -> torch.dtype:
     """Precision of basis weights that the graph gives: that of ``x``, but never less than float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim"]:
-    """The graph's pseudo-coordinates, or an error that says what is missing."""
-    if graph.pseudo is None:
-        raise ValueError(
-            f"graph: {operator} needs pseudo-coordinates; make them with geoskip.graphs.cartesian, polar or "
-            "target_degree and attach them, or call conv(x, edge_index, pseudo)"
-        )
-    if graph.pseudo.shape[1] != dim:
-        raise ValueError(
-            f"pseudo: {operator} was made with dim={dim}, the graph's pseudo-coordinates have "
-            f"{graph.pseudo.shape[1]} dimensions; make it with dim={graph.pseudo.shape[1]}"
-        )
-    return graph.pseudo

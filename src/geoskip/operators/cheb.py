@@ -39,8 +39,11 @@ class ChebConv(Operator):
     (the normalised Laplacian, rescaled with :math:`\lambda_{max} = 2`). In the code: Θ is ``theta``, M
     ``kernel_size``. The term :math:`x \Theta_0` of the centre vertex belongs to the definition; the paper's
     ChebNet† is ``centre=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters. Self-loops of
-    the graph are left out. In a directed graph :math:`d_i` counts the edges that i receives, 1 where there are none,
-    so that a vertex which only sends is still heard (PyTorch Geometric counts the edges that i sends).
+    the graph are left out.
+
+    A holds 1 for each edge, or the edge weights. In a directed graph without weights :math:`d_i` counts the edges that
+    i receives, 1 where there are none, so that a vertex which only sends is still heard. With weights, L is PyTorch
+    Geometric's: :math:`d_i` sums the weights that i sends, and a vertex where they sum to 0 is left out.
     Parameters: M·in·out + out.
 
     Args:
@@ -50,6 +53,8 @@ class ChebConv(Operator):
         centre: whether the polynomials start with T_0.
         bias: whether to add b.
     """
+
+    uses_edge_weight = True
 
     def __init__(
         self,

@@ -31,11 +31,15 @@ def gcn(
 class GCNConv(Operator):
     r"""The neighbours and the vertex itself, weighted by the inverse roots of their degrees:
 
-    .. math:: y_i = \sum_{j \in \mathcal N(i) \cup \{i\}} \frac{x_j}{\sqrt{\tilde d_i \tilde d_j}} \Theta + b
+    .. math::
+        y_i = \sum_{j \in \mathcal N(i) \cup \{i\}} \frac{w_{ij}\, x_j}{\sqrt{\tilde d_i \tilde d_j}} \Theta + b,
+        \qquad \tilde d_i = \sum_{j \in \mathcal N(i) \cup \{i\}} w_{ij}
 
-    with :math:`\tilde d_i = |\mathcal N(i)| + 1`. The self-loop belongs to the definition; it shares Θ with the
-    neighbours, so it is no separate term for the centre vertex; one that the graph already has is merged with it.
-    Duplicate edges count as often as they occur.
+    with the edge weights :math:`w_{ij}`; without them all are 1, and :math:`\tilde d_i = |\mathcal N(i)| + 1`. The
+    self-loop belongs to the definition; it shares Θ with the neighbours, so it is no separate term for the centre
+    vertex. Its weight is 1, or that of the self-loop that the graph already has (of several, the last one's).
+    Duplicate edges count as often as they occur. As in PyTorch Geometric, a vertex with :math:`\tilde d_i = 0`
+    neither sends nor receives.
     Parameters: in·out + out.
 
     Args:
@@ -43,6 +47,8 @@ class GCNConv(Operator):
         out_channels: channels of y.
         bias: whether to add b.
     """
+
+    uses_edge_weight = True
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.arguments import real_number, whole_number
-from geoskip.graphs import Graph
+from geoskip.graphs import Graph, weighted_edges
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
@@ -25,12 +25,10 @@ def gin(
     skip: Float[Tensor, "channels out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`GINConv`; ``first`` and ``second`` are the matrix and bias of the network's two layers."""
-    ones = graph.remember(
-        ("ones", weight_dtype(x)), lambda: torch.ones_like(graph.pattern.senders, dtype=weight_dtype(x))
-    )
+    pattern, weights = weighted_edges(graph, weight_dtype(x))
     matrix, bias = first
     # The centre's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
-    hidden = basis_convolution(x, ones.unsqueeze(1), matrix.unsqueeze(0), graph.pattern, (1 + epsilon) * matrix, bias)
+    hidden = basis_convolution(x, weights.unsqueeze(1), matrix.unsqueeze(0), pattern, (1 + epsilon) * matrix, bias)
     y = hidden.relu() @ second[0] + second[1]
     return y if skip is None else y + x @ skip
 
@@ -38,11 +36,12 @@ def gin(
 class GINConv(Operator):
     r"""The sum of the neighbours and the vertex itself, then a network of two layers with a ReLU between them:
 
-    .. math:: y_i = \gamma\Big((1+\epsilon)\, x_i + \sum_{j \in \mathcal N(i)} x_j\Big)
+    .. math:: y_i = \gamma\Big((1+\epsilon)\, x_i + \sum_{j \in \mathcal N(i)} w_{ij}\, x_j\Big)
 
-    In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The centre term belongs to the
-    definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one bias. A self-loop that
-    the graph has is one more neighbour, beside the centre term.
+    with the edge weights :math:`w_{ij}`, 1 if there are none. PyTorch Geometric's GINConv takes no weights; its
+    GraphConv sums in this way. In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The centre
+    term belongs to the definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one
+    bias. A self-loop that the graph has is one more neighbour, beside the centre term.
     Parameters: in·hidden + hidden + hidden·out + out (and 1 for a trained ε).
 
     Args:
@@ -52,6 +51,8 @@ class GINConv(Operator):
         epsilon: ε, or its initial value.
         train_epsilon: whether ε is learned.
     """
+
+    uses_edge_weight = True
 
     epsilon: Tensor
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
-from geoskip.operators.base import Operator, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import check_init, glorot, linear_default, zeros
 from geoskip.shapes import Float
 
@@ -53,6 +54,8 @@ class MoNetConv(Operator):
             ``"authors"``: uniform in ±1/sqrt(in), PyTorch's default for linear layers, as the authors' public code has
             it. μ and σ are Glorot in both.
     """
+
+    uses_pseudo = True
 
     def __init__(
         self,

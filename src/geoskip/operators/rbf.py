@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import glorot, zeros
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant
@@ -55,6 +56,8 @@ class RBFConv(Operator):
         kernel: φ, by a name of ``geoskip.rbf.KERNEL_NAMES`` or as a :class:`~geoskip.rbf.Kernel`.
         bias: whether to add b.
     """
+
+    uses_pseudo = True
 
     def __init__(
         self,

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number, whole_numbers
 from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, pseudo_of, weight_dtype
+from geoskip.operators.base import Operator, weight_dtype
 from geoskip.operators.bspline import bspline_products, check_size
+from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -69,6 +70,7 @@ class SplineConv(Operator):
     """
 
     kernel_size: int | tuple[int, ...]  # type: ignore[assignment]
+    uses_pseudo = True
 
     def __init__(
         self,

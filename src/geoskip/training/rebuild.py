@@ -82,8 +82,9 @@ def _hierarchy(weights: Weights, prefix: str) -> Hierarchy:
 
 
 def _graph(weights: Weights, prefix: str) -> Graph:
-    optional: dict[str, Any] = {name: weights.get(prefix + name) for name in ("pseudo", "spirals", "graph_offsets")}
-    return Graph(pattern=_pattern(weights, prefix), order=weights[f"{prefix}order"], **optional)
+    names = [entry.name for entry in fields(Graph) if not entry.name.startswith("_")]
+    given: dict[str, Any] = {name: weights.get(prefix + name) for name in names}
+    return Graph(**given | {"pattern": _pattern(weights, prefix), "order": weights[f"{prefix}order"]})
 
 
 def _matrix(weights: Weights, prefix: str) -> SparseMatrix:

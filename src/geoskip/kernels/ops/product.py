@@ -61,7 +61,7 @@ def _backward(ctx, grad_y):
     if ctx.needs_input_grad[0]:
         grad_x = product_transposed(grad_y, weights, receivers, by_sender, sender_offsets)
     if ctx.needs_input_grad[1]:
-        grad_weights = (grad_y[:, receivers] * x[:, senders]).sum((0, 2))
+        grad_weights = (grad_y[:, receivers] * x[:, senders]).sum((0, 2), dtype=weights.dtype)
     return grad_x, grad_weights, None, None, None, None, None
 
 
