@@ -82,7 +82,7 @@ def sequence(
     time = (np.arange(frames) + 0.5) / frames * len(poses)
     acted = np.zeros((frames, len(ACTIONS)))
     for number, pose in enumerate(poses):
-        acted += rng.uniform(0.8, 1.0) * habit * _vector(pose) * _hold(time - number, rng)
+        acted += rng.uniform(0.8, 1.0) * habit * action_vector(pose) * _hold(time - number, rng)
     # Lids that a squint has brought nearer have less far to go.
     squint = acted[:, [ACTIONS.index("eyeSquintLeft")]]
     lids = np.array([action.startswith("eyeBlink") for action in ACTIONS])
@@ -99,7 +99,8 @@ def lengths(frames: int, sequences: int, rng: np.random.Generator) -> Int[np.nda
     return 1 + np.diff(ends, prepend=0)
 
 
-def _vector(pose: Mapping[str, float]) -> np.ndarray:
+def action_vector(pose: Mapping[str, float]) -> Float[np.ndarray, "actions"]:
+    """The strength of each of ``ACTIONS`` in a key pose."""
     both = {name: value for key, value in pose.items() for name in (key, *(key + side for side in SIDES))}
     return np.array([both.get(action, 0.0) for action in ACTIONS])
 

@@ -29,9 +29,13 @@ class LinearFaces:
     def decode(self, items: Int[Tensor, " chosen"]) -> Float[Tensor, "chosen vertices 3"]:
         """Positions of the chosen frames, by one matrix product."""
         items = items.to(self.subject.device)
-        rests = self.rests[self.subject[items]].flatten(1)
+        rests = self.neutral(items).flatten(1)
         moved = torch.addmm(rests, self.coefficients[items], self.displacements.flatten(1))
         return moved.unflatten(1, self.rests.shape[1:])
+
+    def neutral(self, items: Int[Tensor, " chosen"]) -> Float[Tensor, "chosen vertices 3"]:
+        """The subjects of the chosen frames at rest."""
+        return self.rests[self.subject[items.to(self.subject.device)]]
 
     def to(self, device: torch.device | str) -> "LinearFaces":
         moved = (part.to(device) for part in (self.rests, self.displacements, self.coefficients, self.subject))
