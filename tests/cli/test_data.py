@@ -15,6 +15,7 @@ from geoskip.data.bodies import bodies
 from geoskip.data.cache import cached
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.entries import Stored
+from geoskip.data.inventory import NAMES
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes import icosphere
@@ -51,7 +52,7 @@ def body_set() -> CorrespondenceSet:
 def test_check_tells_what_to_do(place: Path) -> None:
     told = run("data", "check")
     assert told.exit_code == 0
-    for name in ("coma", "faust", "mnist", "fashion-mnist", "published-superpixels", "faces", "bodies"):
+    for name in NAMES:
         assert f"{name}: missing\n" in told.stdout
     assert f"Put it at {place / 'data' / 'coma' / 'COMA_data.zip'}" in told.stdout
 
@@ -154,17 +155,26 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("geoskip.data.faces.faces", made(mesh_set()))
     monkeypatch.setattr("geoskip.data.bodies.bodies", made(body_set()))
+    monkeypatch.setattr("geoskip.data.mixed_faces.mixed_faces", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.moving_bodies.moving_bodies", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.remeshed_bodies.remeshed_bodies", made(body_set()))
     monkeypatch.setattr("geoskip.data.coma.coma", made(mesh_set()))
     monkeypatch.setattr("geoskip.data.faust.faust", made(body_set()))
     told = run("data", "make", "faces", "--subjects", "3", "--frames", "99", "--seed", "5")
     assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for the test; kept in" in told.stdout
     assert told.stderr == "this takes long\n"
     run("data", "make", "bodies", "--identities", "3", "--poses", "2", "--verts", "99", "--seed", "5")
+    run("data", "make", "mixed-faces", "--people", "3", "--takes", "2", "--frames", "4", "--seed", "5")
+    run("data", "make", "moving-bodies", "--people", "3", "--frames", "4", "--verts", "99", "--seed", "5")
+    run("data", "make", "remeshed-bodies", "--people", "3", "--poses", "2", "--verts", "99", "--seed", "5")
     run("data", "make", "coma", "x.zip")
     told = run("data", "make", "faust", "--geodesics")
     assert asked == [
         {"places": (), "subjects": 3, "frames": 99, "seed": 5},
         {"places": (), "identities": 3, "poses": 2, "verts": 99, "seed": 5},
+        {"places": (), "people": 3, "takes": 2, "frames": 4, "seed": 5},
+        {"places": (), "people": 3, "frames": 4, "verts": 99, "seed": 5},
+        {"places": (), "people": 3, "poses": 2, "verts": 99, "seed": 5},
         {"places": (Path("x.zip"),)},
         {"places": (None,)},
     ]

@@ -8,7 +8,7 @@ import pytest
 from geoskip.data import inventory
 from geoskip.data.cache import cached
 from geoskip.data.entries import Stored
-from geoskip.data.inventory import NAMES, Status, brief, check_data
+from geoskip.data.inventory import GENERATED, NAMES, Status, brief, check_data
 from geoskip.data.mnist import PARTS
 
 
@@ -34,7 +34,7 @@ def test_nothing_is_there_at_first_and_each_says_what_to_do(data: Path) -> None:
         assert "fetch https://" in found[name].message
         assert f"not found in {data / name}" in found[name].message
     assert "https://data.pyg.org" in found["published-superpixels"].message
-    for name in ("faces", "bodies"):
+    for name in GENERATED:
         assert f"geoskip data make {name}" in found[name].message
 
 
@@ -74,7 +74,7 @@ def test_a_missing_package_is_named_with_its_extra(data: Path, monkeypatch: pyte
     assert not any("pip install" in status.message for status in check_data())
     monkeypatch.setattr(inventory, "find_spec", lambda name: None)
     wanting = {status.name for status in check_data() if "first: pip install geoskip[" in status.message}
-    assert wanting == {"mnist", "fashion-mnist", "faces", "bodies"}
+    assert wanting == {"mnist", "fashion-mnist", *GENERATED}
 
 
 def test_recipes_in_a_few_words() -> None:
