@@ -11,6 +11,7 @@ from PIL import Image
 from geoskip.data import faust
 from geoskip.data.coma import EXPRESSIONS
 from geoskip.data.inventory import NAMES
+from geoskip.data.remeshed_bodies import num_training_people
 from geoskip.data.split import Split
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
 
@@ -84,3 +85,8 @@ def test_the_splits_on_the_page_are_those_of_the_code() -> None:
         assert counts in rows[name]
     for name in ("faust", "bodies"):
         assert f"{faust.NUM_TRAIN}, {faust.NUM_MESHES - faust.NUM_TRAIN}" in rows[name]
+    # People, takes or motions, frames or poses: a fifth, a fifth and a quarter of them are the test.
+    counts = {"mixed-faces": (40 * 20 * 10, 40 * 5 * 10), "moving-bodies": (8 * 4 * 90, 8 * 90)}
+    counts["remeshed-bodies"] = num_training_people(32) * 5, (32 - num_training_people(32)) * 5
+    for name, (train, test) in counts.items():
+        assert f"{train:,}, {test:,}" in rows[name]

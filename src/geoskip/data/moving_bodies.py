@@ -17,7 +17,7 @@ from geoskip.data.entries import Stored
 from geoskip.data.mesh_set import MeshSet
 from geoskip.data.people import adult, anny_model, y_up
 from geoskip.data.poses import JOINTS, bone_rotations, named_pose, taken
-from geoskip.data.skinned import SkinnedShapes, strongest_bones
+from geoskip.data.skinned import SkinnedShapes
 from geoskip.data.split import Split
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float, Int
@@ -51,7 +51,7 @@ def moving_bodies(
         raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
     recipe = {"people": people, "frames": frames, "verts": verts, "seed": seed, "version": VERSION}
     arrays = cached("moving-bodies", recipe, lambda: _build(people, frames, verts, seed), root=cache).arrays
-    order = ("rests", "displacements", "coefficients", "subject", "bones", "weights", "transforms")
+    order = ("rests", "displacements", "coefficients", "subject", "weights", "transforms")
     shapes = SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
     template = Mesh(arrays["rests"].mean(axis=0, dtype=np.float64), arrays["faces"])
     shown = [(person, motion) for person in range(people) for motion in range(len(MOTIONS))]
@@ -66,7 +66,7 @@ def random_motion(motion: str, frames: int, rng: np.random.Generator) -> Float[n
     names = MOTIONS[motion]
     keys: list[np.ndarray] = []
     last = ""
-    for _ in range(frames // FRAMES_PER_KEY + 2):
+    for _ in range(-(-frames // FRAMES_PER_KEY) + 2):
         last = rng.choice([name for name in names if name != last])
         pose = taken(rng.uniform(0.6, 1.1) * named_pose(last), rng)
         keys.append(mirrored(pose) if rng.random() < 0.5 else pose)
@@ -136,16 +136,14 @@ def _build(people: int, frames: int, verts: int, seed: int) -> Stored:
             transforms.append(motions.astype(np.float32))
         rests.append(rest)
     moving, leader = moving_bones(body)
-    dense = np.zeros((len(kept), len(moving)))
-    np.add.at(dense.T, leader, body.dense_vertex_bone_weights.numpy()[kept].T)
-    bones, weights = strongest_bones(torch.from_numpy(dense))
-    arrays = {
+    weights = np.zeros((len(kept), len(moving)))
+    np.add.at(weights.T, leader, body.dense_vertex_bone_weights.numpy()[kept].T)
+    arrays: dict[str, np.ndarray] = {
         "rests": np.stack(rests).astype(np.float32),
         "displacements": np.zeros((0, len(kept), 3), dtype=np.float32),
         "coefficients": np.zeros((people * len(MOTIONS) * frames, 0), dtype=np.float32),
         "subject": np.repeat(np.arange(people), len(MOTIONS) * frames),
-        "bones": bones.numpy(),
-        "weights": weights.numpy().astype(np.float32),
+        "weights": weights.astype(np.float32),
         "transforms": np.concatenate(transforms),
         "faces": template.faces,
         "kept": kept,

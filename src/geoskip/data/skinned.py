@@ -1,4 +1,4 @@
-"""Shapes made of blend shapes and a few bones: small to keep, decoded by batch on any device, with nothing but torch."""
+"""Shapes made of blend shapes and a few bones: small to keep, decoded by batch on any device with torch alone."""
 
 from dataclasses import dataclass, fields
 
@@ -12,7 +12,7 @@ from geoskip.shapes import Float, Int
 class SkinnedShapes:
     """Linear blend skinning; the ``Shapes`` of a mesh set. Frame t of subject s(t) is
 
-        x_tv = b_tv + Σ_j w_vj (M_tk b_tv + p_tk)  with  b_t = B_s(t) + Σ_a c_ta D_a  and  k = k(v, j).
+        x_tv = b_tv + Σ_k w_vk (M_tk b_tv + p_tk)  with  b_t = B_s(t) + Σ_a c_ta D_a.
 
     A bone that rotates by R about its head h and then moves by q has M = R - 1 and p = h - R h + q, so that zeros mean
     rest, and what no bone moves needs no weight.
@@ -21,8 +21,7 @@ class SkinnedShapes:
     displacements: D, where each action at full strength moves each vertex; the same for all subjects.
     coefficients: c.
     subject: s, the subject of each frame.
-    bones: k, the bones that move each vertex.
-    weights: w, how much of each bone's motion the vertex takes.
+    weights: w, how much of each bone's motion a vertex takes.
     transforms: M and p side by side, for each bone.
     """
 
@@ -30,8 +29,7 @@ class SkinnedShapes:
     displacements: Float[Tensor, "actions vertices 3"]
     coefficients: Float[Tensor, "items actions"]
     subject: Int[Tensor, " items"]
-    bones: Int[Tensor, "vertices few"]
-    weights: Float[Tensor, "vertices few"]
+    weights: Float[Tensor, "vertices bones"]
     transforms: Float[Tensor, "items bones 3 4"]
 
     def __len__(self) -> int:
@@ -43,14 +41,12 @@ class SkinnedShapes:
         rests = self.neutral(items)
         moved = torch.addmm(rests.flatten(1), self.coefficients[items], self.displacements.flatten(1))
         moved = moved.unflatten(1, rests.shape[1:])
-        # Weighted one bone at a time, and not by a matrix product, which TensorFloat-32 would round to centimeters.
-        transforms = self.transforms[items]
-        result = moved
-        for bone, weight in zip(self.bones.T, self.weights.T, strict=True):
-            matrix, shift = transforms[:, bone].split((3, 1), dim=-1)
-            turned = (matrix * moved.unsqueeze(2)).sum(-1) + shift.squeeze(-1)
-            result = result + weight.unsqueeze(-1) * turned
-        return result
+        # In float64 where a product of float32 may be rounded to TensorFloat-32, which is off by up to a millimeter.
+        dtype = torch.float64 if moved.is_cuda else moved.dtype
+        transforms = self.transforms[items].flatten(2)
+        blended = (self.weights.to(dtype) @ transforms.to(dtype)).to(moved.dtype).unflatten(2, (3, 4))
+        matrix, shift = blended.split((3, 1), dim=-1)
+        return moved + (matrix * moved.unsqueeze(2)).sum(-1) + shift.squeeze(-1)
 
     def neutral(self, items: Int[Tensor, " chosen"]) -> Float[Tensor, "chosen vertices 3"]:
         """The subjects of the chosen frames at rest."""
@@ -58,12 +54,3 @@ class SkinnedShapes:
 
     def to(self, device: torch.device | str) -> "SkinnedShapes":
         return SkinnedShapes(*(getattr(self, field.name).to(device) for field in fields(self)))
-
-
-def strongest_bones(
-    weights: Float[Tensor, "vertices bones"],
-) -> tuple[Int[Tensor, "vertices few"], Float[Tensor, "vertices few"]]:
-    """``bones`` and ``weights`` of :class:`SkinnedShapes` from a dense matrix: as many as the busiest vertex has."""
-    few = max(int((weights != 0).sum(1).max()), 1)
-    values, bones = weights.sort(dim=1, descending=True, stable=True)
-    return bones[:, :few].contiguous(), values[:, :few].contiguous()

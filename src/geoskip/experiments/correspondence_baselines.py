@@ -19,7 +19,7 @@ from geoskip.training.metrics import correspondence_metrics, geodesic_errors
 ROUNDS = 3  # the convolutions of the paper's network
 
 
-def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, "vertices"]:
+def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, vertices]:
     """Weisfeiler-Lehman colors as 64-bit numbers that mean the same on every mesh.
 
     The first color of a vertex is its degree. In each round it gets a new one, made of its own and of the colors of
@@ -47,7 +47,9 @@ def _scrambled(numbers: np.ndarray) -> np.ndarray:
 def majority_by_color(data: CorrespondenceSet, rounds: int = ROUNDS) -> tuple[Int[Tensor, " vertices"], float]:
     """The label that most training vertices of the same color have, for each vertex of the test; the commonest label
     where the color is new. Also how many percent of the test vertices have a color that occurs in training."""
-    train = [(vertex_colors(data.meshes[item], rounds), data.labels[item].numpy()) for item in data.split.train.tolist()]
+    train = [
+        (vertex_colors(data.meshes[item], rounds), data.labels[item].numpy()) for item in data.split.train.tolist()
+    ]
     colors, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     colors, labels = colors[labels >= 0], labels[labels >= 0]
     known, number = np.unique(colors, return_inverse=True)

@@ -132,8 +132,11 @@ def reconstruction_baselines(
         ]
         found[name] = reconstruction_metrics(torch.cat(errors))
 
+    def project(size: int) -> Callable[[Int[Tensor, " items"]], Tensor]:
+        return lambda part: components.decode(asked[part, :size])
+
     for size in sizes:
-        measure(f"PCA {size}", lambda part, size=size: components.decode(asked[part, :size]))
+        measure(f"PCA {size}", project(size))
     used = known[:, :NUM_COEFFICIENTS]
     autoencoder = train_autoencoder(used, code, epochs=epochs, seed=seed)
     measure(f"MLP {code}", lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])))

@@ -16,10 +16,11 @@ LEAST_DEGREE, MOST_DEGREE = 4, 9
 
 
 def flip_edges(mesh: Mesh, rng: np.random.Generator, rounds: int = 20) -> Mesh:
-    """Random edge flips, in rounds: the edge between two triangles is replaced by the other diagonal of the four corners.
+    """Random edge flips, in rounds. A flip replaces the edge between two triangles by the other diagonal of their quad.
 
     Of the edges that may flip, each round flips a random set in which no two flips share a corner, so that all of them
-    are independent. Edges of a border, or of three triangles and more, stay.
+    are independent. Edges of a border, or of three triangles and more, stay. About a fifth of all edges is another one
+    in the end, however many the rounds: flips make room for each other, and undo each other.
     """
     faces = mesh.faces.copy()
     for _ in range(rounds):
