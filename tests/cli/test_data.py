@@ -74,10 +74,10 @@ def test_check_knows_superpixels_as_training_does(place: Path) -> None:
 
 
 def test_an_unknown_set_to_make_tells_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "200")
     told = run("data", "make", "nosuch")
     assert told.exit_code == 2
-    assert "No such command 'nosuch'; there are faces, bodies, coma, faust, superpixels." in told.stderr
+    assert "'nosuch'; there are faces, mixed-faces, bodies, remeshed-bodies, moving-bodies, coma" in told.stderr
     assert "Did you mean 'faces'?" in run("data", "make", "face").stderr
 
 

@@ -52,7 +52,7 @@ def test_principal_components_are_those_of_an_svd() -> None:
 
 def test_shapes_of_a_low_rank_are_exact_with_as_many_numbers() -> None:
     verts = (noise(80, 4) @ noise(4, 36, seed=1)).unflatten(1, (12, 3))
-    found = reconstruction_baselines(mesh_set(verts, 60), sizes=(2, 4), code=4, epochs=1)
+    found = reconstruction_baselines(mesh_set(verts, 60), sizes=(2, 4), code=4, steps=1)
     assert found["PCA 2"]["mean_mm"] > 100
     assert found["PCA 4"]["mean_mm"] < 0.1
 
@@ -61,7 +61,7 @@ def test_an_autoencoder_follows_a_curve_that_pca_cannot() -> None:
     angle = torch.rand(600, generator=torch.Generator().manual_seed(0)) * 2 * torch.pi
     circle = torch.stack([angle.cos(), angle.sin(), (2 * angle).cos()], dim=1)
     verts = (circle @ torch.linalg.qr(noise(36, 3, seed=1)).Q.T).unflatten(1, (12, 3))
-    found = reconstruction_baselines(mesh_set(verts, 500), sizes=(2,), code=2, epochs=30)
+    found = reconstruction_baselines(mesh_set(verts, 500), sizes=(2,), code=2, steps=400)
     assert found["MLP 2"]["mean_mm"] < 0.4 * found["PCA 2"]["mean_mm"]
 
 
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_autoencoder_and_leaves_torch_alone() -> No
     x = noise(40, 6)
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    one, same, other = (train_autoencoder(x, 2, epochs=2, seed=seed)(x) for seed in (0, 0, 1))
+    one, same, other = (train_autoencoder(x, 2, steps=2, seed=seed)(x) for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -82,11 +82,11 @@ def test_the_neutral_face_and_the_nearest_frame() -> None:
     strength = torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.25], [0.5]])
     shapes = LinearFaces(rests, field, strength, torch.tensor([0, 0, 1, 1, 0, 0]))
     data = MeshSet(icosphere(0), shapes, tuple("abcdef"), Split.leading(6, 4), unit_mm=1.0)
-    found = reconstruction_baselines(data, sizes=(1,), code=1, epochs=1)
+    found = reconstruction_baselines(data, sizes=(1,), code=1, steps=1)
     assert found["neutral face"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)
     assert found["nearest training item"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)
     assert found["nearest training item"]["median_mm"] == pytest.approx(0.375)
-    assert "neutral face" not in reconstruction_baselines(mesh_set(noise(9, 12, 3), 6), sizes=(1,), epochs=1)
+    assert "neutral face" not in reconstruction_baselines(mesh_set(noise(9, 12, 3), 6), sizes=(1,), steps=1)
 
 
 @settings(deadline=None, max_examples=25)

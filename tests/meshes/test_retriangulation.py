@@ -116,3 +116,14 @@ def test_vertices_without_triangles_stay() -> None:
     slid = slide_vertices(mesh, np.random.default_rng(0))
     assert (slid.verts[-1] == 9).all()
     assert flip_edges(slid, np.random.default_rng(0)).num_verts == mesh.num_verts
+
+
+def test_an_edge_that_exists_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flat pillow: the other diagonal of its front is the diagonal of its back."""
+    monkeypatch.setattr("geoskip.meshes.retriangulation.LEAST_DEGREE", 0)
+    verts = np.array([[0, 0, 0], [1, 1, 0], [0, 1, 0], [1, 0, 0]], dtype=float)
+    pillow = Mesh(verts, np.array([[0, 1, 2], [1, 0, 3], [3, 0, 2], [2, 1, 3]]))
+    assert len(pillow.edges()) == 6
+    assert edge_set(flip_edges(pillow, np.random.default_rng(0))) == edge_set(pillow)
+    open_front = Mesh(verts, pillow.faces[:2])
+    assert edge_set(flip_edges(open_front, np.random.default_rng(0), rounds=1)) != edge_set(open_front)

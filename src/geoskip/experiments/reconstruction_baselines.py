@@ -82,7 +82,7 @@ def train_autoencoder(
     code: int = 16,
     *,
     hidden: int = 256,
-    epochs: int = 200,
+    steps: int = 12_000,
     batch: int = 128,
     lr: float = 1e-3,
     seed: int = 0,
@@ -98,15 +98,14 @@ def train_autoencoder(
         torch.manual_seed(seed)
         model = SmallAutoencoder(items.shape[1], code, hidden)
         optimizer = torch.optim.Adam(model.parameters(), lr)
-        steps = epochs * -(-len(items) // batch)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        for _ in range(epochs):
-            for part in torch.randperm(len(items)).split(batch):
-                optimizer.zero_grad()
-                loss = (model(items[part]) - items[part]).norm(dim=1).mean()
-                loss.backward()
-                optimizer.step()
-                schedule.step()
+        for _ in range(steps):
+            part = items[torch.randint(len(items), (batch,))]
+            optimizer.zero_grad()
+            loss = (model(part) - part).norm(dim=1).mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
 
     def reconstruct(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -116,7 +115,7 @@ def train_autoencoder(
 
 
 def reconstruction_baselines(
-    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, epochs: int = 200, seed: int = 0
+    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = 12_000, seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """Errors by name: PCA of each size, the MLP, the neutral face where the set knows it, the nearest training item."""
     train, test = data.split.train, data.split.test
@@ -138,7 +137,7 @@ def reconstruction_baselines(
     for size in sizes:
         measure(f"PCA {size}", project(size))
     used = known[:, :NUM_COEFFICIENTS]
-    autoencoder = train_autoencoder(used, code, epochs=epochs, seed=seed)
+    autoencoder = train_autoencoder(used, code, steps=steps, seed=seed)
     measure(f"MLP {code}", lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])))
     if (neutral := getattr(data.shapes, "neutral", None)) is not None:
         measure("neutral face", lambda part: neutral(test[part]))
