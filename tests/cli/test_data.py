@@ -77,7 +77,7 @@ def test_an_unknown_set_to_make_tells_those_that_are_known(monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "200")
     told = run("data", "make", "nosuch")
     assert told.exit_code == 2
-    assert "'nosuch'; there are faces, mixed-faces, bodies, remeshed-bodies, moving-bodies, coma" in told.stderr
+    assert "'nosuch'; there are faces, mixed-faces, moving-bodies, coma, bodies, remeshed-bodies, faust" in told.stderr
     assert "Did you mean 'faces'?" in run("data", "make", "face").stderr
 
 
@@ -164,16 +164,16 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for the test; kept in" in told.stdout
     assert told.stderr == "this takes long\n"
     run("data", "make", "bodies", "--identities", "3", "--poses", "2", "--verts", "99", "--seed", "5")
-    run("data", "make", "mixed-faces", "--people", "3", "--takes", "2", "--frames", "4", "--seed", "5")
-    run("data", "make", "moving-bodies", "--people", "3", "--frames", "4", "--verts", "99", "--seed", "5")
+    run("data", "make", "mixed-faces", "--people", "3", "--takes", "2", "--frames-per-take", "4", "--seed", "5")
+    run("data", "make", "moving-bodies", "--people", "3", "--frames-per-take", "4", "--verts", "99", "--seed", "5")
     run("data", "make", "remeshed-bodies", "--people", "3", "--poses", "2", "--verts", "99", "--seed", "5")
     run("data", "make", "coma", "x.zip")
     told = run("data", "make", "faust", "--geodesics")
     assert asked == [
         {"places": (), "subjects": 3, "frames": 99, "seed": 5},
         {"places": (), "identities": 3, "poses": 2, "verts": 99, "seed": 5},
-        {"places": (), "people": 3, "takes": 2, "frames": 4, "seed": 5},
-        {"places": (), "people": 3, "frames": 4, "verts": 99, "seed": 5},
+        {"places": (), "people": 3, "takes": 2, "frames_per_take": 4, "seed": 5},
+        {"places": (), "people": 3, "frames_per_take": 4, "verts": 99, "seed": 5},
         {"places": (), "people": 3, "poses": 2, "verts": 99, "seed": 5},
         {"places": (Path("x.zip"),)},
         {"places": (None,)},

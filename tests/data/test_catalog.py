@@ -18,16 +18,22 @@ from geoskip.data.faces import faces
 from geoskip.data.faust import faust
 from geoskip.data.folder import correspondence_folder, mesh_folder
 from geoskip.data.images import image_folder
+from geoskip.data.mixed_faces import mixed_faces
 from geoskip.data.mnist import mnist
+from geoskip.data.moving_bodies import moving_bodies
 from geoskip.data.published import published_superpixels
+from geoskip.data.remeshed_bodies import remeshed_bodies
 from geoskip.data.slic import Slic
 from geoskip.data.superpixels import Recipe
 from tests.cli.test_cli import run
 
 LOADERS: dict[str, Any] = {
     "faces": faces,
+    "mixed-faces": mixed_faces,
+    "moving-bodies": moving_bodies,
     "coma": coma,
     "bodies": bodies,
+    "remeshed-bodies": remeshed_bodies,
     "faust": faust,
     "superpixels": mnist,
     "mnist": mnist,
@@ -72,7 +78,9 @@ def test_one_name_means_the_same_everywhere() -> None:
             assert (option.kind, option.help) == (OPTIONS[option.name].kind, OPTIONS[option.name].help)
 
 
-@pytest.mark.parametrize("name", ["faces", "bodies", "coma", "faust", "superpixels"])
+@pytest.mark.parametrize(
+    "name", ["faces", "mixed-faces", "moving-bodies", "bodies", "remeshed-bodies", "coma", "faust", "superpixels"]
+)
 def test_train_takes_every_option_of_make(name: str) -> None:
     """Apart from --geodesics, which only fills the cache, and the place, which is an argument there."""
     flags = [

@@ -28,7 +28,7 @@ from geoskip.data.people import y_up
 from geoskip.data.skinned import SkinnedShapes
 from geoskip.data.template import prepare_template
 
-TINY: dict[str, Any] = {"people": 5, "takes": 5, "frames": 4}
+TINY: dict[str, Any] = {"people": 5, "takes": 5, "frames_per_take": 4}
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
     ("arguments", "message"),
     [
         ({"people": 0}, "at least one person, take and frame, not 0 × 5 × 4"),
-        ({"frames": 0}, "at least one person"),
+        ({"frames_per_take": 0}, "at least one person"),
         ({"split": "wink"}, "split is 'takes', 'people' or one of bareteeth, .*, not 'wink'"),
     ],
 )

@@ -15,7 +15,7 @@ from geoskip.data.moving_bodies import MOTIONS, mirrored, moving_bodies, random_
 from geoskip.data.people import adult, anny_model
 from geoskip.data.poses import JOINTS, bone_rotations, named_pose
 
-TINY: dict[str, Any] = {"people": 2, "frames": 20, "verts": 13_348}
+TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "verts": 13_348}
 
 
 @pytest.fixture(scope="module")

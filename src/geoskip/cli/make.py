@@ -46,8 +46,9 @@ def _command(name: str) -> None:
     make.command(name)(offering(options, chosen))
 
 
-for _name in ("faces", "bodies", "coma", "faust"):
-    _command(_name)
+for _name, _data_set in DATA_SETS.items():
+    if _data_set.task != "classification":
+        _command(_name)
 
 
 def superpixels(

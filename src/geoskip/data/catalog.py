@@ -101,6 +101,18 @@ def _faces(**given: Any) -> Any:
     return faces(**given)
 
 
+def _mixed_faces(**given: Any) -> Any:
+    from geoskip.data.mixed_faces import mixed_faces
+
+    return mixed_faces(**given)
+
+
+def _moving_bodies(**given: Any) -> Any:
+    from geoskip.data.moving_bodies import moving_bodies
+
+    return moving_bodies(**given)
+
+
 def _coma(place: Path | None = None, **given: Any) -> Any:
     from geoskip.data.coma import coma
 
@@ -111,6 +123,12 @@ def _bodies(**given: Any) -> Any:
     from geoskip.data.bodies import bodies
 
     return bodies(**given)
+
+
+def _remeshed_bodies(**given: Any) -> Any:
+    from geoskip.data.remeshed_bodies import remeshed_bodies
+
+    return remeshed_bodies(**given)
 
 
 def _faust(place: Path | None = None, **given: Any) -> Any:
@@ -186,7 +204,10 @@ def _with_unit(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 _SEED = Option("seed", int, "Seed of what is generated", 0, least=0)
-_SPLIT = Option("split", str, "interpolation, or an expression that is left for the test", "interpolation")
+_SPLIT_HELP = "What is left for the test: interpolation (mixed-faces: takes, or people), or an expression"
+_SPLIT = Option("split", str, _SPLIT_HELP, "interpolation")
+_PEOPLE = "Different people"
+_FRAMES_PER_TAKE = "Meshes of each take"
 _PLACE = Option("place", Path, "The owners' archive, or the folder it unpacks to", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimetres per unit of the meshes: 1000 for metres")
 _TEST = Option("test", list[str], "Names of the files for the test", "the first of every ten")
@@ -215,6 +236,29 @@ DATA_SETS: dict[str, DataSet] = {
             _SPLIT,
         ),
     ),
+    "mixed-faces": DataSet(
+        "reconstruction",
+        "Generated faces with mixed expressions, as hard as CoMA (needs the extra: people).",
+        _mixed_faces,
+        (
+            Option("people", int, _PEOPLE, 40, least=1),
+            Option("takes", int, "Takes of each person", 25, least=1),
+            Option("frames_per_take", int, _FRAMES_PER_TAKE, 10, least=1),
+            _SEED,
+            Option("split", str, _SPLIT_HELP, "takes"),
+        ),
+    ),
+    "moving-bodies": DataSet(
+        "reconstruction",
+        "Generated bodies in motion (needs the extra: people).",
+        _moving_bodies,
+        (
+            Option("people", int, _PEOPLE, 8, least=1),
+            Option("frames_per_take", int, _FRAMES_PER_TAKE, 90, least=1),
+            Option("verts", int, "Vertices of each mesh", 2500, least=4),
+            _SEED,
+        ),
+    ),
     "coma": DataSet("reconstruction", "CoMA, read from COMA_data.zip.", _coma, (_PLACE, _SPLIT)),
     "bodies": DataSet(
         "correspondence",
@@ -223,6 +267,17 @@ DATA_SETS: dict[str, DataSet] = {
         (
             Option("identities", int, "Different people", 10, least=1),
             Option("poses", int, "Poses of each", 10, least=1),
+            Option("verts", int, "Vertices of each mesh", 6890, least=4),
+            _SEED,
+        ),
+    ),
+    "remeshed-bodies": DataSet(
+        "correspondence",
+        "Generated bodies with a connectivity each (needs the extra: people).",
+        _remeshed_bodies,
+        (
+            Option("people", int, _PEOPLE, 32, least=1),
+            Option("poses", int, "Poses of each", 5, least=1),
             Option("verts", int, "Vertices of each mesh", 6890, least=4),
             _SEED,
         ),

@@ -51,13 +51,13 @@ MOVED = tuple(action for action in ACTIONS if action not in (*JAW, *UNUSED))
 def mixed_faces(
     people: int = 40,
     takes: int = 25,
-    frames: int = 10,
+    frames_per_take: int = 10,
     seed: int = 0,
     split: str = "takes",
     *,
     cache: Path | None = None,
 ) -> MeshSet:
-    """``people`` × ``takes`` × ``frames`` faces of 1,943 vertices; the same for the same arguments.
+    """``people`` × ``takes`` × ``frames_per_take`` faces of 1,943 vertices; the same for the same arguments.
 
     Frames are named ``person/take/frame-expression``, in sorted order, by the expression that is strongest at the
     nearest key. ``split`` says what the test is of:
@@ -69,18 +69,19 @@ def mixed_faces(
     A person does not depend on how many there are. Made once by anny (the extra ``people``), then read from the cache
     (``cache``, or the usual one) on any machine that has a copy of it.
     """
-    if min(people, takes, frames) < 1:
-        raise ValueError(f"a set of faces has at least one person, take and frame, not {people} × {takes} × {frames}")
+    if min(people, takes, frames_per_take) < 1:
+        sizes = f"{people} × {takes} × {frames_per_take}"
+        raise ValueError(f"a set of faces has at least one person, take and frame, not {sizes}")
     if split not in ("takes", "people", *EXPRESSIONS):
         raise ValueError(f"split is 'takes', 'people' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
-    recipe = {"people": people, "takes": takes, "frames": frames, "seed": seed, "version": VERSION}
-    arrays = cached("mixed-faces", recipe, lambda: _build(people, takes, frames, seed), root=cache).arrays
+    recipe = {"people": people, "takes": takes, "frames": frames_per_take, "seed": seed, "version": VERSION}
+    arrays = cached("mixed-faces", recipe, lambda: _build(people, takes, frames_per_take, seed), root=cache).arrays
     template = Mesh(arrays["rests"].mean(axis=0, dtype=np.float64), arrays["faces"])
     order = ("rests", "displacements", "coefficients", "subject", "weights", "transforms")
     shapes = SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
     test = _test_takes(split, people, takes, arrays["expressions"])
-    chosen = Split.by_mask(torch.from_numpy(np.repeat(test, frames)))
-    return MeshSet(template, shapes, _names(people, takes, frames, arrays["strongest"]), chosen, unit_mm=1.0)
+    chosen = Split.by_mask(torch.from_numpy(np.repeat(test, frames_per_take)))
+    return MeshSet(template, shapes, _names(people, takes, frames_per_take, arrays["strongest"]), chosen, unit_mm=1.0)
 
 
 def _test_takes(split: str, people: int, takes: int, expressions: Int[np.ndarray, "takes keys two"]) -> np.ndarray:

@@ -36,28 +36,29 @@ FRAMES_PER_KEY = 15
 
 
 def moving_bodies(
-    people: int = 8, frames: int = 90, verts: int = 2500, seed: int = 0, *, cache: Path | None = None
+    people: int = 8, frames_per_take: int = 90, verts: int = 2500, seed: int = 0, *, cache: Path | None = None
 ) -> MeshSet:
-    """``people`` × 5 motions × ``frames`` bodies of ``verts`` vertices; the same for the same arguments.
+    """``people`` × 5 motions × ``frames_per_take`` bodies of ``verts`` vertices; the same for the same arguments.
 
     Frames are named ``person/motion/frame``, in sorted order. Every person has one motion that is the test, and that
     only others show in training. What a person looks like and does is independent of how many there are. Made once by
     anny (the extra ``people``), then read from the cache (``cache``, or the usual one) on any machine that has a copy
     of it.
     """
-    if people < 1 or frames < 1:
-        raise ValueError(f"a set of moving bodies has at least one person and one frame, not {people} and {frames}")
+    if people < 1 or frames_per_take < 1:
+        sizes = f"{people} and {frames_per_take}"
+        raise ValueError(f"a set of moving bodies has at least one person and one frame, not {sizes}")
     if not 4 <= verts <= SKIN_VERTS:
         raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
-    recipe = {"people": people, "frames": frames, "verts": verts, "seed": seed, "version": VERSION}
-    arrays = cached("moving-bodies", recipe, lambda: _build(people, frames, verts, seed), root=cache).arrays
+    recipe = {"people": people, "frames": frames_per_take, "verts": verts, "seed": seed, "version": VERSION}
+    arrays = cached("moving-bodies", recipe, lambda: _build(people, frames_per_take, verts, seed), root=cache).arrays
     order = ("rests", "displacements", "coefficients", "subject", "weights", "transforms")
     shapes = SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
     template = Mesh(arrays["rests"].mean(axis=0, dtype=np.float64), arrays["faces"])
     shown = [(person, motion) for person in range(people) for motion in range(len(MOTIONS))]
     test = [motion == person % len(MOTIONS) for person, motion in shown]
-    names = tuple(f"{i:03d}/{list(MOTIONS)[m]}/{frame:03d}" for i, m in shown for frame in range(frames))
-    split = Split.by_mask(torch.tensor(test).repeat_interleave(frames))
+    names = tuple(f"{i:03d}/{list(MOTIONS)[m]}/{frame:03d}" for i, m in shown for frame in range(frames_per_take))
+    split = Split.by_mask(torch.tensor(test).repeat_interleave(frames_per_take))
     return MeshSet(template, shapes, names, split, unit_mm=1000.0)
 
 
