@@ -29,7 +29,8 @@ def _command(
     data: Annotated[
         str | None,
         typer.Option(
-            help="faces, mixed-faces, moving-bodies or coma; bodies, remeshed-bodies or faust; superpixels, fashion-mnist or published-superpixels; or a path. "
+            help="faces, mixed-faces, moving-bodies or coma; bodies, remeshed-bodies or faust; "
+            "superpixels, fashion-mnist or published-superpixels; or a path. "
             "Otherwise faces, bodies or superpixels, by task."
         ),
     ] = None,
