@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
@@ -38,11 +39,16 @@ class LateParameters(nn.Module, ABC):
 
     def _add_late(self, names: tuple[str, ...], home: dict[str, Any]) -> None:
         self._late_names = names
+        shapes = None if self.skip_channels is None else self._shapes(*self.skip_channels)
         for name in names:
             # register_parameter would mistake an attribute of this name that is looked up elsewhere for our own.
-            self._parameters[name] = cast(nn.Parameter, UninitializedParameter(**home))
-        if self.skip_channels is not None:
-            self._materialise(*self.skip_channels)
+            self._parameters[name] = (
+                cast(nn.Parameter, UninitializedParameter(**home))
+                if shapes is None
+                else nn.Parameter(torch.empty(shapes[name], **home))
+            )
+        if shapes is not None:
+            self._reset_skip()
 
     def _materialise(self, inputs: int, outputs: int) -> None:
         self.skip_channels = inputs, outputs
