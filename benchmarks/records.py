@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from geoskip import __version__
+from geoskip.records.atomic import write_whole
 
 OURS = ("geoskip", "captured")
 KINDS = ("blocks", "scaling", "training")
@@ -112,11 +113,8 @@ def precision() -> dict[str, str]:
 
 
 def save(path: Path, record: dict[str, Any]) -> None:
-    """Write through a file beside it, so that a run that is stopped leaves whole records."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(path)
+    """Write a record, complete or not at all: a run that is stopped leaves the records before it."""
+    write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -1,12 +1,20 @@
 """Files that are there whole or not at all."""
 
+import errno
+import multiprocessing
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoskip.records.atomic import write_whole
+from geoskip.records import atomic, system
+from geoskip.records.atomic import open_locked, remove_leftovers, temporary_name, write_whole
+from tests.records.windows import simulate_windows
+
+CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def test_a_file_is_written_in_folders_that_are_made(tmp_path: Path) -> None:
@@ -76,3 +84,134 @@ def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match=r"^in words$"):
         write_whole(tmp_path / "file", b"data")
+
+
+def killed_while_writing(path: Path) -> None:
+    """A process that dies before its file gets its name."""
+    system.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    write_whole(path, b"new")
+
+
+def slow_writer(path: Path) -> None:
+    """A process that writes until it is told to go on."""
+    replace = system.replace_file
+
+    def wait(source: Path, target: Path) -> None:
+        (path.parent / "waiting").touch()
+        while not (path.parent / "go").exists():
+            time.sleep(0.01)
+        replace(source, target)
+
+    system.replace_file = wait
+    write_whole(path, b"slow")
+
+
+def start(target: Any, path: Path) -> Any:
+    process = CONTEXT.Process(target=target, args=(path,), daemon=True)
+    process.start()
+    return process
+
+
+def hidden(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_the_first_write_in_a_folder_removes_what_killed_writers_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    process = start(killed_while_writing, tmp_path / "file")
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert len(hidden(tmp_path)) == 1
+    assert (tmp_path / "file").read_bytes() == b"old"
+    write_whole(tmp_path / "another", b"data")
+    assert hidden(tmp_path) == []
+
+
+def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    process = start(slow_writer, tmp_path / "file")
+    while not (tmp_path / "waiting").exists():
+        time.sleep(0.01)
+    remove_leftovers(tmp_path)
+    assert len(hidden(tmp_path)) == 1
+    (tmp_path / "go").touch()
+    process.join(60)
+    assert process.exitcode == 0
+    assert (tmp_path / "file").read_bytes() == b"slow"
+
+
+def test_a_file_that_is_removed_before_it_is_locked_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock, removed = tmp_path / "file", atomic.lock_descriptor, []
+
+    def overtaken(descriptor: int, **options: Any) -> bool:
+        if not removed:
+            path.unlink()
+            removed.append(path)
+        return lock(descriptor, **options)
+
+    monkeypatch.setattr(atomic, "lock_descriptor", overtaken)
+    with open_locked(path) as file:
+        file.write(b"data")
+    assert removed
+    assert path.read_bytes() == b"data"
+
+
+def test_other_hidden_files_stay(tmp_path: Path) -> None:
+    names = [".gitignore", ".file.0123abcd", ".geoskip", ".a.b.geoskip", "file.0123abcd.geoskip"]
+    for name in names:
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_without_locks_age_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(descriptor: int, **options: Any) -> bool:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(atomic, "lock_descriptor", unsupported)
+    young, old = tmp_path / temporary_name("young"), tmp_path / temporary_name("old")
+    for path in (young, old):
+        path.touch()
+    os.utime(old, (time.time() - 2 * 24 * 3600,) * 2)
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [young.name]
+    write_whole(tmp_path / "file", b"data")
+    assert (tmp_path / "file").read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("name", ["file", "n" * 255, "ü" * 127, ".hidden"])
+def test_temporary_names_are_valid_and_recognized(tmp_path: Path, name: str) -> None:
+    (tmp_path / temporary_name(name)).touch()
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_windows_files_are_written_and_leftovers_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_windows(monkeypatch)
+    old = tmp_path / temporary_name("old")
+    old.touch()
+    os.utime(old, (0, 0))
+    for data in (b"first", b"second"):
+        write_whole(tmp_path / "folder" / "file", data)
+        write_whole(tmp_path / "file", data)
+    assert (tmp_path / "folder" / "file").read_bytes() == (tmp_path / "file").read_bytes() == b"second"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_on_windows_a_file_that_a_scanner_has_open_is_renamed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, refusals = os.replace, []
+
+    def scanned(*arguments: Any) -> None:
+        if not refusals:
+            refusals.append(arguments)
+            raise PermissionError(errno.EACCES, "Permission denied")
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "replace", scanned)
+    simulate_windows(monkeypatch)
+    write_whole(tmp_path / "file", b"data")
+    assert refusals
+    assert (tmp_path / "file").read_bytes() == b"data"

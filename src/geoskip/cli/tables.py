@@ -19,6 +19,7 @@ def tables(
 ) -> None:
     """Write the tables of the records into pages, or print them in Markdown."""
     from geoskip.experiments.tables import BLOCKS, OPENING, block, filled
+    from geoskip.records.atomic import write_whole
 
     if not results.is_dir():
         raise ValueError(f"{results}: there is no such folder of records; name it with --results")
@@ -38,7 +39,7 @@ def tables(
         if made != text:
             stale.append(page)
             if not check:
-                page.write_text(made, encoding="utf-8")
+                write_whole(page, made.encode())
     for page in stale:
         typer.echo(f"{page}: {'out of date' if check else 'written'}")
     if check and stale:

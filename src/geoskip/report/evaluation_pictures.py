@@ -11,6 +11,7 @@ import numpy as np
 from geoskip.meshes import Mesh
 from geoskip.records.samples import CorrespondenceSamples, MeshSamples
 from geoskip.report.camera import view_of
+from geoskip.report.figures import save_figure
 from geoskip.report.palette import coloured, place_colours
 from geoskip.report.pictures import picture, sheet
 from geoskip.report.png import write_png
@@ -97,7 +98,7 @@ def draw_curve(path: Path, points: Sequence[tuple[float, float]]) -> None:
     axes.set(xlabel="geodesic error, % of the diameter", ylabel="% of vertices within", ylim=(0, 100))
     axes.set_xlim(points[0][0], points[-1][0])
     axes.grid(alpha=0.25)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class_names: Sequence[str] = ()) -> None:
@@ -115,7 +116,7 @@ def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class
         for (row, column), count in np.ndenumerate(counts):
             shade = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(count), ha="center", va="center", color=shade, fontsize=7)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:

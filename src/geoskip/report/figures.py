@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from geoskip.records.atomic import write_whole
 from geoskip.report.charts import Chart, Series
 from geoskip.report.palette import SERIES
 
@@ -51,9 +53,16 @@ def _write(chart: Chart, folder: Path) -> list[Path]:
     columns = 1 if len(chart.series) <= 8 else 2
     figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
     paths = [folder / f"{chart.key}.{kind}" for kind in ("png", "svg")]
-    figure.savefig(paths[0], dpi=200)
-    figure.savefig(paths[1], metadata={"Date": None})
+    save_figure(figure, paths[0], dpi=200)
+    save_figure(figure, paths[1], metadata={"Date": None})
     return paths
+
+
+def save_figure(figure: Any, path: Path, **options: Any) -> None:
+    """Save a figure of matplotlib, in the format of the suffix, complete or not at all."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], **options)
+    write_whole(path, buffer.getvalue())
 
 
 def _draw(axes: Any, chart: Chart, series: Series, marker: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoskip.records.atomic import write_whole
 from geoskip.shapes import Shaped
 
 
@@ -25,7 +26,7 @@ def png_bytes(picture: Shaped[np.ndarray, "height width channels"]) -> bytes:
 
 def write_png(path: str | Path, picture: Shaped[np.ndarray, "height width channels"]) -> None:
     """Write ``picture``, as :func:`png_bytes` takes it, to ``path``."""
-    Path(path).write_bytes(png_bytes(picture))
+    write_whole(path, png_bytes(picture))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

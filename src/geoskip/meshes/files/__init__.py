@@ -17,6 +17,7 @@ from geoskip.meshes.files import gltf, obj, off, ply, stl
 from geoskip.meshes.files.contents import read_bytes
 from geoskip.meshes.files.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
+from geoskip.records.atomic import write_whole
 
 PARSERS: dict[str, Callable[[bytes], Polygons]] = {
     ".ply": ply.parse,
@@ -73,7 +74,7 @@ def write_mesh(mesh: Mesh, path: str | Path, *, ascii: bool = False) -> None:
     if ascii and path.suffix.lower() != ".ply":
         raise MeshError(f"{path}: ascii=True is for .ply files")
     write = ply.text if ascii else WRITERS[path.suffix.lower()]
-    path.write_bytes(write(mesh))
+    write_whole(path, write(mesh))
 
 
 def _known(suffix: str, formats: dict[str, Callable]) -> None:
