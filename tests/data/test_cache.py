@@ -5,17 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from geoskip.data import cache
 from geoskip.data.cache import Stored, cached, clear, entries, fingerprint, fingerprint_files
 from geoskip.data.entries import ARRAYS, MANIFEST, CacheFault, entry_name, read_entry, write_entry
 from geoskip.data.locks import exclusive, owner
+from tests.records.windows import simulate_windows
 
 RECIPE = {"version": 1, "radius": 0.5, "names": ["a", "b"]}
 
@@ -94,18 +98,47 @@ def test_fingerprint_sees_type_shape_order_and_content() -> None:
     assert fingerprint(a, a) != fingerprint(a)
 
 
-def test_fingerprint_of_files_sees_names_sizes_and_times(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    file.write_text("x")
-    os.utime(file, ns=(0, 0))
-    seen = [fingerprint_files([file], tmp_path)]
-    os.utime(file, ns=(0, 1))
-    seen.append(fingerprint_files([file], tmp_path))
-    file.write_text("xy")
-    os.utime(file, ns=(0, 1))
-    seen.append(fingerprint_files([file], tmp_path))
-    seen.append(fingerprint_files([file.rename(tmp_path / "b")], tmp_path))
-    assert len(set(seen)) == 4
+NAMES = st.text("abc/", min_size=1, max_size=5).filter(lambda name: "//" not in name and name.strip("/") == name)
+FILES = st.dictionaries(NAMES, st.binary(max_size=9), max_size=4)
+
+
+def write_files(folder: Path, files: dict[str, bytes], seconds: int) -> list[Path]:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+        os.utime(folder / name, (seconds, seconds))
+    return [folder / name for name in reversed(files)]
+
+
+@given(FILES, FILES, st.integers(0, 9), st.integers(0, 9))
+def test_fingerprint_of_files_is_that_of_their_names_and_contents(
+    one: dict[str, bytes], other: dict[str, bytes], before: int, after: int
+) -> None:
+    """Whatever their times; parts of 4 bytes, so that files have several."""
+    prefixes = {parent for files in (one, other) for name in files for parent in PurePosixPath(name).parents}
+    assume(not prefixes & {PurePosixPath(name) for files in (one, other) for name in files})
+    with (
+        tempfile.TemporaryDirectory() as first,
+        tempfile.TemporaryDirectory() as second,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(cache, "PART_BYTES", 4)
+        seen = [
+            fingerprint_files(write_files(Path(folder), files, seconds), Path(folder))
+            for folder, files, seconds in ((first, one, before), (second, other, after))
+        ]
+    assert (seen[0] == seen[1]) == (one == other)
+
+
+def test_fingerprint_sees_one_changed_byte_at_the_end_of_a_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(2 * cache.PART_BYTES + 1)
+    before = fingerprint_files([path], tmp_path)
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    assert fingerprint_files([path], tmp_path) != before
 
 
 def damage_arrays(entry: Path) -> None:
@@ -301,6 +334,30 @@ def test_list_and_clear_touch_entries_only(tmp_path: Path) -> None:
     clear(root=tmp_path)
     assert entries(tmp_path) == []
     assert mine.exists()
+
+
+def test_what_a_killed_process_left_of_any_entry_is_removed_by_the_next_call(tmp_path: Path) -> None:
+    """Even if the entry is there, or is never asked for again."""
+    cached("test", RECIPE, content, root=tmp_path)
+    other = entry_name("other", RECIPE)
+    for name in (the_entry(tmp_path).name, other):
+        (tmp_path / f".{name}.left" / "part").mkdir(parents=True)
+    (tmp_path / ".mine").mkdir()
+    with exclusive(tmp_path / "locks" / f"{other}.lock", patience=0.0):
+        cached("test", RECIPE, refuse_to_build, root=tmp_path)
+        assert sorted(path.name for path in tmp_path.glob(".*")) == [".mine", f".{other}.left"]
+    cached("test", RECIPE, refuse_to_build, root=tmp_path)
+    assert [path.name for path in tmp_path.glob(".*")] == [".mine"]
+
+
+def test_on_windows_entries_are_written_replaced_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_windows(monkeypatch)
+    cached("test", RECIPE, content, root=tmp_path)
+    damage_arrays(the_entry(tmp_path))
+    cached("test", RECIPE, content, root=tmp_path)
+    assert cached("test", RECIPE, refuse_to_build, root=tmp_path).meta["unit"] == "mm"
+    assert clear(root=tmp_path) == ([the_entry(tmp_path).name], [])
+    assert entries(tmp_path) == []
 
 
 def test_clear_leaves_an_entry_that_is_being_built(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from geoskip.data import download as module
 from geoskip.data.download import DownloadError, Remote, download
+from tests.records.windows import simulate_windows
 
 CONTENT = bytes(range(256)) * 40
 
@@ -145,3 +146,10 @@ def test_no_server_is_a_clean_failure(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_other_schemes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="only http and https"):
         download(Remote("file:///etc/passwd", 1, "0"), tmp_path / "file")
+
+
+def test_files_are_downloaded_on_windows(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only a file that is open for writing can be synced, and no folder can."""
+    simulate_windows(monkeypatch)
+    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert "file.bin.part" not in only(tmp_path)

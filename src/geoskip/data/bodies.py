@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from geoskip.data.cache import cached
 from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.entries import Stored
+from geoskip.data.entries import Stored, entry_name
 from geoskip.data.people import adult, anny_model, skin, y_up
 from geoskip.data.poses import bone_rotations, numbered_pose, pose_name, taken
 from geoskip.data.split import Split
@@ -48,7 +48,7 @@ def bodies(
     labels = (torch.arange(verts),) * len(meshes)
     names = tuple(f"{i:03d}/{p:03d}-{pose_name(p)}" for i in range(identities) for p in range(poses))
     split = Split.leading(len(meshes), poses * _num_train(identities))
-    return CorrespondenceSet(meshes[0], meshes, labels, names, split, unit_mm=1000.0)
+    return CorrespondenceSet(meshes[0], meshes, labels, names, split, 1000.0, entry_name("bodies", recipe))
 
 
 def _num_train(identities: int) -> int:

@@ -1,7 +1,8 @@
 """What is expensive to compute is kept on disk, under a key made of everything it depends on.
 
 Correctness rests on the entries (:mod:`geoskip.data.entries`): checked at each load, renamed into place
-whole. The lock only saves double work. Behind the commands ``geoskip data list``, ``check`` and ``clear``
+whole. The lock only saves double work, and tells the remains of killed processes from work in progress. Behind the
+commands ``geoskip data list``, ``check`` and ``clear``
 stand :func:`entries` and :func:`clear`.
 """
 
@@ -11,6 +12,8 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from geoskip.data.entries import (
     CacheFault,
     Stored,
     entry_name,
+    entry_of_leftover,
     leftovers,
     read_entry,
     read_manifest,
@@ -33,6 +37,8 @@ from geoskip.data.locks import exclusive
 log = logging.getLogger(__name__)
 
 PATIENCE = 3600.0
+# Files are hashed in parts of this many bytes, so that a large archive keeps all threads busy.
+PART_BYTES = 16 << 20
 
 
 def cache_root() -> Path:
@@ -59,13 +65,12 @@ def cached(
     (disk full, read-only folder) it is returned all the same, and the log says that it was not kept.
     """
     folder = (root or cache_root()) / entry_name(kind, recipe)
+    _remove_leftovers(folder.parent)
     if (found := _find(folder)) is not None:
         return found
-    with exclusive(_lock(folder), patience) as held:
+    with exclusive(_lock(folder), patience):
         if (found := _find(folder)) is not None:
             return found
-        if held:
-            _remove(leftovers(folder))
         built = build()
         try:
             write_entry(folder, kind, recipe, built)
@@ -84,12 +89,24 @@ def fingerprint(*arrays: np.ndarray) -> str:
 
 
 def fingerprint_files(paths: Iterable[Path], root: Path) -> str:
-    """sha256 over relative name, size and time of change of files too large to read for each start."""
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        stat = path.stat()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    """Hash (blake2b) of the names, relative to ``root``, and the contents of files, for use in a recipe.
+
+    Every byte is read, by several threads: about 1 GB per second and core from memory, otherwise as fast as the disk.
+    """
+    parts = [(path, start) for path in sorted(paths) for start in range(0, max(path.stat().st_size, 1), PART_BYTES)]
+    digest = hashlib.blake2b(digest_size=32)
+    with ThreadPoolExecutor(max(8, os.cpu_count() or 1)) as pool:
+        for (path, start), (size, part) in zip(parts, pool.map(_hash_part, parts), strict=True):
+            digest.update(f"{path.relative_to(root).as_posix()}\0{start}\0{size}\0".encode() + part)
     return digest.hexdigest()
+
+
+def _hash_part(part: tuple[Path, int]) -> tuple[int, bytes]:
+    path, start = part
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        data = file.read(PART_BYTES)
+    return len(data), hashlib.blake2b(data, digest_size=32).digest()
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,7 @@ def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str],
     Only folders named as entries are touched, whatever else lies in the same place.
     """
     root = root or cache_root()
+    _remove_leftovers(root)
     removed, kept = [], []
     names = {folder.name for folder in _folders(root)} | {lock.stem for lock in (root / "locks").glob("*.lock")}
     for name in sorted(names):
@@ -127,8 +145,8 @@ def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str],
             if folder.exists():
                 remove_entry(folder)
                 removed.append(name)
-            _remove(leftovers(folder))
-        _lock(folder).unlink(missing_ok=True)
+            with suppress(OSError):  # Windows keeps files that are open, as this one is
+                _lock(folder).unlink()
     return removed, kept
 
 
@@ -167,6 +185,10 @@ def _lock(folder: Path) -> Path:
     return folder.parent / "locks" / f"{folder.name}.lock"
 
 
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+def _remove_leftovers(root: Path) -> None:
+    """Remove what killed processes left in the cache; an entry that is being built is locked, and left alone."""
+    for name in {entry_of_leftover(path) for path in leftovers(root)}:
+        with exclusive(_lock(root / name), patience=0.0) as held:
+            for path in leftovers(root) if held else ():
+                if entry_of_leftover(path) == name:
+                    shutil.rmtree(path, ignore_errors=True)

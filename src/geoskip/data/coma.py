@@ -51,4 +51,4 @@ def coma(place: str | Path | None = None, split: str = "interpolation", *, cache
     expressions = [name.split("/")[1] for name in family.names]
     extrapolation = torch.tensor([expression == split for expression in expressions])
     chosen = Split.blocks(len(family.names)) if split == "interpolation" else Split.by_mask(extrapolation)
-    return MeshSet(family.mesh(0), StoredShapes(family.verts), family.names, chosen, UNIT_MM)
+    return MeshSet(family.mesh(0), StoredShapes(family.verts), family.names, chosen, UNIT_MM, family.content)

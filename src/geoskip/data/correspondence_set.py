@@ -18,7 +18,7 @@ class CorrespondenceSet:
     target: the mesh whose vertices are the classes; errors are geodesic distances on it.
     meshes: the items; their connectivities may differ.
     labels: for each mesh the target vertex of each of its vertices, -1 where there is none.
-    names, split, unit_mm: as in :class:`geoskip.data.mesh_set.MeshSet`.
+    names, split, unit_mm, content: as in :class:`geoskip.data.mesh_set.MeshSet`.
     """
 
     target: Mesh
@@ -27,6 +27,7 @@ class CorrespondenceSet:
     names: tuple[str, ...]
     split: Split
     unit_mm: float
+    content: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.meshes) == len(self.labels) == len(self.names) == len(set(self.names)):

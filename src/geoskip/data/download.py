@@ -3,16 +3,17 @@
 import hashlib
 import http.client
 import logging
-import os
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from geoskip.data.locks import exclusive
 from geoskip.data.progress import Progress
+from geoskip.records.system import replace_file, sync
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def download(remote: Remote, target: Path) -> Path:
     with exclusive(lock, PATIENCE_SECONDS):
         if not matches(target, remote):
             _fetch_and_install(remote, target)
-        lock.unlink(missing_ok=True)
+        with suppress(OSError):  # Windows keeps files that are open, as this one is
+            lock.unlink()
     return target
 
 
@@ -115,6 +117,6 @@ def _copy(response: Any, file: Any, missing: int, progress: Progress) -> None:
 
 
 def _install(part: Path, target: Path) -> None:
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(part, target)
+    sync(part)
+    replace_file(part, target)
+    sync(target.parent)

@@ -7,7 +7,6 @@ code in either file to run. An entry is written aside, synced and renamed: it is
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -20,11 +19,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from geoskip.records.atomic import sync
+from geoskip.records.system import rename_folder, sync
 
 FORMAT = 1
 ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"
 ENTRY_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{32}")
+LEFTOVER = re.compile(rf"\.{ENTRY_NAME.pattern}\.[^.]+")
 
 
 class CacheFault(ValueError):
@@ -50,7 +50,7 @@ def entry_name(kind: str, recipe: Mapping[str, Any]) -> str:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an entry, if it agrees with its own sha256 and the entry's name; else CacheFault."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         checksum = manifest.pop("sha256")
         if checksum != _digest(manifest):
             raise CacheFault(f"{MANIFEST} does not match its checksum")
@@ -85,7 +85,7 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], stored: Stor
         if folder.exists() and not _sound(folder):
             remove_entry(folder)
         try:
-            os.rename(aside, folder)
+            rename_folder(aside, folder)
         except OSError:
             if not _sound(folder):  # otherwise another process was first, with the same content
                 raise
@@ -95,17 +95,25 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], stored: Stor
 
 
 def remove_entry(folder: Path) -> None:
-    """Remove an entry; it is out of sight at once, and never seen in part."""
+    """Remove an entry. It is renamed first, so that a reader never sees a half-deleted entry."""
     aside = _aside(folder)
     try:
-        os.rename(folder, aside / folder.name)
+        rename_folder(folder, aside / folder.name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """What interrupted writes of this entry left behind."""
-    return sorted(folder.parent.glob(f".{folder.name}.*"))
+def leftovers(root: Path) -> list[Path]:
+    """The temporary folders in a cache: of entries that are being written, or that killed processes left behind."""
+    try:
+        return sorted(path for path in root.iterdir() if LEFTOVER.fullmatch(path.name))
+    except OSError:
+        return []
+
+
+def entry_of_leftover(path: Path) -> str:
+    """The name of the entry that a temporary folder belongs to."""
+    return path.name[1:].rpartition(".")[0]
 
 
 def _aside(folder: Path) -> Path:
@@ -128,7 +136,7 @@ def _write_files(aside: Path, kind: str, recipe: Mapping[str, Any], stored: Stor
     manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": stored.meta}
     manifest["arrays_sha256"] = _file_digest(aside / ARRAYS)
     manifest["sha256"] = _digest(manifest)
-    (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     for path in (aside / ARRAYS, aside / MANIFEST, aside):
         sync(path)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from geoskip.data.cache import cached
-from geoskip.data.entries import Stored
+from geoskip.data.entries import Stored, entry_name
 from geoskip.data.expressions import ACTIONS, EXPRESSIONS, habits, lengths, sequence
 from geoskip.data.heads import action_fields, head_model, rest_shapes
 from geoskip.data.linear_faces import LinearFaces
@@ -50,7 +50,9 @@ def faces(
         for frame in range(length)
     )
     template = Mesh(stored.arrays["rests"].mean(axis=0, dtype=np.float64), stored.arrays["faces"])
-    return MeshSet(template, _shapes(stored, len(chosen)), names, _split(names, split), unit_mm=1.0)
+    return MeshSet(
+        template, _shapes(stored, len(chosen)), names, _split(names, split), 1.0, entry_name("faces", recipe)
+    )
 
 
 def _checked(subjects: int, expressions: Sequence[str], frames: int, split: str) -> list[str]:

@@ -32,4 +32,5 @@ def faust(place: str | Path | None = None, *, cache: Path | None = None) -> Corr
     meshes = tuple(family.mesh(item) for item in range(NUM_MESHES))
     same = torch.arange(meshes[0].num_verts)
     split = Split.leading(NUM_MESHES, NUM_TRAIN)
-    return CorrespondenceSet(meshes[0], meshes, (same,) * NUM_MESHES, tuple(expected), split, UNIT_MM)
+    labels = (same,) * NUM_MESHES
+    return CorrespondenceSet(meshes[0], meshes, labels, tuple(expected), split, UNIT_MM, family.content)

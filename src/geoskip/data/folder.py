@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.data.cache import fingerprint
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.mesh_family import read_family
 from geoskip.data.mesh_set import MeshSet, StoredShapes
@@ -41,7 +42,8 @@ def mesh_folder(
     if rest.topology_hash() != family.mesh(0).topology_hash():
         raise MeshError(f"{template}: another connectivity than the meshes of {place}")
     split = Split.blocks(len(family.names), 10, 1) if test is None else Split.of_names(family.names, test)
-    return MeshSet(rest, StoredShapes(family.verts), family.names, split, unit_mm)
+    content = fingerprint(np.array(family.content), rest.verts)
+    return MeshSet(rest, StoredShapes(family.verts), family.names, split, unit_mm, content)
 
 
 def correspondence_folder(
@@ -63,7 +65,10 @@ def correspondence_folder(
     labels = tuple(_labels(path, mesh) for path, mesh in zip(items, meshes, strict=True))
     names = tuple(path.name for path in items)
     split = Split.blocks(len(names), 10, 1) if test is None else Split.of_names(names, test)
-    return CorrespondenceSet(read_mesh(targets[0]), meshes, labels, names, split, unit_mm)
+    target = read_mesh(targets[0])
+    arrays = [array for mesh in (target, *meshes) for array in (mesh.verts, mesh.faces)]
+    content = fingerprint(*arrays, *(numbers.numpy() for numbers in labels), np.array(names))
+    return CorrespondenceSet(target, meshes, labels, names, split, unit_mm, content)
 
 
 def _labels(path: Path, mesh: Mesh) -> Tensor:
@@ -73,7 +78,7 @@ def _labels(path: Path, mesh: Mesh) -> Tensor:
         raise MeshError(f"{path}: its correspondences, {text.name} or {binary.name}, are not there")
     try:
         if chosen is text:
-            numbers = np.array(text.read_text().split(), dtype=np.int64)
+            numbers = np.array(text.read_text(encoding="utf-8").split(), dtype=np.int64)
         else:
             numbers = np.load(binary, allow_pickle=False)
     except (OSError, ValueError, OverflowError) as error:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,7 +46,9 @@ def graph_list(
     labels = torch.cat([graph["y"] for graph in graphs])
     names = class_names or tuple(str(label) for label in range(int(labels.max()) + 1))
     x = torch.cat([graph["x"] for graph in graphs])
-    return GraphSet(x, levels, labels, names, Split.leading(len(graphs), len(training)))
+    arrays = (x, labels, finest.pos, finest.offsets, finest.edges, finest.edge_offsets)
+    content = fingerprint(*(array.numpy() for array in arrays), np.array([num_coarsenings, seed, len(training)]))
+    return GraphSet(x, levels, labels, names, Split.leading(len(graphs), len(training)), content)
 
 
 def _fields(graph: Any, name: str) -> dict[str, Tensor]:

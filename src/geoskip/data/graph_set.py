@@ -106,6 +106,7 @@ class GraphSet:
     labels: class of each graph.
     class_names: what the classes are called.
     split: which graphs are for training and which for the test.
+    content: as in :class:`geoskip.data.mesh_set.MeshSet`.
     """
 
     x: Float[Tensor, "vertices channels"]
@@ -113,6 +114,7 @@ class GraphSet:
     labels: Int[Tensor, " graphs"]
     class_names: tuple[str, ...]
     split: Split
+    content: str = ""
 
     def __post_init__(self) -> None:
         if not self.levels or len(self.x) != len(self.levels[0].pos):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from geoskip.data.cache import fingerprint_files
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
@@ -34,7 +35,10 @@ def image_folder(
     paths, labels, class_names, test = _listing(Path(folder), test_every)
     images = np.stack([_read(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
     split = Split.by_mask(torch.tensor(test))
-    return superpixel_set(images, np.array(labels), class_names, split, recipe, workers=workers, cache=cache)
+    content = fingerprint_files(paths, Path(folder))
+    return superpixel_set(
+        images, np.array(labels), class_names, split, recipe, workers=workers, cache=cache, files=content
+    )
 
 
 def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:

@@ -51,6 +51,8 @@ class MeshSet:
     names: one name per item, unique, in sorted order where the items come from files.
     split: which items are for training and which for the test.
     unit_mm: millimetres per unit of the coordinates, so that errors can be given in millimetres.
+    content: identifies the data, wherever they lie: a hash of what files hold, or the recipe of generated data. A run
+        continues only on data of the same content. Empty: unknown.
     """
 
     template: Mesh
@@ -58,6 +60,7 @@ class MeshSet:
     names: tuple[str, ...]
     split: Split
     unit_mm: float
+    content: str = ""
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.shapes) or len(set(self.names)) != len(self.names):

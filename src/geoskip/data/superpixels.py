@@ -12,13 +12,14 @@ them and are rebuilt at each load. 70,000 graphs of 75 vertices take 37 MiB on d
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from geoskip.data.cache import cached, fingerprint
-from geoskip.data.entries import Stored, read_entry
+from geoskip.data.entries import Stored, entry_name, read_entry
 from geoskip.data.graph_set import GraphLevel, GraphSet
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.radius import calibrated_radius, radius_edges
@@ -64,8 +65,12 @@ def superpixel_set(
     *,
     workers: int | None = None,
     cache: Path | None = None,
+    files: str = "",
 ) -> GraphSet:
-    """The graphs of 8-bit images; made before, they come from the cache (the folder ``cache``, or the usual one)."""
+    """The graphs of 8-bit images; made before, they come from the cache (the folder ``cache``, or the usual one).
+
+    ``files`` is a hash of the files that the images come from, if their pixels depend on who decodes them (JPEG).
+    """
     recipe = recipe or Recipe()
     key = {
         "version": VERSION,
@@ -73,14 +78,15 @@ def superpixel_set(
         "images": fingerprint(images, labels, split.train.numpy(), split.test.numpy()),
         "class_names": list(class_names),
     }
-    return _graph_set(
-        cached("superpixels", key, lambda: _build(images, labels, class_names, split, recipe, workers), root=cache)
-    )
+    content = entry_name("superpixels", key | {"images": files or key["images"]})
+    build = partial(_build, images, labels, class_names, split, recipe, workers, content)
+    return _graph_set(cached("superpixels", key, build, root=cache), content)
 
 
 def read_superpixels(entry: Path) -> GraphSet:
     """A set out of a folder of the cache, here or carried from elsewhere; the images are not needed."""
-    return _graph_set(read_entry(entry))
+    stored = read_entry(entry)
+    return _graph_set(stored, stored.meta.get("content", ""))
 
 
 def _build(
@@ -90,6 +96,7 @@ def _build(
     split: Split,
     recipe: Recipe,
     workers: int | None,
+    content: str,
 ) -> Stored:
     centroids, means = superpixels(images, recipe.slic, workers)
     side = float(max(images.shape[1:3]))
@@ -103,10 +110,10 @@ def _build(
     arrays |= {"train": split.train.numpy(), "test": split.test.numpy()}
     arrays |= {f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)}
     meta = {"side": side, "radius": radius, "class_names": list(class_names), "coarsenings": recipe.num_coarsenings}
-    return Stored(arrays, meta)
+    return Stored(arrays, meta | {"content": content})
 
 
-def _graph_set(stored: Stored) -> GraphSet:
+def _graph_set(stored: Stored, content: str) -> GraphSet:
     arrays, meta = stored.arrays, stored.meta
     finest = _finest(_scaled(arrays["pos"], meta["side"]), meta["radius"])
     clusters = [torch.from_numpy(arrays[f"clusters{depth}"]) for depth in range(meta["coarsenings"])]
@@ -116,6 +123,7 @@ def _graph_set(stored: Stored) -> GraphSet:
         torch.from_numpy(arrays["labels"]).long(),
         tuple(meta["class_names"]),
         Split(torch.from_numpy(arrays["train"]), torch.from_numpy(arrays["test"])),
+        content,
     )
 
 

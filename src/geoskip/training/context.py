@@ -48,6 +48,8 @@ def context_of(task: Task) -> Context:
         facts |= {"in_channels": data.x.shape[1], "dim": max(dim, 1), "radius": data.levels[0].to("cpu").longest_edge}
         facts["vertices"] = int(data.levels[0].offsets.diff().max())
         facts["extent"] = data.levels[0].pos.amax(0).tolist()
+    if content := getattr(data, "content", ""):
+        facts["content"] = content
     return Context(constants, facts)
 
 
