@@ -116,3 +116,65 @@ def _at_import_time(node: ast.AST) -> Iterator[ast.AST]:
             continue
         yield child
         yield from _at_import_time(child)
+
+
+PLATFORM_IMPORTS = {"fcntl", "grp", "msvcrt", "pwd", "resource", "termios", "winreg"}
+PLATFORM_CALLS = {
+    "os": {"chown", "fork", "fsync", "getgid", "getuid", "kill", "killpg", "mkfifo", "name", "rename", "replace"}
+    | {"setsid", "symlink", "uname"},
+    "signal": {"SIGALRM", "SIGBREAK", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGUSR1", "SIGUSR2", "alarm"},
+    "sys": {"platform"},
+}
+
+
+def platform_calls(source: str) -> list[str]:
+    """What does not exist, or works differently, on some operating system."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name in PLATFORM_IMPORTS]
+        elif isinstance(node, ast.ImportFrom) and node.module in PLATFORM_IMPORTS:
+            found.append(node.module or "")
+        elif isinstance(node, ast.Attribute):
+            owner = getattr(node.value, "id", "")
+            if node.attr in PLATFORM_CALLS.get(owner, ()) or node.attr in ("symlink_to", "hardlink_to"):
+                found.append(f"{owner}.{node.attr}")
+    return found
+
+
+def without_encoding(source: str) -> list[str]:
+    """Calls that read or write text in the encoding of the machine, which is not UTF-8 everywhere."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or any(keyword.arg == "encoding" for keyword in node.keywords):
+            continue
+        if _called(node) in ("read_text", "write_text") or ((mode := _mode(node)) is not None and "b" not in mode):
+            found.append(ast.unparse(node))
+    return found
+
+
+def direct_writes(source: str) -> list[str]:
+    """Calls that write a file under its own name, of which a kill would leave a part."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            mode = _mode(node)
+            if _called(node) in ("write_bytes", "write_text", "savefig") or (mode and set(mode) & set("wax+")):
+                found.append(ast.unparse(node))
+    return found
+
+
+def _mode(node: ast.Call) -> str | None:
+    """How a call of ``open(path, mode)`` or ``path.open(mode)`` opens a file; None for other calls of that name."""
+    if _called(node) != "open":
+        return None
+    if isinstance(node.func, ast.Attribute):
+        if isinstance(node.func.value, ast.Name) and node.func.value.id != "path":
+            return _constant(node.args[0]) if node.args else None
+        return _constant(node.args[0]) if node.args else "r"
+    return _constant(node.args[1]) if len(node.args) > 1 else "r"
+
+
+def _constant(node: ast.expr) -> str | None:
+    is_mode = isinstance(node, ast.Constant) and isinstance(node.value, str) and set(node.value) <= set("rwaxbt+")
+    return str(node.value) if is_mode and isinstance(node, ast.Constant) else None

@@ -11,11 +11,34 @@ from pathlib import Path
 import pytest
 
 import geoskip
-from tests.architecture import LAYERS, OPTIONAL, allowed, eager, imported, too_long, wrong_way
+from tests.architecture import (
+    LAYERS,
+    OPTIONAL,
+    allowed,
+    direct_writes,
+    eager,
+    imported,
+    platform_calls,
+    too_long,
+    without_encoding,
+    wrong_way,
+)
 
 ROOT = Path(geoskip.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 LAYERED = [path for path in SOURCES if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYERS]
+PLATFORM_MODULES = {"records/system.py"}
+# In these, a file is not called by its final name until it is complete, or is read by lines.
+WRITERS = {
+    "data/download.py",
+    "data/entries.py",
+    "data/locks.py",
+    "experiments/side_by_side.py",
+    "records/atomic.py",
+    "report/figures.py",
+    "training/checkpoint.py",
+    "training/journal.py",
+}
 HEAVY = {"anny", "matplotlib", "plotly", "pyvista", "ray", "skimage", "torch_geometric", "trimesh"}
 
 
@@ -151,3 +174,53 @@ def test_an_eager_import_is_seen() -> None:
 def test_a_long_file_is_seen() -> None:
     assert too_long("x = 1\n" * 151, 150)
     assert not too_long("x = 1\n" * 150, 150)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_calls_that_differ_between_platforms_are_in_one_place(path: Path) -> None:
+    if name(path) not in PLATFORM_MODULES:
+        assert platform_calls(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_text_files_have_an_encoding(path: Path) -> None:
+    assert without_encoding(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_files_are_written_whole(path: Path) -> None:
+    if name(path) not in WRITERS:
+        assert direct_writes(path.read_text(encoding="utf-8")) == []
+
+
+def test_calls_of_one_platform_are_seen() -> None:
+    lines = [
+        "import fcntl",
+        "from resource import getrusage",
+        "os.fsync(1)",
+        "os.replace(a, b)",
+        "os.rename(a, b)",
+        "os.kill(1, 2)",
+        "signal.SIGHUP",
+        "signal.SIGKILL",
+        "if sys.platform == 'win32': pass",
+        "os.name == 'nt'",
+        "path.symlink_to(other)",
+    ]
+    for line in lines:
+        assert len(platform_calls(line)) == 1, line
+    assert platform_calls("os.getpid()\npath.rename\nos.path.join(a)\nsignal.SIGTERM\nos.open(a, 0)") == []
+
+
+def test_text_without_an_encoding_is_seen() -> None:
+    for line in ("path.read_text()", "path.write_text('x')", "open('a')", "path.open()", "path.open('a')"):
+        assert len(without_encoding(line)) == 1, line
+    lines = ("path.read_text(encoding='utf-8')", "open('a', 'rb')", "path.open('xb')", "Run.open(folder)")
+    for line in lines:
+        assert without_encoding(line) == [], line
+
+
+def test_a_direct_write_is_seen() -> None:
+    for line in ("path.write_bytes(b'')", "path.write_text('')", "path.open('wb')", "open(path, 'w')", "f.savefig(p)"):
+        assert len(direct_writes(line)) == 1, line
+    assert direct_writes("path.open('rb')\nwrite_whole(path, b'')\nfile.write(b'')") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from geoskip.data.mesh_set import MeshSet
 from geoskip.meshes import icosphere, read_mesh, write_mesh
+from geoskip.training import pretrained
 from geoskip.training.config import Config
 from geoskip.training.pretrained import from_pretrained
 from geoskip.training.run import Run
@@ -262,3 +264,20 @@ def test_help_does_not_wait_for_torch(command: str) -> None:
         "print('heavy:', sorted({'torch', 'scipy', 'numpy', 'matplotlib'} & set(sys.modules)))",
     )
     assert "heavy: []" in told.stdout, told.stderr
+
+
+def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pretrained.write_whole
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "config.json":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        real(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "write_whole", full)
+        assert run("export", "run", "-o", "model").exit_code == 2
+    assert run("export", "run", "-o", "model").exit_code == 0
+    from_pretrained("model")
+    assert not list(Path("model").glob(".*"))
+    assert run("export", "run", "-o", "model").exit_code == 2

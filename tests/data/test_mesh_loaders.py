@@ -2,12 +2,15 @@
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from geoskip.data import mesh_family
 from geoskip.data.archives import ArchiveError
 from geoskip.data.cache import entries
 from geoskip.data.coma import EXPRESSIONS, coma
@@ -236,3 +239,58 @@ def test_correspondences_that_are_pickled_or_missing_are_refused(tmp_path: Path)
     (folder / "target.obj").unlink()
     with pytest.raises(MeshError, match=r"needs one target\.ply"):
         correspondence_folder(folder, unit_mm=1.0)
+
+
+def with_times(folder: Path, seconds: int = 1_000_000_000) -> Path:
+    for path in folder.rglob("*"):
+        os.utime(path, (seconds, seconds))
+    return folder
+
+
+def test_meshes_that_differ_in_content_alone_are_told_apart(tmp_path: Path) -> None:
+    """Equal names, sizes and times; in a folder and in an archive."""
+    for offset in (1.0, 2.0):
+        folder = write_all(tmp_path / f"{offset}" / "set", {"a.ply": BASE, "b.ply": shifted(offset)})
+        archive = zipped(with_times(folder), tmp_path / f"{offset}" / "set.zip")
+        os.utime(archive, (1_000_000_000, 1_000_000_000))
+        for place in (folder, archive):
+            loaded = mesh_folder(place, unit_mm=1.0, cache=tmp_path / "cache")
+            assert float(loaded.verts(torch.tensor([1]))[0, 0, 0]) == offset
+
+
+def test_content_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "one" / "set", {"a.ply": BASE, "b.ply": shifted(1.0)})
+    moved = write_all(tmp_path / "moved", {"a.ply": BASE, "b.ply": shifted(1.0)})
+    other = write_all(tmp_path / "other", {"a.ply": BASE, "b.ply": shifted(2.0)})
+    renamed = write_all(tmp_path / "renamed", {"a.ply": BASE, "c.ply": shifted(1.0)})
+    archive = zipped(folder, tmp_path / "set.zip")
+    contents = [
+        mesh_folder(place, unit_mm=1.0, cache=tmp_path / "cache").content
+        for place in (folder, moved, archive, other, renamed)
+    ]
+    assert contents[0] == contents[1] == contents[2] != ""
+    assert len(set(contents)) == 3
+
+
+def test_the_content_of_correspondences_is_that_of_meshes_and_labels(tmp_path: Path) -> None:
+    contents = []
+    for name, number, offset in (("one", 0, 0.0), ("same", 0, 0.0), ("labels", 1, 0.0), ("meshes", 0, 1.0)):
+        folder = write_all(tmp_path / name, {"target.ply": BASE, "a.ply": shifted(offset)})
+        (folder / "a.txt").write_text("\n".join([str(number)] * BASE.num_verts))
+        contents.append(correspondence_folder(folder, unit_mm=1.0).content)
+    assert contents[0] == contents[1] != ""
+    assert len(set(contents)) == 3
+
+
+def test_files_that_change_while_they_are_read_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_all(tmp_path / "set", {"a.ply": BASE, "b.ply": shifted(1.0)})
+    real = mesh_family.read_files
+
+    def overtaken(*arguments: Any) -> Iterator[tuple[str, bytes]]:
+        yield from real(*arguments)
+        write_mesh(shifted(2.0), folder / "b.ply")
+
+    monkeypatch.setattr(mesh_family, "read_files", overtaken)
+    with pytest.raises(ArchiveError, match="changed while they were read"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+    assert entries(tmp_path / "cache") == []

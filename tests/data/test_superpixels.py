@@ -223,3 +223,17 @@ def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: Image size"):
         image_folder(folder)
+
+
+def test_content_is_that_of_the_image_files(tmp_path: Path) -> None:
+    """Not of their pixels, which depend on the version of the decoder; an entry of the cache knows it, too."""
+    names = [f"{c}/{i}.png" for c in ("cat", "dog") for i in range(3)]
+    cache = tmp_path / "cache"
+    folders = [write_images(tmp_path / "one", names), write_images(tmp_path / "same", names)]
+    folders.append(write_images(tmp_path / "other", [*names[1:], names[0]]))
+    contents = [image_folder(folder, RECIPE, workers=1, cache=cache).content for folder in folders]
+    assert contents[0] == contents[1] != contents[2]
+    coarser = replace(RECIPE, num_coarsenings=1)
+    assert image_folder(folders[0], coarser, workers=1, cache=cache).content not in contents
+    carried = {read_superpixels(cache / entry.name).content for entry in entries(cache)}
+    assert set(contents) <= carried

@@ -15,6 +15,7 @@ import torch
 from geoskip.training.config import Config
 from geoskip.training.distributed import LostProcess
 from geoskip.training.loop import train
+from geoskip.training.progress import choose_progress
 from geoskip.training.signals import Interrupted
 from geoskip.training.tasks import make_task
 from tests.training import sets
@@ -24,16 +25,24 @@ CONTEXT.set_forkserver_preload(["tests.training.children"])
 LOST, BAD = 71, 72
 
 
-def start(config: Config, folder: Path, rank: int = 0, size: int = 1, port: int = 0) -> tuple[BaseProcess, Any]:
-    """A process that trains, and the event that it is about to."""
+def start(
+    config: Config, folder: Path, rank: int = 0, size: int = 1, port: int = 0, terminal: str = ""
+) -> tuple[BaseProcess, Any]:
+    """A process that trains, on a terminal of its own if one is named, and the event that it is about to."""
     ready = CONTEXT.Event()
-    process = CONTEXT.Process(target=_main, args=(config, folder, rank, size, port, ready), daemon=True)
+    process = CONTEXT.Process(target=_main, args=(config, folder, rank, size, port, ready, terminal), daemon=True)
     process.start()
     return process, ready
 
 
-def _main(config: Config, folder: Path, rank: int, size: int, port: int, ready: Any) -> None:
+def _main(config: Config, folder: Path, rank: int, size: int, port: int, ready: Any, terminal: str) -> None:
     torch.set_num_threads(1)
+    if terminal:
+        os.setsid()
+        descriptor = os.open(terminal, os.O_RDWR)  # the first terminal of a session is the one that controls it
+        for number in (0, 1, 2):
+            os.dup2(descriptor, number)
+        os.close(descriptor)
     if size > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     task = make_task(config, sets.data(config.task))
@@ -41,7 +50,7 @@ def _main(config: Config, folder: Path, rank: int, size: int, port: int, ready: 
     task.make_model()
     ready.set()
     try:
-        train(config, folder, task=task)
+        train(config, folder, task=task, progress=choose_progress() if terminal else None)
     except Interrupted as stopped:
         sys.exit(stopped.code)
     except LostProcess:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +23,21 @@ from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
 from geoskip.data.template import TemplateError
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
-from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, open_trained
+from geoskip.records.unfinished import writing
+from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, files, open_trained
 from geoskip.training.inference.applying import Applied, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.training.inference.coding import interpolated
 from geoskip.training.inference.files import Outputs, mesh_suffix, read_codes, read_values
 from geoskip.training.inference.inputs import BadFiles, Inputs
 from geoskip.training.pretrained import Trained, from_pretrained, save_pretrained
+from geoskip.training.run import Run
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
 from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
+
+CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def names(folder: Path) -> list[str]:
@@ -377,3 +386,69 @@ def test_an_exported_model_works_as_the_run_does(tmp_path: Path, spheres: list[P
     for one, other in zip(*found, strict=True):
         assert one.read_bytes() == other.read_bytes()
     assert from_pretrained(tmp_path / "model").config == run.config
+
+
+def killed_apply(folder: Path, run: Path, paths: list[Path], written: int) -> None:
+    """``geoskip apply``, killed after so many files."""
+    real, calls = files.write_whole, itertools.count()
+
+    def write(path: Path, data: bytes) -> None:
+        if next(calls) == written:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(path, data)
+
+    files.write_whole = write
+    reconstruct(Run.open(run).trained(), paths, Outputs(folder))
+
+
+def test_after_a_kill_the_same_command_is_run_again(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    expected = tmp_path / "expected"
+    reconstruct(coding[0], spheres, Outputs(expected))
+    out = tmp_path / "out"
+    for written in (2, 1, 0):
+        process = CONTEXT.Process(target=killed_apply, args=(out, tmp_path / "run", spheres, written), daemon=True)
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    # Of another input, with a name that the killed command would have used.
+    reconstruct(coding[0], spheres[:1], Outputs(out))
+    reconstruct(coding[0], spheres[1:], Outputs(out))
+    assert names(out) == names(expected)
+    assert all((out / name).read_bytes() == (expected / name).read_bytes() for name in names(out))
+    with pytest.raises(ValueError, match="is there already"):
+        reconstruct(coding[0], spheres, Outputs(out))
+
+
+def test_what_was_there_before_a_killed_command_is_not_replaced(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "c.off").write_text("mine")
+    with suppress(RuntimeError), writing(out, ["a.ply", "b.obj", "c.off"]):
+        (out / "a.ply").write_text("half of the work")
+        raise RuntimeError("killed")
+    with pytest.raises(ValueError, match=r"c\.off: is there already"):
+        reconstruct(coding[0], spheres, Outputs(out))
+    reconstruct(coding[0], spheres[:2], Outputs(out))
+    assert names(out) == ["a.ply", "b.obj", "c.off"]
+    assert (out / "c.off").read_text() == "mine"
+
+
+def test_what_another_command_is_writing_is_not_replaced(
+    coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
+) -> None:
+    with writing(tmp_path / "out", ["a.ply"]):
+        (tmp_path / "out" / "a.ply").write_text("of the other command")
+        with pytest.raises(ValueError, match=r"a\.ply: is there already"):
+            reconstruct(coding[0], spheres, Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == ["a.ply"]
+
+
+def test_claims_that_are_not_needed_leave_nothing(tmp_path: Path) -> None:
+    with Outputs(tmp_path) as outputs:
+        paths = [outputs.claim(name, name) for name in ("a", "b")]
+        outputs.write([(paths[0], b"data")])
+    assert names(tmp_path) == ["a"]

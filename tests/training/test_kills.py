@@ -14,6 +14,7 @@ import torch
 
 from geoskip.training.journal import read_journal
 from geoskip.training.run import METRICS, Run
+from geoskip.training.signals import Interrupts
 from tests.training import sets
 from tests.training.children import start
 
@@ -57,7 +58,7 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
     assert len(losses[0]) == 20
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_with_a_checkpoint_and_a_code_of_their_own(tmp_path: Path, number: int, code: int) -> None:
     config = sets.config(optim={"epochs": 4000})
     process, ready = start(config, tmp_path / "run")
@@ -71,3 +72,29 @@ def test_signals_end_with_a_checkpoint_and_a_code_of_their_own(tmp_path: Path, n
     run = Run.open(tmp_path / "run")
     assert run.checkpoint is not None
     assert not (run.folder / "record.json").exists()
+
+
+def test_a_terminal_that_closes_ends_with_a_checkpoint(tmp_path: Path) -> None:
+    """The system sends SIGHUP then, and nothing can be printed any more."""
+    terminal, inside = os.openpty()
+    config = sets.config(optim={"epochs": 4000})
+    process, ready = start(config, tmp_path / "run", terminal=os.ttyname(inside))
+    assert ready.wait(60)
+    while not read_journal(tmp_path / "run" / METRICS):
+        time.sleep(0.02)
+    os.close(inside)
+    os.close(terminal)
+    process.join(60)
+    assert process.exitcode == 129
+    assert Run.open(tmp_path / "run").checkpoint is not None
+
+
+def test_hangups_that_are_ignored_stay_so() -> None:
+    """``nohup geoskip train`` outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGHUP)
+        assert interrupts.number is None
+    finally:
+        signal.signal(signal.SIGHUP, before)

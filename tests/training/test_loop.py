@@ -14,17 +14,19 @@ import pytest
 import torch
 
 from geoskip.data.locks import exclusive
+from geoskip.records.atomic import temporary_name
 from geoskip.training.config import resolve
 from geoskip.training.journal import Journal, read_journal
 from geoskip.training.loop import train
-from geoskip.training.progress import Lines
-from geoskip.training.run import LOCK, METRICS, Run, RunError
+from geoskip.training.progress import Lines, Silent
+from geoskip.training.run import CONFIG, CONTEXT, LOCK, METRICS, MODEL, RECORD, Run, RunError
 from geoskip.training.sampler import Sampler
 from geoskip.training.session import Diverged, Session
 from geoskip.training.signals import Interrupted
 from geoskip.training.steps import snapshot
 from geoskip.training.tasks import Evaluation, make_task
 from geoskip.training.tasks.reconstruction import Reconstruction
+from tests.records.windows import simulate_windows
 from tests.training import sets
 
 TASKS = ["reconstruction", "correspondence", "classification"]
@@ -330,3 +332,91 @@ def test_memory_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Reconstruction, "loss", large)
     with pytest.raises(ValueError, match=r"out of memory with batches of 4: .* Lower optim\.batch"):
         run(sets.config(), tmp_path)
+
+
+def test_other_content_of_the_same_mean_does_not_go_on(tmp_path: Path) -> None:
+    """Items in another order have the same mean and deviation, and are other data all the same."""
+    data = replace(sets.meshes(), content="one")
+    run(sets.config(), tmp_path, data, stop_after=1)
+    with pytest.raises(ValueError, match="not those that the run was trained on: content differ"):
+        run(sets.config(), tmp_path, replace(data, content="other"))
+    # What does not say what it holds is compared by what can be seen of it, as ever.
+    assert run(sets.config(), tmp_path, sets.meshes()).record.steps == 9
+
+
+class Removing(Silent):
+    """Removes something of the run when training has begun."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path, self.step = path, step
+
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
+        if step == self.step and self.path.is_dir():
+            shutil.rmtree(self.path)
+        elif step == self.step:
+            self.path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("every", [0, 2])
+@pytest.mark.parametrize("step", [1, 8, 9])
+def test_a_run_whose_folder_is_removed_does_not_succeed(tmp_path: Path, every: int, step: int) -> None:
+    folder, config = tmp_path / "run", sets.config(checkpoint_every=every)
+    with pytest.raises(RunError, match=r"run: the folder, or \.lock in it, was removed while a run was training"):
+        run(config, folder, progress=Removing(folder, step))
+    assert not (folder / RECORD).exists()
+    assert run(config, folder).record.steps == 9
+    assert (folder / CONFIG).is_file()
+
+
+@pytest.mark.parametrize("name", [CONFIG, CONTEXT, METRICS])
+def test_a_run_succeeds_only_if_every_file_is_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunError, match=f"{name} was removed while the run was training. Start the same command"):
+        run(sets.config(), tmp_path, progress=Removing(tmp_path / name, 9))
+    assert not (tmp_path / RECORD).exists()
+    assert run(sets.config(), tmp_path).record.steps == 9
+    assert all((tmp_path / file).is_file() for file in (CONFIG, CONTEXT, METRICS, MODEL, RECORD))
+
+
+@pytest.mark.parametrize("name", [CONFIG, CONTEXT, MODEL, RECORD])
+def test_a_finished_run_that_lost_a_file_is_made_whole(tmp_path: Path, name: str) -> None:
+    whole = weights(run(sets.config(), tmp_path))
+    (tmp_path / name).unlink()
+    again = weights(run(sets.config(), tmp_path))
+    assert (tmp_path / name).is_file()
+    assert all(torch.equal(again[key], whole[key]) for key in whole)
+
+
+def test_training_removes_what_killed_processes_left(tmp_path: Path) -> None:
+    """Even if there is nothing left to train."""
+    config = sets.config()
+    run(config, tmp_path)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    (tmp_path / temporary_name("evaluation.json")).write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".step-00000009.0123abcd").mkdir()
+    run(config, tmp_path)
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+class Hanging(Silent):
+    """A terminal that is gone."""
+
+    def start(self, total: int, done: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def close(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_terminal_that_is_gone_does_not_end_a_run(tmp_path: Path) -> None:
+    assert run(sets.config(), tmp_path, progress=Hanging()).record.steps == 9
+
+
+def test_training_works_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_windows(monkeypatch)
+    monkeypatch.delattr(signal, "SIGHUP")
+    config = sets.config(checkpoint_every=2)
+    run(config, tmp_path, stop_after=4)
+    assert run(config, tmp_path).record.steps == 9

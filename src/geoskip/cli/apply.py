@@ -71,7 +71,7 @@ def apply(
     if action is not Action.interpolate:  # which needs both of its files
         options[action]["skip_bad"] = skip_bad
     try:
-        with explaining_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
+        with outputs, explaining_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
             applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
     except BadFiles as bad:
         for fault in (*bad.faults, bad.summary):

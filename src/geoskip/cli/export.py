@@ -1,7 +1,7 @@
 """``geoskip export``: a trained model for others to use."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,17 +14,24 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a trained model as model.safetensors and config.json, all that from_pretrained needs."""
+    from geoskip.records.unfinished import unfinished, writing
     from geoskip.training.inference import open_trained
     from geoskip.training.pretrained import CONFIG, WEIGHTS
 
     names = [CONFIG, WEIGHTS, *["model.pt2"] * program, *["model.onnx"] * onnx]
-    if not force and (there := [name for name in names if (output / name).exists()]):
+    replaceable = unfinished(output)
+    if not force and (there := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} has {', '.join(there)} already; --force replaces them", param_hint="-o")
     trained = open_trained(run)
     if program or onnx:
         from geoskip.training.exporting import program_of
 
         program_of(trained)  # what cannot be a program is said before anything is written
+    with writing(output, names):
+        _write(output, trained, program, onnx)
+
+
+def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
     from geoskip.training.pretrained import save_pretrained
 
     for path in save_pretrained(output, trained):

@@ -21,6 +21,7 @@ from types import FrameType
 
 from geoskip.experiments.jobs import Job, finished
 from geoskip.experiments.running import Outcome, ignored_by_git
+from geoskip.records.system import ending_signals
 
 TRIES = 3
 PATIENCE = 60.0  # seconds that a process has to save its work when it is told to end
@@ -35,7 +36,7 @@ def run_side_by_side(
     ignored_by_git(out / "work")
     usual = [sys.executable, "-m", "geoskip.experiments.worker", str(out), device]
     crew = Crew(command or usual, out, threads=max(1, (os.cpu_count() or 1) // processes))
-    with ending_on_sigterm(), ThreadPoolExecutor(processes) as pool:
+    with ending_on_signals(), ThreadPoolExecutor(processes) as pool:
         try:
             for future in as_completed([pool.submit(crew.run, job) for job in jobs]):
                 yield future.result()
@@ -45,8 +46,8 @@ def run_side_by_side(
 
 
 @contextmanager
-def ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM as an exception, so that it reaches the processes too; only the main thread can have it."""
+def ending_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP as an exception, so that the processes are ended, too. Only the main thread gets signals."""
     if current_thread() is not main_thread():
         yield
         return
@@ -54,11 +55,12 @@ def ending_on_sigterm() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in ending_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Crew:

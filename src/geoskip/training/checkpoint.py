@@ -7,18 +7,25 @@ in a folder.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from geoskip.records.atomic import sync
 from geoskip.records.refusals import REASONS
+from geoskip.records.system import rename_folder, sync
 from geoskip.training.checkpoint_files import CheckpointError, Damaged, State, from_files, read_files, to_files
 
-__all__ = ["CheckpointError", "CheckpointNotSaved", "State", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointNotSaved",
+    "State",
+    "load_checkpoint",
+    "newest_checkpoint",
+    "remove_unfinished",
+    "save_checkpoint",
+]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +49,7 @@ def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
     target, files = folder / f"step-{state.step:08d}", to_files(state)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
+        remove_unfinished(folder)
         _write(target, files)
     except OSError as error:
         raise _not_saved(target, error) from error
@@ -92,15 +99,15 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
 def _put_in_place(aside: Path, target: Path) -> None:
     """A folder cannot replace another in one step, so the other keeps a name under which it would be found."""
     if not target.exists():
-        os.rename(aside, target)
+        rename_folder(aside, target)
         return
     old = target.with_name(f"{target.name}.old")
     _remove(old)
-    os.rename(target, old)
+    rename_folder(target, old)
     try:
-        os.rename(aside, target)
+        rename_folder(aside, target)
     except OSError:
-        os.rename(old, target)
+        rename_folder(old, target)
         raise
 
 
@@ -129,10 +136,10 @@ def _prune(folder: Path, saved: Path, keep: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Out of sight at once, and never seen in part."""
+    """Rename first, so that a reader never sees a half-deleted checkpoint."""
     if path.exists():
         aside = _aside(path)
-        os.rename(path, aside)
+        rename_folder(path, aside)
         shutil.rmtree(aside)
 
 
@@ -140,8 +147,8 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """What kills in the middle of saving left behind."""
+def remove_unfinished(folder: Path) -> None:
+    """Remove what was left when a process was killed while it saved a checkpoint."""
     for path in sorted(folder.glob(".step-*")):
         shutil.rmtree(path, ignore_errors=True)
 

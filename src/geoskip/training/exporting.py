@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.kernels import use_path
+from geoskip.records.atomic import write_whole
 from geoskip.shapes import Float
 from geoskip.training.inference.coding import MeshCoder
 from geoskip.training.inference.matching import Matcher
@@ -103,8 +105,9 @@ def export_program(path: Path, trained: Trained) -> torch.export.ExportedProgram
     program = program_of(trained)
     with _quiet():
         exported = torch.export.export(program.module, (program.example,), dynamic_shapes=(program.dynamic or None,))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.export.save(exported, path)
+        buffer = BytesIO()
+        torch.export.save(exported, buffer)
+    write_whole(path, buffer.getvalue())
     return exported
 
 
@@ -124,8 +127,8 @@ def export_onnx(path: Path, trained: Trained) -> float | None:
             verbose=False,
         )
         assert made is not None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made.save(path)
+        data = made.model_proto.SerializeToString()
+    write_whole(path, data)
     return _difference(path, program)
 
 

@@ -10,7 +10,7 @@ from geoskip.records import RunRecord, write_record
 from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
 from geoskip.training.naming import method_name, row_name
-from geoskip.training.run import RECORD, SAMPLES, Run
+from geoskip.training.run import CONFIG, CONTEXT, METRICS, MODEL, RECORD, SAMPLES, Run, RunError
 from geoskip.training.session import Session, named_for
 from geoskip.training.tasks import Evaluation
 
@@ -32,6 +32,7 @@ def finish(session: Session, run: Run) -> RunRecord:
     if shown := min(task.num_samples, len(task.part(task.final))):
         write_samples(run.folder / SAMPLES, task.samples(model, shown, task.final))
     run.write_model(model, session.step)
+    _check_complete(run, bool(shown))
     record = RunRecord(
         name=method_name(session.config),
         row=row_name(session.config),
@@ -48,6 +49,16 @@ def finish(session: Session, run: Run) -> RunRecord:
     )
     write_record(run.folder / RECORD, record)
     return record
+
+
+def _check_complete(run: Run, has_samples: bool) -> None:
+    """RunError unless everything but the record is on the disk: files can be removed while a run is training."""
+    names = (CONFIG, CONTEXT, METRICS, MODEL, *([SAMPLES] if has_samples else []))
+    if missing := [name for name in names if not (run.folder / name).is_file()]:
+        raise RunError(
+            f"{run.folder}: {', '.join(missing)} was removed while the run was training. Start the same command again: "
+            "it continues from the last checkpoint"
+        )
 
 
 def _curves(session: Session) -> dict[str, list[tuple[float, float]]]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
-from geoskip.data.locks import alone
+from geoskip.data.locks import HeldLock, alone
+from geoskip.records.atomic import remove_leftovers
 from geoskip.records.memory import explaining_out_of_memory
 from geoskip.records.refusals import REASONS
-from geoskip.training.checkpoint import CheckpointNotSaved, State, save_checkpoint
+from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device, own_device
 from geoskip.training.distributed import Group, joined
 from geoskip.training.evaluation import check_same_data
 from geoskip.training.finishing import finish
 from geoskip.training.journal import Journal
-from geoskip.training.progress import Progress, Silent
-from geoskip.training.resuming import check_same, find_state, is_done, is_finished
-from geoskip.training.run import CONTEXT, LOCK, METRICS, RECORD, Run, RunError
+from geoskip.training.progress import Progress, Silent, Tolerant
+from geoskip.training.resuming import check_same, find_state, is_complete, is_done, is_finished
+from geoskip.training.run import CHECKPOINTS, CONTEXT, LOCK, METRICS, Run, RunError
 from geoskip.training.session import Session
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Task, make_task
@@ -55,7 +56,8 @@ def train(
         tensorboard: whether to write what TensorBoard reads, too.
 
     Raises:
-        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved, or with the whole run if training had ended.
+        Interrupted: after SIGINT, SIGTERM or SIGHUP, with a checkpoint saved, or with the whole run if training had
+            ended.
         Diverged: where a loss or gradient is not finite.
     """
     run, device = Run(Path(folder), config), choose_device(config.device)
@@ -65,12 +67,12 @@ def train(
         arithmetic(config),
         _told(run.folder),
         explaining_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
-        _alone(run.folder, group),
+        _alone(run.folder, group) as lock,
     ):
         state = find_state(run.folder, resume)
         if state is not None:
             check_same(config, state, run.folder)
-            if is_done(config, state) and (run.folder / RECORD).is_file():
+            if is_done(config, state) and is_complete(run.folder):
                 return run
         elif resume == "auto" and is_finished(config, run.folder):
             return run
@@ -78,7 +80,7 @@ def train(
             with explaining_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
-        loop = _Loop(run, session, progress if progress is not None and group.leads else Silent())
+        loop = _Loop(run, session, progress if progress is not None and group.leads else Silent(), lock)
         loop.begin(state, tensorboard)
         try:
             loop.go(interrupts, stop_after)
@@ -94,8 +96,8 @@ def train(
 class _Loop:
     """A session, and everyone who is told of it: checkpoints, the journal, the user."""
 
-    def __init__(self, run: Run, session: Session, progress: Progress) -> None:
-        self.run, self.session, self.progress = run, session, progress
+    def __init__(self, run: Run, session: Session, progress: Progress, lock: HeldLock | None) -> None:
+        self.run, self.session, self.progress, self.lock = run, session, Tolerant(progress), lock
         self.group: Group = session.group
         self.journal: Journal | None = None
         self.loss: float | None = None
@@ -135,6 +137,7 @@ class _Loop:
     def end(self) -> None:
         if self.session.step < self.session.total or not self.group.leads:
             return
+        self._check_folder()
         record = finish(self.session, self.run)
         if self.journal is not None and record.metrics:
             self.journal.write(self.session.step, record.metrics)
@@ -163,11 +166,20 @@ class _Loop:
         self._tell(wait=True)
         if self.saved == self.session.step:
             return
+        self._check_folder()
         state = self.session.state()
         if self.group.leads:
             self.run.discard_evaluation()
             save_checkpoint(self.run.checkpoints, state, self.session.config.keep)
         self.saved = self.session.step
+
+    def _check_folder(self) -> None:
+        """RunError if the folder was removed: what is written from now on would be a part of the run only."""
+        if self.lock is not None and not self.lock.is_intact:
+            raise RunError(
+                f"{self.run.folder}: the folder, or {self.lock.path.name} in it, was removed while a run was training "
+                f"in it, so training stopped at step {self.session.step:,}. Start the run again"
+            )
 
     def _stops(self, interrupts: Interrupts) -> bool:
         """Whether someone wants to stop; processes agree on the step, since none can go on without the others."""
@@ -184,14 +196,22 @@ class _Loop:
 
 
 @contextmanager
-def _alone(folder: Path, group: Group) -> Iterator[None]:
-    """RunError if another process is training in the folder: the two would tear up each other's checkpoints."""
+def _alone(folder: Path, group: Group) -> Iterator[HeldLock | None]:
+    """Lock the folder, and remove what killed processes left in it; only the process that writes in it does so.
+
+    RunError if another process is training in the folder: the two would tear up each other's checkpoints.
+    """
 
     def refusal(other: str) -> RunError:
         return RunError(f"{folder}: {other} is training in it; wait for it, or choose another folder")
 
-    with alone(folder / LOCK, refusal) if group.leads else nullcontext():
-        yield
+    if not group.leads:
+        yield None
+        return
+    with alone(folder / LOCK, refusal) as lock:
+        remove_leftovers(folder)
+        remove_unfinished(folder / CHECKPOINTS)
+        yield lock
 
 
 @contextmanager

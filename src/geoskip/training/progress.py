@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
@@ -38,6 +39,29 @@ class Silent:
     def say(self, text: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Tolerant:
+    """Another progress, whose errors do not end the training: a terminal can close while a run goes on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def start(self, total: int, done: int) -> None:
+        with suppress(OSError):
+            self.progress.start(total, done)
+
+    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
+        with suppress(OSError):
+            self.progress.update(step, epoch, loss, metric)
+
+    def say(self, text: str) -> None:
+        with suppress(OSError):
+            self.progress.say(text)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.progress.close()
 
 
 class Lines:

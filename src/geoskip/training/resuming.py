@@ -10,7 +10,7 @@ from typing import Any
 from geoskip.data.catalog import OPTIONS, absolute
 from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.run import CHECKPOINTS, CONFIG, MODEL, RECORD, Run, RunError
+from geoskip.training.run import CHECKPOINTS, CONFIG, CONTEXT, MODEL, RECORD, Run, RunError
 
 # What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
 FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "test", "data")
@@ -58,6 +58,11 @@ def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
                 f"{name}: the run in {folder} was begun with {begun.get(name)}, and now it is {given.get(name)}; "
                 "say the same, or choose another folder"
             )
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the folder holds every file that a finished run needs; if not, resuming it writes them again."""
+    return all((folder / name).is_file() for name in (CONFIG, CONTEXT, MODEL, RECORD))
 
 
 def is_done(config: Config, state: State) -> bool:

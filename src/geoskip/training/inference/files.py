@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor
 from geoskip.meshes import Mesh, read_mesh
 from geoskip.meshes.files import PARSERS, WRITERS
 from geoskip.records.atomic import write_whole
+from geoskip.records.unfinished import unfinished, writing
 from geoskip.shapes import Float, Shaped
 
 LATENT_SUFFIXES = (".npy", ".json")
@@ -23,12 +26,25 @@ LATENT_SUFFIXES = (".npy", ".json")
 class Outputs:
     """Names of files to be written in one folder, refused early and written late.
 
-    ``claim`` a name while inputs are checked; ``write`` the contents of all of them at the end, each whole.
+    ``claim`` a name while inputs are checked; ``write`` the contents of all of them at the end, each whole. What a
+    command left that was interrupted while it wrote may be replaced. As a context manager it ends the writing, also
+    if some claims were not needed.
     """
 
     def __init__(self, folder: Path, force: bool = False) -> None:
         self.folder, self.force = folder, force
         self._claims: dict[str, str] = {}
+        self._unwritten: set[str] = set()
+        self._replaceable = unfinished(folder)
+        self._writing = ExitStack()
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writing.__exit__(kind, error, trace)
 
     def claim(self, name: str, source: str) -> Path:
         """The path for ``name``; ValueError if another input has it already, or a file is there."""
@@ -37,16 +53,23 @@ class Outputs:
             raise ValueError(
                 f"{source}: its output {name} would be that of {self._claims[name]} too; rename one of them"
             )
-        if path.exists() and not self.force:
+        if path.exists() and not self.force and name not in self._replaceable:
             raise ValueError(f"{path}: is there already; choose another folder with -o, or replace it with --force")
         self._claims[name] = source
         return path
 
     def write(self, contents: Iterable[tuple[Path, bytes]]) -> list[Path]:
+        """Write files whose names were claimed; the first call needs all claims to be made."""
+        if not self._unwritten:
+            self._unwritten = set(self._claims)
+            self._writing.enter_context(writing(self.folder, self._claims))
         paths = []
         for path, data in contents:
             write_whole(path, data)
             paths.append(path)
+            self._unwritten.discard(path.name)
+        if not self._unwritten:
+            self._writing.close()
         return paths
 
 
