@@ -5,7 +5,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-gpu lint bench clean
+.PHONY: demo test test-gpu lint bench kills clean
 
 # torch first and alone: with 2.13.0 in place nothing later can ask for another build of it
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -35,6 +35,12 @@ test-gpu:
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks
+
+# Kill geoskip in the middle of its work, KILLS times, and record whether anything was lost or left behind.
+KILLS ?= 300
+kills: export OMP_NUM_THREADS = 1
+kills: $(VENV)/.installed
+	$(BIN)/python -c "from tests.kills import main; main()" --kills $(KILLS) --record results/kills.json
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -88,7 +88,7 @@ def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: p
 
 def killed_while_writing(path: Path) -> None:
     """A process that dies before its file gets its name."""
-    system.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    system.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     write_whole(path, b"new")
 
 
@@ -142,7 +142,8 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_removed_before_it_is_locked_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, lock, removed = tmp_path / "file", atomic.lock_descriptor, []
+    path, lock = tmp_path / "file", atomic.lock_descriptor
+    removed: list[Path] = []
 
     def overtaken(descriptor: int, **options: Any) -> bool:
         if not removed:
@@ -202,7 +203,8 @@ def test_on_windows_files_are_written_and_leftovers_removed(tmp_path: Path, monk
 def test_on_windows_a_file_that_a_scanner_has_open_is_renamed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, refusals = os.replace, []
+    replace = os.replace
+    refusals: list[Any] = []
 
     def scanned(*arguments: Any) -> None:
         if not refusals:

@@ -392,7 +392,7 @@ def killed_apply(folder: Path, run: Path, paths: list[Path], written: int) -> No
     """``geoskip apply``, killed after so many files."""
     real, calls = files.write_whole, itertools.count()
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: str | Path, data: bytes) -> None:
         if next(calls) == written:
             os.kill(os.getpid(), signal.SIGKILL)
         real(path, data)
