@@ -134,6 +134,8 @@ def test_a_lock_whose_file_is_removed_is_not_intact(tmp_path: Path) -> None:
         with alone(folder / "lock", Refused) as second:
             assert second.is_intact
             assert not lock.is_intact
+            with pytest.raises(Refused, match="process"), alone(folder / "lock", Refused):
+                pass
 
 
 def test_a_lock_that_is_not_kept_is_not_reported_as_held(tmp_path: Path) -> None:

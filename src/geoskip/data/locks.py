@@ -12,11 +12,13 @@ import errno
 import json
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
@@ -29,15 +31,19 @@ _NO_LOCKS = {getattr(errno, name) for name in ("ENOSYS", "ENOLCK", "EOPNOTSUPP",
 
 @dataclass(frozen=True)
 class HeldLock:
-    """A lock that this process holds: its file, and which file that was when it was locked."""
+    """A lock that this process holds: where it was asked for, its file, and a token that no other owner has."""
 
     path: Path
-    identity: tuple[int, int]
+    file: Path
+    token: str
 
     @property
     def is_intact(self) -> bool:
-        """Whether the lock file is still in its folder. If not, another process can hold a lock of the same name."""
-        return _identity(self.path) == self.identity
+        """Whether the lock file is still in its folder, and not one that another process made since.
+
+        Not by its inode, which some network file systems renumber.
+        """
+        return self.file.exists() and _read_owner(self.path).get("token", self.token) == self.token
 
 
 @contextmanager
@@ -70,18 +76,22 @@ def alone(path: Path, refusal: Callable[[str], Exception]) -> Iterator[HeldLock]
         lock = _acquire(path, patience=0.0)
     except Timeout:
         raise refusal(owner(path) or "another process") from None
-    with _owned(path, lock):
-        file = Path(lock.lock_file)
-        yield HeldLock(file, _identity(file) or (0, 0))
+    with _owned(path, lock) as token:
+        yield HeldLock(path, Path(lock.lock_file), token)
 
 
 def owner(path: Path) -> str:
     """Who holds the lock at ``path``, or died with it: ``process 123 on host``; empty if unknown."""
+    entries = _read_owner(path)
+    return f"process {entries['pid']} on {entries['host']}" if {"pid", "host"} <= entries.keys() else ""
+
+
+def _read_owner(path: Path) -> dict[str, Any]:
     try:
         entries = json.loads(_owner_file(path).read_text(encoding="utf-8"))
-        return f"process {int(entries['pid'])} on {entries['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
 
 
 def _acquire(path: Path, patience: float) -> BaseFileLock:
@@ -108,31 +118,25 @@ def _wait(lock: BaseFileLock, path: Path, patience: float) -> BaseFileLock:
 
 
 @contextmanager
-def _owned(path: Path, lock: BaseFileLock | None) -> Iterator[None]:
-    """Write the owner's name for the time of the block, and release the lock at its end."""
+def _owned(path: Path, lock: BaseFileLock | None) -> Iterator[str]:
+    """Write the owner's name for the time of the block, and release the lock at its end; yields the owner's token."""
+    token = secrets.token_hex(8)
     if lock is None:
-        yield
+        yield token
         return
     try:
         if dead := owner(path):
             log.warning("%s: %s ended in the middle of its work; taking over", path.stem, dead)
-        name = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
-        with suppress(OSError):  # the name is for messages only
-            _owner_file(path).write_text(name, encoding="utf-8")
-        yield
+        entries = {"pid": os.getpid(), "host": socket.gethostname(), "token": token}
+        with suppress(OSError):  # the lock holds without it
+            _owner_file(path).write_text(json.dumps(entries), encoding="utf-8")
+        yield token
     finally:
         with suppress(OSError):
-            _owner_file(path).unlink(missing_ok=True)
+            if _read_owner(path).get("token") == token:  # not that of a process that made the folder again
+                _owner_file(path).unlink(missing_ok=True)
         lock.release()
 
 
 def _owner_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.owner")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

@@ -177,7 +177,7 @@ class _Loop:
         """RunError if the folder was removed: what is written from now on would be a part of the run only."""
         if self.lock is not None and not self.lock.is_intact:
             raise RunError(
-                f"{self.run.folder}: the folder, or {self.lock.path.name} in it, was removed while a run was training "
+                f"{self.run.folder}: the folder, or {self.lock.file.name} in it, was removed while a run was training "
                 f"in it, so training stopped at step {self.session.step:,}. Start the run again"
             )
 
