@@ -350,6 +350,19 @@ def test_what_a_killed_process_left_of_any_entry_is_removed_by_the_next_call(tmp
     assert [path.name for path in tmp_path.glob(".*")] == [".mine"]
 
 
+def test_the_name_of_an_owner_killed_at_its_end_is_removed(tmp_path: Path) -> None:
+    """The entry is there, so that nobody builds it again."""
+    cached("test", RECIPE, content, root=tmp_path)
+    name = tmp_path / "locks" / f"{the_entry(tmp_path).name}.lock.owner"
+    name.write_text('{"pid": 1, "host": "here"}')
+    with exclusive(name.with_suffix(""), patience=0.0):
+        cached("test", RECIPE, refuse_to_build, root=tmp_path)
+        assert name.exists()
+    name.write_text('{"pid": 1, "host": "here"}')
+    cached("test", RECIPE, refuse_to_build, root=tmp_path)
+    assert not name.exists()
+
+
 def test_on_windows_entries_are_written_replaced_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_windows(monkeypatch)
     cached("test", RECIPE, content, root=tmp_path)

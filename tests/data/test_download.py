@@ -148,6 +148,15 @@ def test_other_schemes_are_refused(tmp_path: Path) -> None:
         download(Remote("file:///etc/passwd", 1, "0"), tmp_path / "file")
 
 
+def test_the_lock_of_a_process_killed_at_its_end_is_removed(server: Server, tmp_path: Path) -> None:
+    download(remote(server), tmp_path / "file.bin")
+    for name in (".file.bin.lock", ".file.bin.lock.owner"):
+        (tmp_path / name).touch()
+    download(remote(server), tmp_path / "file.bin")
+    assert only(tmp_path) == ["file.bin"]
+    assert server.asked == [""]
+
+
 def test_files_are_downloaded_on_windows(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only a file that is open for writing can be synced, and no folder can."""
     simulate_windows(monkeypatch)

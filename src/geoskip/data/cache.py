@@ -32,7 +32,7 @@ from geoskip.data.entries import (
     remove_entry,
     write_entry,
 )
-from geoskip.data.locks import exclusive
+from geoskip.data.locks import exclusive, owned_locks
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,8 @@ def _lock(folder: Path) -> Path:
 
 def _remove_leftovers(root: Path) -> None:
     """Remove what killed processes left in the cache; an entry that is being built is locked, and left alone."""
-    for name in {entry_of_leftover(path) for path in leftovers(root)}:
+    names = {entry_of_leftover(path) for path in leftovers(root)} | {path.stem for path in owned_locks(root / "locks")}
+    for name in names:
         with exclusive(_lock(root / name), patience=0.0) as held:
             for path in leftovers(root) if held else ():
                 if entry_of_leftover(path) == name:

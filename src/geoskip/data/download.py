@@ -45,10 +45,10 @@ def download(remote: Remote, target: Path) -> Path:
     """
     if not remote.url.startswith(("https://", "http://")):
         raise DownloadError(f"{remote.url}: only http and https are downloaded")
-    if matches(target, remote):
+    lock = target.with_name(f".{target.name}.lock")
+    if matches(target, remote) and not lock.exists():  # a lock here is that of another process, or of a killed one
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    lock = target.with_name(f".{target.name}.lock")
     with exclusive(lock, PATIENCE_SECONDS):
         if not matches(target, remote):
             _fetch_and_install(remote, target)

@@ -86,6 +86,14 @@ def owner(path: Path) -> str:
     return f"process {entries['pid']} on {entries['host']}" if {"pid", "host"} <= entries.keys() else ""
 
 
+def owned_locks(folder: Path) -> list[Path]:
+    """The locks in a folder that have an owner, running or dead; whoever takes that of a dead one removes its name."""
+    try:
+        return sorted(path.with_suffix("") for path in folder.iterdir() if path.suffix == ".owner")
+    except OSError:
+        return []
+
+
 def _read_owner(path: Path) -> dict[str, Any]:
     try:
         entries = json.loads(_owner_file(path).read_text(encoding="utf-8"))
