@@ -19,9 +19,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geoskip.analysis.pairs import GraphPair, graph_pairs
-from geoskip.analysis.record import AnalysisRecord, read_analysis
-from geoskip.analysis.runs import side_by_side
+from geoskip.paper.pairs import GraphPair, graph_pairs
+from geoskip.paper.record import AnalysisRecord, read_analysis
+from geoskip.paper.runs import side_by_side
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.parts import parts_sheet
 from geoskip.report.png import write_png

@@ -6,9 +6,9 @@ date. Figures come first: ``python docs/make_analysis_images.py``.
 
 from pathlib import Path
 
-from geoskip.analysis.answer import described, parts_table, short_answer, smoothness_table
-from geoskip.analysis.pairs import graph_pairs
-from geoskip.analysis.record import read_analysis
+from geoskip.paper.answer import described, parts_table, short_answer, smoothness_table
+from geoskip.paper.pairs import graph_pairs
+from geoskip.paper.record import read_analysis
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "what-skips-learn.md"

@@ -8,13 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-# Imports point up this list.
+# A layer may import itself and those before it in this list.
 LAYERS = (
     "shapes",
     "arguments",
     "records",
-    "kernels",
     "meshes",
+    "report",
+    "kernels",
     "rbf",
     "graphs",
     "operators",
@@ -22,15 +23,9 @@ LAYERS = (
     "models",
     "data",
     "training",
-    "experiments",
-    "analysis",
-    "report",
+    "paper",
     "cli",
 )
-# Experiments see everything but the command line that starts them.
-SEES_ALL = "experiments"
-# Above in the list, and yet out of bounds.
-FORBIDDEN = {"operators": {"meshes"}, "report": {"training"}, "models": {"data"}}
 OPTIONAL = {
     "anny",
     "fast_simplification",
@@ -48,8 +43,7 @@ OPTIONAL = {
 
 def allowed(layer: str) -> set[str]:
     """The layers that one layer may import."""
-    above = set(LAYERS if layer == SEES_ALL else LAYERS[: LAYERS.index(layer) + 1])
-    return above - FORBIDDEN.get(layer, set()) - ({"cli"} - {layer})
+    return set(LAYERS[: LAYERS.index(layer) + 1])
 
 
 def imported(source: str, module: str, is_package: bool = False) -> set[str]:

@@ -17,7 +17,7 @@ from geoskip.cli import app
 from geoskip.cli.errors import on_purpose, one_line
 from geoskip.meshes import icosphere, write_mesh
 from geoskip.training.signals import Interrupted
-from tests.experiments.runs import job_of, kept, recipe_named
+from tests.paper.runs import job_of, kept, recipe_named
 
 SOURCE = Path(geoskip.__file__).parents[1]
 
@@ -84,7 +84,7 @@ def test_counts_as_tables() -> None:
 
 def test_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line counts; it does not praise."""
-    monkeypatch.setattr("geoskip.experiments.skeletons.num_parameters", lambda model: 7)
+    monkeypatch.setattr("geoskip.paper.skeletons.num_parameters", lambda model: 7)
     told = run("params").stdout
     assert "0 of 64 counts" in told
     assert "(paper: 92,499)" in told
@@ -103,7 +103,7 @@ def test_traceback_on_demand() -> None:
 
 
 def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: (tmp_path / "absent").read_text())
+    monkeypatch.setattr("geoskip.paper.rows.all_rows", lambda: (tmp_path / "absent").read_text())
     told = run("params")
     assert told.exit_code == 2
     assert told.stderr == f"geoskip: {tmp_path / 'absent'}: there is no such file or folder; check the name\n"
@@ -111,7 +111,7 @@ def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ValueError that somebody else's code raises is not the user's doing."""
-    monkeypatch.setattr("geoskip.experiments.rows.all_rows", lambda: json.loads("{"))
+    monkeypatch.setattr("geoskip.paper.rows.all_rows", lambda: json.loads("{"))
     told = run("params")
     assert isinstance(told.exception, json.JSONDecodeError)
 
@@ -120,7 +120,7 @@ def test_an_interruption_is_one_line_with_the_code_of_its_signal(monkeypatch: py
     def stop() -> None:
         raise Interrupted(signal.SIGTERM, "saved in runs/faces")
 
-    monkeypatch.setattr("geoskip.experiments.rows.all_rows", stop)
+    monkeypatch.setattr("geoskip.paper.rows.all_rows", stop)
     told = run("params")
     assert (told.exit_code, told.stderr) == (143, "geoskip: saved in runs/faces\n")
 

@@ -23,8 +23,8 @@ from geoskip.data.remeshed_bodies import (
     remeshed_bodies,
 )
 from geoskip.data.split import Split
-from geoskip.experiments.correspondence_baselines import majority_by_color
 from geoskip.meshes import Mesh, icosphere
+from geoskip.paper.correspondence_baselines import majority_by_color
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geoskip.experiments.recipe import Recipe
-from geoskip.experiments.registry import EXPERIMENTS
 from geoskip.meshes import Mesh, icosphere, mesh_hierarchy
+from geoskip.paper.recipe import Recipe
+from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.verdicts import published_tables
 from geoskip.records import (
     CorrespondenceSamples,
     GraphSamples,
@@ -23,6 +25,8 @@ from geoskip.records import (
     write_samples,
 )
 from geoskip.report.runs import ReportRun
+from geoskip.report.summary import Experiment
+from geoskip.report.summary import experiments as summarized
 
 HARM = {"none": 1.0, "residual": 0.55, "affine": 0.35}
 
@@ -113,6 +117,11 @@ def digit_samples(right: float, seed: int, count: int = 12) -> GraphSamples:
         predicted,
         tuple(map(str, range(10))),
     )
+
+
+def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
+    """As ``geoskip report`` sums runs up: compared with the paper's tables."""
+    return summarized(runs, published_tables())
 
 
 def made_run(recipe: Recipe, data: str, seed: int, samples: Samples | None = None, **changes: Any) -> ReportRun:

@@ -14,10 +14,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from geoskip.paper.verdicts import claim_rows
 from geoskip.records import MeshSamples
 from geoskip.report.document import Page, page_html
 from geoskip.report.runs import ReportRun
-from geoskip.report.verdicts import claim_rows
 from tests.report.made_runs import made_runs, spheres
 
 HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'

@@ -3,12 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.experiments.registry import EXPERIMENTS
-from geoskip.experiments.statistics import summarise
+from geoskip.paper.registry import EXPERIMENTS
+from geoskip.records.statistics import summarise
 from geoskip.report.charts import MAX_POINTS, Chart, charts
 from geoskip.report.figures import write_figures
-from geoskip.report.summary import experiments
-from tests.report.made_runs import made_run
+from tests.report.made_runs import experiments, made_run
 
 TABLE1, MATCHING = EXPERIMENTS["table1"], EXPERIMENTS["correspondence"]
 

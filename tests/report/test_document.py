@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.paper.registry import EXPERIMENTS
 from geoskip.report import document
 from geoskip.report.document import SCRIPTS, Page, page_html
 from tests.report.made_runs import made_run, made_runs, spheres

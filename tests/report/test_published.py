@@ -6,8 +6,8 @@ from pathlib import Path
 
 import geoskip
 from geoskip.report.runs import find_runs
-from geoskip.report.summary import experiments
 from geoskip.report.tables import experiment_table
+from tests.report.made_runs import experiments
 
 ROOT = Path(geoskip.__file__).parents[2]
 PAGE = ROOT / "docs" / "report" / "index.html"

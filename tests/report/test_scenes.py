@@ -3,14 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoskip.experiments.registry import EXPERIMENTS
+from geoskip.paper.registry import EXPERIMENTS
 from geoskip.records import CorrespondenceSamples
 from geoskip.report import digits, matches, scenes
 from geoskip.report.embed import Blobs
 from geoskip.report.runs import ReportRun
 from geoskip.report.stills import matching_still, scene_still
-from geoskip.report.summary import experiments
-from tests.report.made_runs import digit_samples, made_run, matched, mesh_samples, spheres
+from tests.report.made_runs import digit_samples, experiments, made_run, matched, mesh_samples, spheres
 from tests.report.test_embed import unpacked
 
 SPHERES = spheres(2)

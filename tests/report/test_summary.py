@@ -3,16 +3,15 @@ from dataclasses import replace
 
 import pytest
 
-from geoskip.experiments.recipe import Recipe
-from geoskip.experiments.registry import EXPERIMENTS
-from geoskip.experiments.rows import rows
-from geoskip.experiments.statistics import summarise
+from geoskip.paper.recipe import Recipe
+from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.rows import rows
+from geoskip.records.statistics import summarise
 from geoskip.report.glance import glance_cards, glances
 from geoskip.report.metrics import subject_of
 from geoskip.report.runs import ReportRun
-from geoskip.report.summary import experiments
 from geoskip.report.tables import best, experiment_table
-from tests.report.made_runs import made_run
+from tests.report.made_runs import experiments, made_run
 
 TABLE1 = EXPERIMENTS["table1"]
 RUNS = [made_run(recipe, "faces", seed) for recipe in TABLE1.recipes for seed in (0, 1, 2)]

@@ -9,9 +9,8 @@ from geoskip.cli.report import report
 from geoskip.records import RecordError
 from geoskip.report import renders, write
 from geoskip.report.scenes import scenes
-from geoskip.report.summary import experiments
 from geoskip.report.write import write_report
-from tests.report.made_runs import made_runs, spheres, write_runs
+from tests.report.made_runs import experiments, made_runs, spheres, write_runs
 
 RUNS = made_runs(spheres(1), spheres(1), 1, ("*MoNet M=9",))[:3]
 CRASH = "import os; os.abort()"

@@ -42,7 +42,7 @@ def depth(
     """Laplacian smoothing: what 2 to 64 layers of GCN, Res-GCN and Aff-GCN leave of random features."""
     from dataclasses import asdict
 
-    from geoskip.analysis.depth import DEPTHS, SKIPS, depth_curves, expected_frequency, sphere_graph
+    from geoskip.paper.depth import DEPTHS, SKIPS, depth_curves, expected_frequency, sphere_graph
 
     started = time.perf_counter()
     graph = sphere_graph(vertices)
@@ -66,8 +66,8 @@ def power(seeds: Seeds = 20, json_path: Json = None) -> None:
     """Discriminative power: which pairs of graphs random networks tell apart, beside the Weisfeiler-Lehman test."""
     from dataclasses import asdict
 
-    from geoskip.analysis.pairs import graph_pairs
-    from geoskip.analysis.power import power_table
+    from geoskip.paper.pairs import graph_pairs
+    from geoskip.paper.power import power_table
 
     started = time.perf_counter()
     rows = [asdict(row) for row in power_table(range(seeds))]
@@ -95,7 +95,7 @@ def parts(
     json_path: Json = None,
 ) -> None:
     """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
-    from geoskip.analysis.runs import method_of, run_parts
+    from geoskip.paper.runs import method_of, run_parts
     from geoskip.training.run import Run
 
     started, opened = time.perf_counter(), Run.open(run, data)
@@ -129,7 +129,7 @@ def share(
     json_path: Json = None,
 ) -> None:
     """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
-    from geoskip.analysis.runs import method_of, run_shares
+    from geoskip.paper.runs import method_of, run_shares
     from geoskip.training.run import Run
 
     started, opened = time.perf_counter(), Run.open(run, data)
@@ -154,8 +154,8 @@ def smoothness(
     json_path: Json = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
-    from geoskip.analysis.runs import run_smoothness
-    from geoskip.analysis.study_data import task_of
+    from geoskip.paper.runs import run_smoothness
+    from geoskip.paper.study_data import task_of
     from geoskip.training.run import Run
 
     started = time.perf_counter()
@@ -185,9 +185,9 @@ def study(
 
     What is trained already is not trained again, so the command may be interrupted and called anew.
     """
-    from geoskip.analysis.study import Study, run_study
-    from geoskip.analysis.study_data import coarser, stored
     from geoskip.data.faces import faces
+    from geoskip.paper.study import Study, run_study
+    from geoskip.paper.study_data import coarser, stored
 
     started, console = time.perf_counter(), Console()
     chosen = Study(
@@ -235,8 +235,8 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
-    from geoskip.analysis.answer import spread
-    from geoskip.analysis.runs import side_by_side
+    from geoskip.paper.answer import spread
+    from geoskip.paper.runs import side_by_side
 
     columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
     table = Table(title=f"Filters {WHEN[when]}, geometric mean of the layers", title_justify="left")
@@ -271,7 +271,7 @@ def _keep(
     path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, device: str = "cpu"
 ) -> None:
     if path is not None:
-        from geoskip.analysis.record import make_record, write_analysis
+        from geoskip.paper.record import make_record, write_analysis
 
         write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started, device))
         typer.echo(f"wrote {path}")

@@ -31,8 +31,8 @@ def params(
 
 
 def _counts() -> list[dict[str, Any]]:
-    from geoskip.experiments.rows import all_rows
-    from geoskip.experiments.skeletons import num_parameters, skeleton
+    from geoskip.paper.rows import all_rows
+    from geoskip.paper.skeletons import num_parameters, skeleton
 
     return [
         {

@@ -14,15 +14,15 @@ def report(
     renders: Annotated[bool, typer.Option(help="Also write large renders of the meshes (needs pyvista).")] = False,
 ) -> None:
     """Write one page with tables, curves and meshes that works offline, from any place."""
+    from geoskip.paper.verdicts import claim_rows, published_tables
     from geoskip.report.document import TITLE, Page
     from geoskip.report.runs import find_runs
-    from geoskip.report.verdicts import claim_rows
     from geoskip.report.write import write_report
 
     found = find_runs(runs)
     for problem in found.problems:
         typer.echo(f"left out: {problem}", err=True)
-    page = Page(title or TITLE, claim_rows(found.runs), found.problems)
+    page = Page(title or TITLE, claim_rows(found.runs), found.problems, published_tables())
     written = write_report(found.runs, output, page, figures=figures, renders=renders)
     for why in written.missing:
         typer.echo(f"not written: {why}", err=True)

@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from geoskip.experiments.jobs import Job
-    from geoskip.experiments.progress import Progress
-    from geoskip.experiments.running import Outcome
-    from geoskip.experiments.sheets import Sheet
+    from geoskip.paper.jobs import Job
+    from geoskip.paper.progress import Progress
+    from geoskip.paper.running import Outcome
+    from geoskip.paper.sheets import Sheet
 
 TABLES = "table1, table2, table3, correspondence, centre_ablation, spline_supplement or superpixel_ablation"
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
@@ -56,8 +56,8 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is done and what is to do.")] = False,
 ) -> None:
     """Train the rows of a table or figure of the paper; what is done is skipped, what was cut off goes on."""
-    from geoskip.experiments.progress import Progress
-    from geoskip.experiments.seeds import parse_seeds
+    from geoskip.paper.progress import Progress
+    from geoskip.paper.seeds import parse_seeds
 
     if on not in ("here", "ray"):
         raise typer.BadParameter(f"--on: here or ray, not {on}")
@@ -69,7 +69,7 @@ def reproduce(
     pending = [] if dry_run else progress.pending
     _follow(view, _outcomes(pending, out, device, jobs, on, address, gpus, view) if pending else iter(()))
     if progress.experiment.figure and progress.done and not dry_run:
-        from geoskip.experiments.drawing import draw
+        from geoskip.paper.drawing import draw
 
         for path in draw(progress.experiment, progress.done, out):
             console.print(f"drawn: {path}")
@@ -81,14 +81,14 @@ def _outcomes(
     pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float, view: _View
 ) -> Iterator[Outcome]:
     if on == "ray":
-        from geoskip.experiments.cluster import run_on_ray
+        from geoskip.paper.cluster import run_on_ray
 
         return run_on_ray(pending, out, device, address=address, gpus=gpus)
     if jobs > 1:
-        from geoskip.experiments.side_by_side import run_side_by_side
+        from geoskip.paper.side_by_side import run_side_by_side
 
         return run_side_by_side(pending, out, device, jobs)
-    from geoskip.experiments.running import run_here
+    from geoskip.paper.running import run_here
 
     return run_here(pending, out, device, view.tell if view.console.is_terminal else None)
 

@@ -18,7 +18,7 @@ def tables(
     ] = False,
 ) -> None:
     """Write the tables of the records into pages, or print them in Markdown."""
-    from geoskip.experiments.tables import BLOCKS, OPENING, block, filled
+    from geoskip.paper.tables import BLOCKS, OPENING, block, filled
     from geoskip.records.atomic import write_whole
 
     if not results.is_dir():

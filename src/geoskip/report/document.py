@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -23,7 +23,7 @@ from geoskip.report.metrics import DATA, SCHEDULES
 from geoskip.report.palette import MAPS, colour_map, css
 from geoskip.report.runs import ReportRun
 from geoskip.report.stills import Still, matching_still, scene_still
-from geoskip.report.summary import Experiment, experiments
+from geoskip.report.summary import Experiment, Published, experiments
 from geoskip.report.tables import experiment_table
 
 SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
@@ -40,17 +40,19 @@ class Page:
     title: of the page.
     claims: rows of the table of claims.
     problems: what could not be read, in words.
+    published: the tables that runs are compared with, by the name of the experiment.
     """
 
     title: str = TITLE
     claims: tuple[ClaimRow, ...] = ()
     problems: tuple[str, ...] = ()
+    published: Published = field(default_factory=dict)
 
 
 def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     """The whole page; the same for the same runs."""
     page = page or Page()
-    found = experiments(runs)
+    found = experiments(runs, page.published)
     blobs, looked_at, matched = _meshes(found)
     pictures = [scene_still(scene) for scene in scenes.scenes(found)[:1]]
     bodies = [matching_still(matching) for matching in matches.matchings(found)[:1]]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from geoskip.experiments.registry import EXPERIMENTS
-from geoskip.experiments.statistics import Summary, summarise
 from geoskip.records import RunRecord, Samples
+from geoskip.records.statistics import Summary, summarise
 from geoskip.report.metrics import Subject, subject_of
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
@@ -22,6 +21,28 @@ SKIPS = ("none", "residual", "affine")
 OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
 # Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
 FREE = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row of a published table: the experiment whose records hold it, its label there, task and parameter count."""
+
+    home: str
+    label: str
+    task: str
+    parameters: int | None = None
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A published table that runs may belong to. It may repeat rows whose records belong to another table."""
+
+    title: str
+    rows: tuple[PublishedRow, ...]
+
+
+# By the name of the experiment in the records.
+Published = Mapping[str, PublishedTable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +106,7 @@ class Experiment:
     schedule: str
     subject: Subject
     rows: tuple[Row, ...]
+    heading: str = ""
 
     @property
     def own(self) -> tuple[Row, ...]:
@@ -105,39 +127,45 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        known = EXPERIMENTS.get(self.name)
-        named = known.title if known else " · ".join(filter(None, (self.subject.title, self.name)))
+        named = self.heading or " · ".join(filter(None, (self.subject.title, self.name)))
         return f"{named}, {self.data}" if self.data else named
 
 
-def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
-    """The runs by experiment, task, data and schedule, in the order in which each is first met."""
+def experiments(runs: Sequence[ReportRun], published: Published | None = None) -> list[Experiment]:
+    """The runs by experiment, task, data and schedule, in the order in which each first occurs.
+
+    ``published`` adds to an experiment of that name its title, the rows that it repeats from other tables, and the
+    published parameter counts.
+    """
+    published = published or {}
     parted: dict[Key, list[ReportRun]] = {}
     for run in runs:
         r = run.record
         parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
-    whole = parted | {key: [] for key in _borrowed(parted)}
+    whole = parted | {key: [] for key in _borrowed(parted, published)}
     return [
-        _experiment(f"e{number}", [*members, *_from_other_tables(key, parted)], *key)
+        _experiment(f"e{number}", [*members, *_from_other_tables(key, parted, published)], key, published)
         for number, (key, members) in enumerate(whole.items())
     ]
 
 
-def _borrowed(parted: Mapping[Key, Sequence[ReportRun]]) -> Iterator[Key]:
+def _borrowed(parted: Mapping[Key, Sequence[ReportRun]], published: Published) -> Iterator[Key]:
     """Parts of a table that has runs of its own, but none on these data: Table 3 borrows all of its bodies."""
-    for name in dict.fromkeys(name for name, *_ in parted if name in EXPERIMENTS):
+    for name in dict.fromkeys(name for name, *_ in parted if name in published):
         for where in dict.fromkeys((task, data, schedule) for _, task, data, schedule in parted):
             key = (name, *where)
-            owns = any((recipe.home, recipe.task) == (name, where[0]) for recipe in EXPERIMENTS[name].recipes)
-            if key not in parted and not owns and any(_from_other_tables(key, parted)):
+            owns = any((row.home, row.task) == (name, where[0]) for row in published[name].rows)
+            if key not in parted and not owns and any(_from_other_tables(key, parted, published)):
                 yield key
 
 
-def _from_other_tables(key: Key, parted: Mapping[Key, Sequence[ReportRun]]) -> Iterator[ReportRun]:
-    """Rows that a table of the paper repeats from another: they were trained once, and are kept there."""
+def _from_other_tables(
+    key: Key, parted: Mapping[Key, Sequence[ReportRun]], published: Published
+) -> Iterator[ReportRun]:
+    """Runs of the rows that a table repeats from another: they are trained once, and recorded there."""
     name, *where = key
-    recipes = EXPERIMENTS[name].recipes if name in EXPERIMENTS else ()
-    wanted = {(recipe.home, recipe.label) for recipe in recipes if recipe.home != name}
+    rows = published[name].rows if name in published else ()
+    wanted = {(row.home, row.label) for row in rows if row.home != name}
     for home in dict.fromkeys(home for home, _ in wanted):
         members = parted.get((home, where[0], where[1], where[2]), ())
         yield from (run for run in members if (home, run.record.row) in wanted)
@@ -153,7 +181,8 @@ def sampled(experiment: Experiment, kind: type[Kind], same: Callable[[Kind], Has
     return list(groups.values())
 
 
-def _experiment(key: str, runs: list[ReportRun], name: str, task: str, data: str, schedule: str) -> Experiment:
+def _experiment(key: str, runs: list[ReportRun], kind: Key, published: Published) -> Experiment:
+    name, task, data, schedule = kind
     by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
         by_label.setdefault(run.record.row or run.record.name, []).append(run)
@@ -162,9 +191,10 @@ def _experiment(key: str, runs: list[ReportRun], name: str, task: str, data: str
     for label, members in by_label.items():
         for run in members:
             by_row.setdefault((label, _variant(run.record, differing)), []).append(run)
-    rows = sorted((_row(*names, members) for names, members in by_row.items()), key=_order)
+    rows = sorted((_row(*names, members, published) for names, members in by_row.items()), key=_order)
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
-    return Experiment(key, name, task, data, schedule, subject_of(task, keys), tuple(rows))
+    title = published[name].title if name in published else ""
+    return Experiment(key, name, task, data, schedule, subject_of(task, keys), tuple(rows), title)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
@@ -189,7 +219,7 @@ def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
-def _row(label: str, variant: str, runs: list[ReportRun]) -> Row:
+def _row(label: str, variant: str, runs: list[ReportRun], published: Published) -> Row:
     runs = sorted(runs, key=lambda run: run.record.seed)
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
@@ -209,16 +239,16 @@ def _row(label: str, variant: str, runs: list[ReportRun]) -> Row:
         parameters=first.parameters,
         metrics=metrics,
         paper=dict(first.paper),
-        paper_parameters=_paper_parameters(first),
+        paper_parameters=_paper_parameters(first, published),
         runs=tuple(runs),
     )
 
 
-def _paper_parameters(record: RunRecord) -> int | None:
+def _paper_parameters(record: RunRecord, published: Published) -> int | None:
     """Other templates have other latent layers, so the same row has other counts on the paper's data."""
-    recipes = EXPERIMENTS[record.experiment].recipes if record.experiment in EXPERIMENTS else ()
-    rows = (recipe.row for recipe in recipes if (recipe.home, recipe.label) == (record.experiment, record.row))
-    return next((row.figures.get("params") for row in rows), None)
+    rows = published[record.experiment].rows if record.experiment in published else ()
+    found = (row.parameters for row in rows if (row.home, row.label) == (record.experiment, record.row))
+    return next(found, None)
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
-from geoskip.experiments.statistics import Summary
+from geoskip.records.statistics import Summary
 from geoskip.report.metrics import Metric
 from geoskip.report.summary import Experiment, Row
 

@@ -32,9 +32,10 @@ def write_report(
     runs: Sequence[ReportRun], folder: Path, page: Page | None = None, *, figures: bool = True, renders: bool = False
 ) -> Written:
     """Write the page first, then what can be had of the figures (charts, pictures) and of the renders."""
+    page = page or Page()
     index = folder / "index.html"
     write_whole(index, page_html(runs, page).encode())
-    found = experiments(runs)
+    found = experiments(runs, page.published)
     files: list[Path] = []
     missing: list[str] = []
     if figures:

@@ -1,1 +1,0 @@
-"""The paper's experiments: each row of its tables, with the figures that it printed."""

@@ -1,0 +1,1 @@
+"""The evidence for the paper: its tables and figures as recipes, their statistics and claims, and the analyses."""

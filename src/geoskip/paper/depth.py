@@ -1,0 +1,132 @@
+r"""Laplacian smoothing: what is left of the features after many layers of GCN, with and without skips.
+
+The paper's section 5.2 supposes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
+convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from geoskip.blocks import make_block
+from geoskip.graphs import Graph, gcn_edges
+from geoskip.meshes import icosphere
+from geoskip.operators import GCNConv
+from geoskip.paper.dirichlet import effective_rank, mean_frequency
+from geoskip.shapes import Float
+
+DEPTHS = (0, 2, 4, 8, 16, 32, 64)
+SKIPS = ("none", "residual", "affine")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "elu": F.elu, "relu": F.relu}
+
+
+@dataclass(frozen=True)
+class DepthPoint:
+    """What ``depth`` layers leave of random features.
+
+    Attributes:
+        skip: ``"none"``, ``"residual"`` or ``"affine"``.
+        activation: after each layer, one of ``ACTIVATIONS``.
+        seed: of features and weights.
+        depth: layers passed.
+        frequency: :func:`~geoskip.paper.dirichlet.mean_frequency` of the features.
+        rank: their :func:`~geoskip.paper.dirichlet.effective_rank`.
+    """
+
+    skip: str
+    activation: str
+    seed: int
+    depth: int
+    frequency: float
+    rank: float
+
+
+def depth_curve(
+    graph: Graph, skip: str, activation: str = "elu", seed: int = 0, depths: Sequence[int] = DEPTHS, width: int = 32
+) -> list[DepthPoint]:
+    """Normal random features through GCN layers of initial weights, in float64, measured at the given depths.
+
+    Layers are ``width`` → ``width``, Glorot, biases 0, as training begins with; the seed fixes features and weights.
+    The first layers of a deep network are a shallower one, so one network serves all depths.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation: choose from {', '.join(ACTIVATIONS)}, got {activation!r}")
+    if not depths or min(depths) < 0:
+        raise ValueError(f"depths: give numbers of layers, 0 or more, got {list(depths)}")
+    x = _features(graph, width, seed)
+    torch.manual_seed(seed)
+    points = []
+    for depth in range(max(depths) + 1):
+        if depth:
+            x = ACTIVATIONS[activation](_layer(width, skip)(x, graph))
+        if depth in depths:
+            measured = float(mean_frequency(x, graph)), float(effective_rank(x))
+            points.append(DepthPoint(skip, activation, seed, depth, *measured))
+    return points
+
+
+def depth_curves(
+    graph: Graph, seeds: Iterable[int], activations: Iterable[str] = ("linear", "elu")
+) -> list[DepthPoint]:
+    """:func:`depth_curve` of GCN, Res-GCN and Aff-GCN with every activation and seed."""
+    chosen, kept = list(activations), list(seeds)
+    return [
+        point
+        for activation in chosen
+        for skip in SKIPS
+        for seed in kept
+        for point in depth_curve(graph, skip, activation, seed)
+    ]
+
+
+def expected_frequency(graph: Graph, skip: str, depths: Sequence[int] = DEPTHS) -> Float[Tensor, " depths"]:
+    r"""Theory for linear layers: the mean frequency that random weights give in the mean square.
+
+    Where :math:`\tilde L` has the eigenvalue λ, a layer multiplies the feature vector by :math:`\lambda \Theta + A`.
+    Glorot's square matrices have entries of variance 1/width, so that in the mean the square of the component grows
+    by :math:`g(\lambda) = \lambda^2` for GCN (A = 0) and by :math:`1 + \lambda^2` with a skip, be A the identity
+    or drawn like Θ. With components alike at the start, after k layers
+
+    .. math:: \frac{\mathbb E\, E(x)}{\mathbb E\, \|x\|^2} =
+        \frac{\sum_\lambda (1 - \lambda)\, g(\lambda)^k}{\sum_\lambda g(\lambda)^k}
+    """
+    if skip not in SKIPS:
+        raise ValueError(f"skip: choose from {', '.join(SKIPS)}, got {skip!r}")
+    found = torch.linalg.eigvalsh(smoothing_matrix(graph))
+    # The largest is 1, once for each component; what rounding makes of it would be all that deep networks leave.
+    eigenvalues = torch.where(found > 1 - 1e-12, 1.0, found)
+    growth = eigenvalues.square() + (0 if skip == "none" else 1)
+    # Relative to the largest, which keeps powers of 64 within range.
+    weights = (growth / growth.max()) ** torch.tensor(depths, dtype=torch.float64).unsqueeze(1)
+    return (weights * (1 - eigenvalues)).sum(1) / weights.sum(1)
+
+
+def smoothing_matrix(graph: Graph) -> Float[Tensor, "vertices vertices"]:
+    r"""GCN's :math:`\tilde L`, dense, in float64."""
+    edges = gcn_edges(graph, torch.float64)
+    dense = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64, device=graph.device)
+    places = edges.pattern.receivers, edges.pattern.senders
+    return dense.index_put(places, edges.weights, accumulate=True)
+
+
+def sphere_graph(vertices: int) -> Graph:
+    """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, neighbours five or six each."""
+    # k subdivisions give 10 · 4^k + 2 vertices.
+    mesh = icosphere(max(0, math.ceil(math.log((vertices - 2) / 10, 4))))
+    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+
+
+def _features(graph: Graph, width: int, seed: int) -> Tensor:
+    random = torch.Generator().manual_seed(seed)
+    return torch.randn(graph.num_vertices, width, generator=random, dtype=torch.float64)
+
+
+@torch.no_grad()
+def _layer(width: int, skip: str) -> nn.Module:
+    return make_block(GCNConv(width, width), skip).double().requires_grad_(False)

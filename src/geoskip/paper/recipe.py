@@ -1,0 +1,162 @@
+"""A row of the paper as something to run: what turns it, with data, a schedule and a seed, into a configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from geoskip.paper.rows import Row
+from geoskip.paper.schedules import shortened
+
+if TYPE_CHECKING:
+    from geoskip.training.config import Config
+
+TASKS = {"reconstruction": "reconstruction", "correspondence": "correspondence", "superpixels": "classification"}
+METRICS = {
+    "reconstruction": ("mean_mm", "std_mm", "median_mm"),
+    "correspondence": ("accuracy_pct", "geodesic_mean_pct"),
+    "classification": ("accuracy_pct",),
+}
+# What the paper used, and what stands in for it where that may not be passed on. The digits are the same, their graphs
+# are built anew.
+ORIGINAL = {"reconstruction": "coma", "correspondence": "faust", "classification": "published-superpixels"}
+STAND_IN = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}
+TINY = "tiny"
+NO_TEST = "test=false"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One row, ready but for data, schedule and seed.
+
+    home: the experiment that its records are kept under. Others may show the same runs: Table 3 repeats rows of
+        Tables 1 and 2, and they are trained once.
+    row: the method and the paper's figures.
+    variant: of an ablation, what is different, in a few words.
+    settings: the same as settings of the configuration, such as ``coarsening.matchings=2``.
+    """
+
+    home: str
+    row: Row
+    variant: str = ""
+    settings: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.home, self.label))
+
+    @property
+    def name(self) -> str:
+        return self.row.method
+
+    @property
+    def method(self) -> str:
+        """What tells methods of one kernel size apart: ``Aff-MoNet (degree)``."""
+        return self.name if self.row.pseudo is None else f"{self.name} ({self.row.pseudo})"
+
+    @property
+    def line(self) -> str:
+        """What its line in a table is called: the method, or the variant of an ablation."""
+        return self.variant or self.method
+
+    @property
+    def label(self) -> str:
+        """What tells it from all others at home: ``Aff-MoNet M=9``; m, not M = m³, for SplineCNN."""
+        letter = "m" if self.row.operator == "spline" else "M"
+        sized = self.method if self.row.column is None else f"{self.method} {letter}={self.row.column}"
+        return f"{sized}, {self.variant}" if self.variant else sized
+
+    @property
+    def slug(self) -> str:
+        """The label as a name of a file."""
+        plain = self.label.replace("++", "pp").replace("+", "-plus").replace("†", "-dagger").lower()
+        return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+
+    @property
+    def task(self) -> str:
+        return TASKS[self.row.experiment]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What is measured, the figure that counts first; validation figures where the test is not looked at."""
+        metrics = METRICS[self.task]
+        return tuple(f"validation_{name}" for name in metrics) if NO_TEST in self.settings else metrics
+
+    @property
+    def paper(self) -> Mapping[str, float]:
+        """The paper's figures, named as in records."""
+        return {name: float(self.row.figures[name]) for name in self.metrics if name in self.row.figures}
+
+    def config(self, data: str, schedule: str, seed: int, device: str = "auto") -> Config:
+        from geoskip.training.config import override, resolve
+
+        row = self.row
+        full = resolve(
+            self.task,
+            data=data,
+            operator=row.operator,
+            skip=row.skip,
+            kernel_size=row.kernel_size,
+            pseudo=row.pseudo,
+            options=dict(row.options),
+            # The levels of a tiny template: of its 42 vertices four steps by 4 would leave none.
+            model={"factors": [2, 2, 2, 2]} if data == TINY and self.task == "reconstruction" else {},
+            seed=seed,
+            device=device,
+        )
+        return shortened(override(full, self.settings), schedule)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper.
+
+    figure: where it is more than figures in a table, what is drawn from the runs: see
+        :mod:`geoskip.paper.figures`.
+    """
+
+    name: str
+    title: str
+    recipes: tuple[Recipe, ...]
+    figure: str = ""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(recipe.task for recipe in self.recipes))
+
+    def select(self, patterns: Sequence[str] = ()) -> tuple[Recipe, ...]:
+        """The recipes whose label or method matches a pattern, such as ``Aff-*`` or ``*M=9``; all without patterns."""
+        for pattern in patterns:
+            if not any(_matches(recipe, pattern) for recipe in self.recipes):
+                labels = ", ".join(recipe.label for recipe in self.recipes)
+                raise ValueError(f"rows: {self.name} has none like {pattern!r}; it has {labels}")
+        return tuple(
+            recipe for recipe in self.recipes if not patterns or any(_matches(recipe, each) for each in patterns)
+        )
+
+
+def _matches(recipe: Recipe, pattern: str) -> bool:
+    wanted = pattern.lower()
+    names = (recipe.label, recipe.line, recipe.method, recipe.name)
+    return any(fnmatchcase(name.lower(), wanted) for name in names)
+
+
+def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str = "full") -> Mapping[str, str]:
+    """The data set of each task: as ``named``, otherwise what stands in for the paper's; tiny ones for smoke.
+
+    A name says by itself which task it is for; ``tiny`` is for all of them.
+    """
+    found = dict.fromkeys(tasks, TINY) if schedule == "smoke" else {task: STAND_IN[task] for task in tasks}
+    task_of = {name: task for table in (STAND_IN, ORIGINAL) for task, name in table.items()}
+    for name in named:
+        if name == TINY:
+            found = dict.fromkeys(tasks, TINY)
+        elif name not in task_of:
+            raise ValueError(f"data: unknown name {name!r}; choose from {', '.join([*task_of, TINY])}")
+        elif task_of[name] not in tasks:
+            raise ValueError(f"data: {name} is for {task_of[name]}; this experiment is about {', '.join(tasks)}")
+        else:
+            found[task_of[name]] = name
+    return found

@@ -1,0 +1,153 @@
+"""The analyses on trained runs: what ``geoskip analyse …`` prints and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geoskip.blocks import PolynomialSkip, Skip
+from geoskip.models import MeshAutoencoder
+from geoskip.operators import ChebConv
+from geoskip.paper.decoding import ALL, PARTS, compare_parts, decode_layers, decode_parts
+from geoskip.paper.share import block_shares
+from geoskip.paper.smoothness import met_pseudo, model_smoothness, overall, spectrum
+from geoskip.paper.study_data import task_of
+from geoskip.records.samples import MeshSamples
+from geoskip.training.checkpoint import load_checkpoint
+from geoskip.training.naming import row_name
+from geoskip.training.run import Run
+from geoskip.training.tasks import Task
+from geoskip.training.tasks.base import spread_evenly
+from geoskip.training.tasks.reconstruction import Reconstruction
+
+SPECTRUM_POINTS = 41
+# Test items that are looked at by default.
+SOME = 8
+
+
+def method_of(run: Run) -> str:
+    """What tables call the run's method."""
+    return row_name(run.config)
+
+
+def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
+    """Test items decoded by parts, all blocks at once and block by block: rows, and the shapes for pictures. There are
+    8, or fewer where the test set is smaller, unless ``count`` says how many."""
+    model = run.model()
+    if not isinstance(model, MeshAutoencoder):
+        raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to look into")
+    task = task or task_of(run)
+    assert isinstance(task, Reconstruction)
+    count = min(SOME, task.num_test) if count is None else count
+    if not 2 <= count <= task.num_test:
+        raise ValueError(f"samples: from 2 to the {task.num_test} test items, got {count}")
+    # Spread over the test set, whose neighbours are frames of one sequence.
+    items = task.data.split.test[spread_evenly(task.num_test, count)]
+    verts = task.data.verts(items)
+    x = task.standardise(verts)
+    decoded = {part: task.restore(found) for part, found in decode_parts(model, x).items()}
+    others = {(part, ALL): decoded[part] for part in PARTS}
+    for part in PARTS:
+        others |= {(part, layer): task.restore(found) for layer, found in decode_layers(model, x, part).items()}
+    rows = compare_parts(decoded["full"], others, model.hierarchy().levels[0])
+    names = tuple(task.data.names[item] for item in items.tolist())
+    arrays = {name: part.numpy() for name, part in {"input": verts, **decoded}.items()}
+    shapes = MeshSamples(names, task.data.template.faces, task.data.unit_mm, arrays)
+    return [_in_millimetres(asdict(row), task.data.unit_mm) for row in rows], shapes
+
+
+def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict[str, Any]]:
+    """Shares of the skips in every block: at the start, at every kept checkpoint, at the end."""
+    task = task or task_of(run)
+    batch = task.batch(torch.arange(min(count, task.num_items)))
+    return [
+        {"step": step, **asdict(row)}
+        for step, model in models_of(run, task)
+        for row in block_shares(model.eval(), lambda model: task.loss(model, batch))
+    ]
+
+
+def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
+    """Roughness of the filters at the end, and, where the data are at hand (``task``), at the start."""
+    found: dict[str, Any] = {
+        "method": method_of(run),
+        "operator": run.config.operator,
+        "skip": run.config.skip,
+        "kernel_size": run.config.kernel_size,
+        "seed": run.config.seed,
+    }
+    starts = [("start", task.make_model())] if task is not None else []
+    for when, model in [*starts, ("end", run.model())]:
+        rows = model_smoothness(model, _edges(model))
+        found[when] = {"overall": overall(rows), "layers": [asdict(row) for row in rows], **_spectra(model)}
+    return found
+
+
+def models_of(run: Run, task: Task) -> Iterator[tuple[int, nn.Module]]:
+    """The model with its initial values, then with the weights of every kept checkpoint, then with the last ones."""
+    model = task.make_model()
+    yield 0, model
+    seen = {0}
+    for path in checkpoints(run.checkpoints):
+        state = load_checkpoint(path)
+        model.load_state_dict(dict(state.model))
+        seen.add(state.step)
+        yield state.step, model
+    weights, step = run.weights
+    if step not in seen:
+        model.load_state_dict(weights)
+        yield step, model
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints, the first step first."""
+    return sorted(folder.glob("step-????????")) if folder.is_dir() else []
+
+
+def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "end") -> dict[str, list[float]]:
+    """One overall number of :func:`run_smoothness` by method, a value for each seed. ``when`` is ``"start"``, ``"end"``
+    or ``"change"``, the end over the start, in which the luck of the initial values cancels."""
+    columns: dict[str, list[float]] = {}
+    for run in found:
+        numbers: dict[str, Any] = {time: run[time]["overall"].get(quantity) for time in ("start", "end") if time in run}
+        if when == "change":
+            numbers["change"] = numbers["end"] / numbers["start"] if numbers.get("start") else None
+        if numbers.get(when) is not None:
+            columns.setdefault(run["method"], []).append(numbers[when])
+    return columns
+
+
+def _in_millimetres(row: dict[str, Any], unit_mm: float) -> dict[str, Any]:
+    return {**{key: value for key, value in row.items() if key != "distance"}, "distance_mm": row["distance"] * unit_mm}
+
+
+def _edges(model: nn.Module) -> dict[str, Tensor] | None:
+    """What the layers of an autoencoder look at; other models do not hold their graphs."""
+    if not isinstance(model, MeshAutoencoder):
+        return None
+    rest = torch.zeros(model.hierarchy().sizes[0], 3)
+    return met_pseudo(model, lambda model: model(rest))
+
+
+def _spectra(model: nn.Module) -> dict[str, Any]:
+    """Of ChebNet's layers, the filter alone and, where that is linear too, with the skip."""
+    blocks = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, ChebConv) or (isinstance(module, Skip) and isinstance(module.conv, ChebConv))
+    }
+    outer = {name: module for name, module in blocks.items() if name.removesuffix(".conv") == name}
+    if not outer:
+        return {}
+    places = torch.linspace(0, 2, SPECTRUM_POINTS, dtype=torch.float64)
+    curves = {
+        name: {"filter": spectrum(block, places, skip=False).tolist()}
+        | ({} if isinstance(block, PolynomialSkip) else {"block": spectrum(block, places).tolist()})
+        for name, block in outer.items()
+    }
+    return {"eigenvalues": places.tolist(), "spectra": curves}

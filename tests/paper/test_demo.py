@@ -1,0 +1,190 @@
+"""The comparison in small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from geoskip.cli import app
+from geoskip.cli.demo import _with_spread
+from geoskip.data.mesh_set import MeshSet, StoredShapes
+from geoskip.data.split import Split
+from geoskip.meshes import icosphere
+from geoskip.paper.demo import coarser, deformed, demo_config, demo_runs, demo_set
+from geoskip.paper.demo_pictures import errors_mm, method_sheet, write_demo_pictures
+from geoskip.records.samples import MeshSamples
+
+
+@pytest.fixture
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few shapes, a smaller sphere, small pictures."""
+    monkeypatch.setattr("geoskip.paper.demo.NUM_TRAIN", 16)
+    monkeypatch.setattr("geoskip.paper.demo.NUM_TEST", 5)
+    monkeypatch.setattr("geoskip.paper.demo.icosphere", lambda level: icosphere(2))
+    monkeypatch.setattr("geoskip.paper.demo_pictures.SIZE", 16)
+
+
+def test_shapes_repeat_and_differ() -> None:
+    sphere = icosphere(1)
+    shapes = deformed(sphere, 5, seed=0)
+    assert np.array_equal(shapes, deformed(sphere, 5, seed=0))
+    assert not np.allclose(shapes, deformed(sphere, 5, seed=1))
+    assert not np.allclose(shapes[0], shapes[1])
+
+
+def test_twist_leaves_its_axis_alone() -> None:
+    sphere = icosphere(1)
+    poles = np.abs(sphere.verts[:, :2]).max(axis=1) < 1e-12
+    assert poles.sum() == 2
+    shapes = deformed(sphere, 20, seed=0)
+    assert np.abs(shapes[:, poles, :2]).max() < 1e-12
+    assert np.abs(np.abs(shapes[:, poles, 2]) - 1).min() > 0, "stretched or swollen"
+
+
+def sphere_set() -> MeshSet:
+    sphere = icosphere(2)
+    shapes = StoredShapes(torch.from_numpy(deformed(sphere, 30, seed=0)).float())
+    return MeshSet(sphere, shapes, tuple(f"{k:02d}" for k in range(30)), Split.leading(30, 20), 2.0)
+
+
+def test_coarser_keeps_vertices_items_and_split() -> None:
+    whole = sphere_set()
+    some = coarser(whole, 40, num_train=8, num_test=4)
+    assert (len(some), some.template.num_verts, some.unit_mm) == (12, 40, 2.0)
+    assert len(some.split.train) == 8
+    for item, name in enumerate(some.names):
+        source = whole.names.index(name)
+        assert (source in whole.split.train.tolist()) == (item < 8)
+        fine, coarse = (data.verts(torch.tensor([k]))[0] for data, k in ((whole, source), (some, item)))
+        assert {tuple(vertex) for vertex in coarse.tolist()} <= {tuple(vertex) for vertex in fine.tolist()}
+
+
+@pytest.mark.usefixtures("_few")
+def test_runs_train_and_are_taken_up(tmp_path: Path) -> None:
+    data = demo_set("spheres")
+    runs = list(demo_runs(data, tmp_path, seeds=1, epochs=2))
+    assert [(run.name, run.skip) for run in runs] == [
+        ("MoNet", "none"),
+        ("Res-MoNet", "residual"),
+        ("Aff-MoNet", "affine"),
+    ]
+    assert runs[0].params == runs[1].params < runs[2].params
+    samples = runs[0].samples()
+    assert samples.parts["full"].shape == (4, 162, 3)
+    assert list(demo_runs(data, tmp_path, seeds=1, epochs=2)) == runs, "there already, to the second"
+    other = next(demo_runs(data, tmp_path / "again", seeds=1, epochs=2))
+    assert other.error_mm == runs[0].error_mm
+
+
+@pytest.mark.usefixtures("_few")
+@pytest.mark.parametrize(("seeds", "epochs", "named"), [(0, 1, "seeds"), (1, 0, "epochs")])
+def test_at_least_one(seeds: int, epochs: int, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{named}: need at least 1, got 0"):
+        next(demo_runs(demo_set("spheres"), tmp_path, seeds, epochs))
+
+
+def test_skips_are_all_that_differs() -> None:
+    plain, affine = (demo_config(skip, 0, 3).to_json() for skip in ("none", "affine"))
+    assert {key for key in plain if plain[key] != affine[key]} == {"skip"}
+
+
+@pytest.mark.usefixtures("_few")
+def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ImportError("pip install geoskip[people]")
+
+    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    made = demo_set("auto")
+    assert made.note == "Faces cannot be made here (pip install geoskip[people]), so these are deformed spheres."
+    assert "spheres of 162 vertices" in made.about
+    assert demo_set("spheres").note is None
+    with pytest.raises(ImportError):
+        demo_set("faces")
+
+
+@pytest.mark.usefixtures("_few")
+def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoskip.data.faces.faces", sphere_set)
+    monkeypatch.setattr("geoskip.paper.demo.NUM_VERTS", 60)
+    made = demo_set()
+    assert made.about == "16 faces of 60 vertices"
+    assert made.shapes.template.num_verts == 60
+
+
+def test_unknown_data() -> None:
+    with pytest.raises(ValueError, match="data: the demo has faces and spheres, or auto; got 'hands'"):
+        demo_set("hands")
+
+
+def samples_off_by(distance: float) -> MeshSamples:
+    sphere = icosphere(1)
+    verts = np.stack([sphere.verts] * 2)
+    moved = verts + np.array([0.0, distance, 0.0])
+    return MeshSamples(("a", "b"), sphere.faces, 10.0, {"input": verts, "full": moved})
+
+
+def test_errors_are_in_millimetres() -> None:
+    assert errors_mm(samples_off_by(0.5)) == pytest.approx(np.full((2, 42), 5.0), rel=1e-6)
+
+
+def test_pictures_share_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"MoNet": samples_off_by(0.1), "Aff-MoNet": samples_off_by(0.05)}
+    monkeypatch.setattr("geoskip.paper.demo_pictures.SIZE", 24)
+    paths, high = write_demo_pictures(tmp_path / "pictures", made)
+    assert [path.name for path in paths] == ["monet.png", "aff-monet.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    assert high == pytest.approx(1.0, rel=1e-5)
+    worse, better = (method_sheet(one, high, size=24) for one in made.values())
+    assert worse.shape == (3 * 24, 2 * 24, 3)
+    assert np.array_equal(worse[:24], better[:24]), "the same inputs, seen alike"
+    assert worse[48:].mean() < better[48:].mean(), "what is wrong is darker"
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["demo", *arguments])
+
+
+@pytest.mark.usefixtures("_few")
+def test_command(tmp_path: Path) -> None:
+    told = run("--seeds", "2", "--epochs", "1", "--data", "spheres", "--output", str(tmp_path))
+    assert told.exit_code == 0, told.output
+    for method in ("MoNet", "Res-MoNet", "Aff-MoNet"):
+        assert f" {method} " in told.stdout
+        assert (tmp_path / "pictures" / f"{method.lower()}.png").is_file()
+    assert "Aff-MoNet beats MoNet with" in told.stdout
+    assert "of 2 seeds" in told.stdout
+    assert f"with meshes that turn: {tmp_path / 'report' / 'index.html'}" in told.stdout
+    assert (tmp_path / "report" / "index.html").is_file()
+    runs = json.loads(run("--seeds", "2", "--epochs", "1", "--data", "spheres", "-o", str(tmp_path), "--json").stdout)
+    assert [(r["skip"], r["seed"]) for r in runs] == [(s, n) for n in (0, 1) for s in ("none", "residual", "affine")]
+    assert all(r["error_mm"] > 0 and r["params"] > 0 for r in runs)
+
+
+@pytest.mark.usefixtures("_few")
+def test_command_says_why_there_are_no_faces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ImportError("no anny")
+
+    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    told = run("--epochs", "1", "--output", str(tmp_path))
+    assert told.exit_code == 0, told.output
+    assert "Faces cannot be made here (no anny)" in told.stderr
+
+
+def test_bad_input_is_one_line() -> None:
+    told = run("--seeds", "0")
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert told.stderr == "geoskip: seeds: need at least 1, got 0\n"
+
+
+def test_spread_is_the_standard_deviation() -> None:
+    assert _with_spread([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
+    assert _with_spread([1.5]) == "1.50"
+    assert _with_spread([1.0, float("nan")]) == "nan ± nan"

@@ -1,0 +1,61 @@
+"""Every row of every experiment, trained for a step or two on tiny data, through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from geoskip.cli import app
+from geoskip.paper.demo import one_thread
+from geoskip.paper.jobs import finished_runs
+from geoskip.paper.recipe import chosen_data
+from geoskip.paper.registry import EXPERIMENTS
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all experiments, so that rows that they share are trained once."""
+    return tmp_path_factory.mktemp("results")
+
+
+def reproduce(*arguments: str) -> Any:
+    with one_thread():
+        return CliRunner().invoke(app, ["reproduce", *arguments, "--schedule", "smoke", "--device", "cpu"])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_row_runs(name: str, results: Path) -> None:
+    told = reproduce(name, "-o", str(results))
+    assert told.exit_code == 0, told.output
+    experiment = EXPERIMENTS[name]
+    count = len(experiment.recipes)
+    assert f"{count} of {count} done" in told.output
+    runs = finished_runs(experiment, chosen_data(experiment.tasks, schedule="smoke"), "smoke", results)
+    for recipe in experiment.recipes:
+        record = runs[recipe][0]
+        assert (record.experiment, record.row, record.name) == (recipe.home, recipe.label, recipe.name)
+        assert record.schedule == "smoke"
+        assert set(recipe.metrics) <= set(record.metrics)
+        assert record.paper == recipe.paper
+        assert record.steps > 0
+    assert bool(experiment.figure) == (results / "figures" / f"{name}-tiny-smoke.png").is_file()
+
+
+def test_parameters_are_those_of_the_rows(results: Path) -> None:
+    """Classifiers do not depend on the size of their data, so they are the paper's down to the last number."""
+    experiment = EXPERIMENTS["table2"]
+    reproduce("table2", "-o", str(results))
+    for recipe, records in finished_runs(experiment, {"classification": "tiny"}, "smoke", results).items():
+        assert records[0].parameters == recipe.row.figures["params"]
+
+
+def test_correspondence_has_its_curve(results: Path) -> None:
+    experiment = EXPERIMENTS["correspondence"]
+    reproduce("correspondence", "-o", str(results))
+    for records in finished_runs(experiment, {"correspondence": "tiny"}, "smoke", results).values():
+        shares = [share for _, share in records[0].curves["geodesic"]]
+        assert shares == sorted(shares)
+        assert 0 <= shares[0] <= shares[-1] <= 100

@@ -1,0 +1,169 @@
+"""The study of skips and kernels: what it trains, and that it can be interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from geoskip.cli import app
+from geoskip.paper.record import read_analysis
+from geoskip.paper.runs import run_parts, run_shares, run_smoothness, side_by_side
+from geoskip.paper.smoothness import model_smoothness
+from geoskip.paper.study import Study, run_study
+from geoskip.paper.study_data import STUDY, coarser, start_alike, stored, task_of, write_study
+from geoskip.training import loop
+from geoskip.training.run import Run
+from geoskip.training.tasks import make_task
+from tests.paper.small_run import CHANNELS, FACTORS, spheres
+
+MODEL = {"channels": list(CHANNELS), "latent": 5, "factors": list(FACTORS)}
+TINY = Study((("monet", 2),), seeds=1, epochs=2, batch=4, device="cpu", checkpoints=2, model=MODEL)
+
+
+def test_every_method_with_every_seed() -> None:
+    configs = dict(Study(seeds=2, epochs=10, train_items=50, batch=20, checkpoints=5).configs(1000))
+    assert len(configs) == 3 * 3 * 2
+    one = configs["cheb-affine-1"]
+    assert (one.operator, one.skip, one.seed, one.kernel_size) == ("cheb", "affine", 1, 6)
+    # Three steps an epoch, thirty in all, five checkpoints on the way.
+    assert (one.optim.epochs, one.checkpoint_every, one.keep) == (10, 6, 6)
+    assert dict(Study(epochs=1, batch=10).configs(95))["monet-none-0"].checkpoint_every == 1
+
+
+def test_operators_are_named_with_their_size() -> None:
+    assert TINY.with_operators(["spline=3", "cheb=4"]).operators == (("spline", 3), ("cheb", 4))
+    assert TINY.settings()["operators"] == ["monet=2"]
+    with pytest.raises(ValueError, match="operator: monet needs its M, such as monet=9"):
+        TINY.with_operators(["monet"])
+    with pytest.raises(ValueError, match="operator: gcn has no filter to measure; choose from monet, spline, cheb"):
+        TINY.with_operators(["monet=4", "gcn=1"])
+    with pytest.raises(ValueError, match="operator: each one once"):
+        TINY.with_operators(["monet=4", "monet=9"])
+
+
+def test_a_coarser_set_has_the_same_shapes_at_fewer_vertices() -> None:
+    data = spheres()
+    coarse = coarser(data, (2,))
+    assert coarse.template.num_verts == 21
+    assert (coarse.names, len(coarse)) == (data.names, len(data))
+    # Each kept vertex is one of the fine mesh, in every shape the same one.
+    fine, kept = data.verts(torch.arange(3)), coarse.verts(torch.arange(3))
+    same = (fine.unsqueeze(2) == kept.unsqueeze(1)).all(-1)
+    assert bool((same.sum(1) == 1).all())
+    assert torch.equal(same[0], same[1])
+    template = torch.tensor(coarse.template.verts).float()
+    assert torch.equal(torch.tensor(data.template.verts).float()[same[0].int().argmax(0)], template)
+    assert torch.equal(stored(coarse).verts(torch.arange(12)), coarse.to("cpu").verts(torch.arange(12)))
+
+
+def test_runs_are_trained_once_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = spheres()
+    first = list(run_study(TINY, data, tmp_path, samples=2))
+    assert [run.name for run in first] == ["monet-none-0", "monet-residual-0", "monet-affine-0"]
+    plain, _, affine = first
+    assert (plain.shares, plain.parts, plain.shapes) == ([], [], None)
+    assert sorted({row["step"] for row in affine.shares}) == [0, 2, 4]
+    assert affine.smoothness["end"]["overall"] != affine.smoothness["start"]["overall"]
+    assert affine.smoothness["metrics"]["mean_mm"] > 0
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(loop, "Session", refuse)
+    again = list(run_study(TINY, data, tmp_path, samples=2))
+    assert [run.smoothness for run in again] == [run.smoothness for run in first]
+
+
+def test_methods_begin_with_the_same_convolutions() -> None:
+    data = spheres()
+    configs = dict(replace(TINY, seeds=2).configs(8))
+    models = {
+        name: start_alike(make_task(config, data=data), data).to("cpu").make_model() for name, config in configs.items()
+    }
+    starts = {name: [row.slope for row in model_smoothness(model)] for name, model in models.items()}
+    assert starts["monet-none-0"] == starts["monet-residual-0"] == starts["monet-affine-0"] != starts["monet-none-1"]
+    skips = [model.get_parameter("output.weight") for model in (models["monet-affine-0"], models["monet-affine-1"])]
+    assert not torch.equal(*skips)
+    assert bool((skips[0] != 0).all())
+    unpaired = make_task(configs["monet-affine-0"], data=data).make_model()
+    assert [row.slope for row in model_smoothness(unpaired)] != starts["monet-affine-0"]
+
+
+def test_change_is_the_end_over_the_start() -> None:
+    def run(method: str, start: float, end: float) -> dict[str, Any]:
+        return {"method": method, "start": {"overall": {"slope": start}}, "end": {"overall": {"slope": end}}}
+
+    found = [run("A", 2.0, 3.0), run("B", 4.0, 1.0), run("A", 5.0, 5.0)]
+    assert side_by_side(found, "slope", "change") == {"A": [1.5, 1.0], "B": [0.25]}
+    assert side_by_side(found, "slope", "start") == {"A": [2, 5], "B": [4]}
+    assert side_by_side(found, "edge_slope", "change") == {}
+    assert side_by_side([{"method": "A", "end": {"overall": {"slope": 1.0}}}], "slope", "change") == {}
+
+
+def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoskip.data import faces
+
+    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    words = "--operator monet=2 --seeds 1 --epochs 1 --batch 8 --device cpu --coarse 2 --channels 4"
+    given = words.split()
+    told = CliRunner().invoke(
+        app, ["analyse", "study", "-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), *given]
+    )
+    assert told.exit_code == 0, told.output
+    assert "monet-affine-0" in told.output
+    found = {name: read_analysis(tmp_path / "records" / f"{name}.json") for name in ("smoothness", "shares", "parts")}
+    assert len(found["smoothness"].rows) == 3
+    assert {row["run"] for row in found["parts"].rows} == {"monet-residual-0", "monet-affine-0"}
+    assert found["shares"].settings["vertices"] == 21
+    assert (tmp_path / "runs" / "monet-affine-0" / "parts.safetensors").is_file()
+    assert found["shares"].settings["coarse"] == [2]
+    # Where it was trained, as the runs' own records say.
+    run = Run.open(tmp_path / "runs" / "monet-affine-0")
+    assert {record.device for record in found.values()} == {run.record.device}
+    for command in ("parts", "share", "smoothness"):
+        options = {"parts": ["--samples", "2"], "smoothness": ["--start"]}.get(command, [])
+        told = CliRunner().invoke(app, ["analyse", command, str(run.folder), *options])
+        assert told.exit_code == 0, told.output
+    again = run_smoothness(run, task_of(run))
+    (row,) = (row for row in found["smoothness"].rows if row["skip"] == "affine")
+    assert again["start"]["overall"] == pytest.approx(row["start"]["overall"], rel=1e-6)
+    shares = [{"run": run.folder.name, **row} for row in run_shares(run)]
+    kept = [row for row in found["shares"].rows if row["run"] == run.folder.name]
+    assert [row["share"] for row in shares] == pytest.approx([row["share"] for row in kept], rel=1e-5)
+    assert len(run_parts(run, 2)[0]) == len([row for row in found["parts"].rows if row["run"] == run.folder.name])
+
+
+def test_a_run_on_another_mesh_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose data were given in Python, or a study's that has lost its note."""
+    from geoskip.data import faces
+
+    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    data = coarser(spheres(24), (2,))
+    few = len(data.split.test)
+    measured = list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=few + 1))
+    assert [None if run.shapes is None else len(run.shapes.names) for run in measured] == [None, few, few]
+    run = Run.open(tmp_path / "monet-affine-0")
+    assert task_of(run).num_items == len(data.split.train)
+    (run.folder / STUDY).unlink()
+    with pytest.raises(ValueError, match="monet-affine-0: the run was trained on another mesh than faces has now"):
+        task_of(run)
+    (run.folder / STUDY).write_text('{"format": 9}')
+    with pytest.raises(ValueError, match=r"study\.json: does not say what the run was trained on"):
+        task_of(run)
+    write_study(run.folder, ())
+    with pytest.raises(ValueError, match="another mesh"):
+        task_of(run)
+
+
+def test_lists_of_numbers_are_checked(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--channels", "4;2"])
+    assert told.exit_code == 2
+    assert "4;2 is not a list of whole numbers" in told.output
+    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--coarse", "0"])
+    assert told.exit_code == 2
+    assert "0 is not a list of whole numbers" in told.output

@@ -1,0 +1,132 @@
+"""Tables out of records, and the pages that hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import geoskip
+from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.sheets import cell, sheet
+from geoskip.paper.tables import BLOCKS, block, filled
+from tests.paper.runs import job_of, kept, papers_own, recipe_named, record_of
+
+ROOT = Path(geoskip.__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MONET = recipe_named("table1", "MoNet M=9")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_hold_what_the_records_give(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert filled(text, ROOT / "results") == text, f"run: geoskip tables {page.relative_to(ROOT)}"
+
+
+def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:
+    kept(job_of(MONET), tmp_path, mean_mm=0.5, std_mm=0.1, median_mm=0.4)
+    page = filled("<!-- table1 -->\n<!-- /table1 -->\n", tmp_path)
+    assert "| MoNet |" in page
+    assert filled(page, tmp_path) == page
+    invented = page.replace("0.500", "0.400")
+    assert invented != page
+    assert filled(invented, tmp_path) == page
+    kept(job_of(MONET), tmp_path, mean_mm=0.6, std_mm=0.1, median_mm=0.4)
+    assert filled(page, tmp_path) != page
+
+
+def test_without_records_tables_say_nothing(tmp_path: Path) -> None:
+    for name in BLOCKS:
+        assert block(name, tmp_path) == ""
+    assert (
+        filled("a\n<!-- claims -->\nold\n<!-- /claims -->\nb\n", tmp_path)
+        == "a\n<!-- claims -->\n<!-- /claims -->\nb\n"
+    )
+
+
+def test_tiny_runs_are_not_published(tmp_path: Path) -> None:
+    kept(job_of(MONET, schedule="smoke", data="tiny"), tmp_path, mean_mm=0.5)
+    kept(job_of(MONET, schedule="full", data="tiny"), tmp_path, mean_mm=0.5)
+    assert block("table1", tmp_path) == ""
+
+
+def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
+    for schedule, data, value in [("short", "faces", 0.7), ("full", "faces", 0.6), ("full", "coma", 0.5)]:
+        kept(job_of(MONET, schedule=schedule, data=data), tmp_path, mean_mm=value)
+    found = block("table1", tmp_path).split("**Shape reconstruction (Table 1)**")[1:]
+    assert [("0.500" in part, "0.600" in part, "0.700" in part) for part in found] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+    assert "data coma; schedule full (300 epochs, rate 0.001 × 0.99 each); seeds 1; test device" in found[0]
+    assert "data faces; schedule short (6 epochs" in found[2]
+
+
+def test_cells() -> None:
+    records = {
+        seed: record_of(job_of(MONET, seed), {"mean_mm": value}) for seed, value in enumerate((0.50, 0.52, 0.54))
+    }
+    # t of 0.975 and 2 degrees of freedom is 4.303; the standard deviation is 0.02.
+    assert cell(MONET, records, "mean_mm") == f"0.520 ± {4.303 * 0.02 / 3**0.5:.3f} (0.528)"
+    assert cell(MONET, {0: records[0]}, "mean_mm") == "0.500 (0.528)"
+    assert cell(MONET, {}, "mean_mm") == "– (0.528)"
+    assert cell(recipe_named("spline_supplement", "SplineCNN m=3"), {}, "mean_mm") == "–"
+
+
+def test_layout_follows_the_paper() -> None:
+    table = sheet(EXPERIMENTS["table1"], {})
+    assert table.header == ("method", "M=4", "M=9", "M=14")
+    assert len(table.lines) == 14
+    assert table.lines[-1] == ("Aff-MoNet", "– (0.499)", "– (0.406)", "– (0.347)")
+    both = sheet(EXPERIMENTS["table1"], {}, ranks=2)
+    assert both.header[1:3] == ("M=4: mean error, mm", "M=4: median error, mm")
+    table = sheet(EXPERIMENTS["table2"], {}, ranks=2)
+    assert table.header == ("method", "accuracy, %")
+    assert table.lines[-1] == ("Aff-MoNet (position)", "– (97.14)")
+    table = sheet(EXPERIMENTS["table3"], {})
+    assert table.header[1:] == (
+        "reconstruction: mean error, mm",
+        "correspondence: accuracy, %",
+        "classification: accuracy, %",
+    )
+    assert table.lines[-1] == ("Aff-FeaStNet†", "– (0.463)", "– (94.36)", "– (60.07)")
+    table = sheet(EXPERIMENTS["spline_supplement"], {})
+    assert table.header == ("method", "m=1", "m=2", "m=3", "m=4", "m=5", "M=8")
+    assert table.lines[0] == ("SplineCNN", "–", "– (0.605)", "–", "–", "–", "")
+
+
+def test_seeds_are_told(tmp_path: Path) -> None:
+    for seed in range(3):
+        kept(job_of(MONET, seed), tmp_path, mean_mm=0.5)
+    kept(job_of(recipe_named("table1", "Aff-MoNet M=9")), tmp_path, mean_mm=0.5)
+    assert "seeds 1 to 3;" in block("table1", tmp_path)
+
+
+def test_claims_of_the_paper_as_tables(tmp_path: Path) -> None:
+    papers_own(tmp_path, seeds=2)
+    claims = block("claims", tmp_path)
+    assert "| an affine skip helps | 18 of 18 | 18 | 0 | 4 |" in claims
+    assert "| a weight for the centre vertex helps | 5 of 6 | 5 | 1 | 0 |" in claims
+    verdicts = block("verdicts", tmp_path)
+    assert (
+        "| an affine skip helps more than a residual one | reconstruction: Aff-MoNet M=9 | Res-MoNet M=9 | yes |"
+        in verdicts
+    )
+
+
+def test_blocks_of_others_are_left_alone(tmp_path: Path) -> None:
+    page = "<!-- pairs -->\nof another kind\n<!-- /pairs -->\n"
+    assert filled(page, tmp_path) == page
+
+
+@pytest.mark.parametrize(
+    ("page", "complaint"),
+    [
+        ("<!-- table9 -->\n<!-- /table9 -->", "page: nothing is known of <!-- table9 -->; did you mean table3"),
+        ("<!-- table1 -->\n", "page: <!-- table1 --> is not closed by <!-- /table1 -->"),
+    ],
+)
+def test_wrong_markers(page: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        filled(page, tmp_path)
