@@ -1,4 +1,4 @@
-"""The pictures of rbf.md and analogy.md, made by what they are about: ``python docs/make_rbf_images.py [FOLDER]``."""
+"""Make the pictures of rbf.md and analogy.md: ``python docs/make_rbf_images.py [FOLDER]``."""
 
 import sys
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from geoskip.report.pictures import CLAY, picture, sheet
 from geoskip.report.png import write_png
 
 IMAGES = Path(__file__).parent / "images"
-# Okabe and Ito's colours, which most colour-blind readers tell apart.
+# Okabe and Ito's colors, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 KNOTS = torch.tensor([0.02, 0.12, 0.2, 0.34, 0.42, 0.55, 0.62, 0.78, 0.86, 0.98], dtype=torch.float64)[:, None]
 LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.5, 0.45]], dtype=torch.float64)
 
 
 def plain(draw: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
-    """Drawn with matplotlib's own settings, whatever others in the process have set."""
+    """Draw with matplotlib's default settings, regardless of what other code in the process has set."""
 
     @wraps(draw)
     def drawn() -> np.ndarray:
@@ -44,7 +44,7 @@ def plain(draw: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
 
 @plain
 def flat_function() -> np.ndarray:
-    """A line through ten values, and a turned grid, each with and without the polynomial part."""
+    """A line through ten values, and a rotated grid, each with and without the polynomial part."""
     figure, (line, with_affine, without) = plt.subplots(1, 3, figsize=(10, 3.3), width_ratios=(1.5, 1, 1), dpi=80)
     draw_line(line)
     turn = torch.tensor([[0.8, 0.45], [-0.45, 0.8]], dtype=torch.float64)
@@ -56,7 +56,7 @@ def flat_function() -> np.ndarray:
 
 @plain
 def spline_block() -> np.ndarray:
-    """Splines computed by their blocks: what the convolution says, what the skip says, and the sum."""
+    """Splines computed by their blocks: the convolution, the skip, and the sum."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, dpi=80)
     line = 0.4 + 1.2 * KNOTS
     for axes, title, values in (
@@ -76,8 +76,8 @@ def draw_block(axes: Axes, spline: RBFInterpolant) -> None:
     with torch.no_grad():
         parts = block.convolution(features, edges), block.affine(features), block(features, edges)
     looks = ("convolution", ORANGE, "--"), ("skip", BLUE, "-."), ("block: their sum", GREEN, "-")
-    for part, (label, colour, style) in zip(parts, looks, strict=True):
-        axes.plot(x[:, 0], part[:300, 0], style, color=colour, label=label)
+    for part, (label, color, style) in zip(parts, looks, strict=True):
+        axes.plot(x[:, 0], part[:300, 0], style, color=color, label=label)
 
 
 def _pixels(figure: Figure) -> np.ndarray:
@@ -98,8 +98,8 @@ def draw_line(axes: Axes) -> None:
         ("r³ alone", BLUE, "-.", thin_plate_spline(KNOTS, values, affine=False)),
         ("r³ with its affine part", GREEN, "-", thin_plate_spline(KNOTS, values)),
     ]
-    for label, colour, style, fitted in curves:
-        axes.plot(x[:, 0], fitted(x)[:, 0], style, color=colour, label=label)
+    for label, color, style, fitted in curves:
+        axes.plot(x[:, 0], fitted(x)[:, 0], style, color=color, label=label)
     axes.plot(KNOTS[:, 0], values[:, 0], "ko", markersize=4)
     axes.set_ylim(-0.1, 2.6)
     axes.legend(frameon=False, fontsize=9, loc="upper left")
@@ -113,24 +113,24 @@ def draw_grid(axes: Axes, moves: Warp) -> None:
         for row in lines:
             axes.plot(row[:, 0], row[:, 1], color=BLUE, linewidth=0.8)
     axes.plot(*moves(LANDMARKS).T, "o", color=ORANGE, markersize=4)
-    # What the exact map fills; where the other one leaves it, it is cut.
+    # The extent of the exact map; the other one is cut off where it leaves it.
     axes.set(xlim=(-0.85, 1.25), ylim=(-0.35, 1.6), aspect="equal")
     axes.set_axis_off()
 
 
 def warped_ball() -> np.ndarray:
-    """A ball with six landmarks; moved by them with the affine part, without it, and by one of them locally."""
+    """A ball with six landmarks: warped with the affine part, without it, and locally by one landmark."""
     ball = icosphere(4)
     numbers = np.array([0, 11, 1, 3, 7, 9])
-    held = ball.verts[numbers]
-    goals = held * np.array([1.25, 0.85, 1.25])
+    landmarks = ball.verts[numbers]
+    goals = landmarks * np.array([1.25, 0.85, 1.25])
     goals[0] += np.array([0.15, 0.0, 0.35])
-    pulled = held[:1] + np.array([[0.1, 0.0, 0.6]])
+    pulled = landmarks[:1] + np.array([[0.1, 0.0, 0.6]])
     shown = [
         ball,
-        warp_mesh(ball, held, goals),
-        warp_mesh(ball, held, goals, affine=False),
-        warp_mesh(ball, held[:1], pulled, "wendland_c2", affine=False, epsilon=1 / 0.8),
+        warp_mesh(ball, landmarks, goals),
+        warp_mesh(ball, landmarks, goals, affine=False),
+        warp_mesh(ball, landmarks[:1], pulled, "wendland_c2", affine=False, epsilon=1 / 0.8),
     ]
     view = view_of(np.concatenate([mesh.verts for mesh in shown]), 25.0, 20.0, up="z")
     marks = [numbers, numbers, numbers, numbers[:1]]
@@ -138,7 +138,7 @@ def warped_ball() -> np.ndarray:
 
 
 def _dots(ball: Mesh, numbers: np.ndarray) -> np.ndarray:
-    """Clay, with what lies around a landmark before the warp in blue."""
+    """Clay color, with blue dots around the landmarks."""
     near = np.linalg.norm(ball.verts[:, None] - ball.verts[numbers], axis=2).min(axis=1) < 0.09
     return np.where(near[:, None], np.array([0.0, 0.45, 0.7]), np.array(CLAY))
 

@@ -1,4 +1,4 @@
-"""Scattered data for the tests: centres that are never too close, values, and points around them."""
+"""Scattered data for the tests: centers that are never too close, values, and points around them."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch import Tensor
 from geoskip.rbf import KERNEL_NAMES
 
 POLYHARMONIC = ("linear", "thin_plate", "cubic", "quintic")
-# Inverse widths that keep the systems of `centres` well conditioned.
+# Inverse widths that keep the systems of `centers` well conditioned.
 EPSILON = {name: 0.8 if name.startswith("wendland") else 2.0 for name in KERNEL_NAMES if name not in POLYHARMONIC}
 
 
@@ -30,5 +30,5 @@ def scattered(count: int, dim: int, seed: int = 0) -> Tensor:
 
 
 def widths(name: str, dim: int) -> float | None:
-    """On a line centres are 1/25 apart, and wide kernels alike to many digits."""
+    """On a line centers are 1/25 apart, and wide kernels alike to many digits."""
     return None if name not in EPSILON else EPSILON[name] * (6 if dim == 1 else 1.5)

@@ -7,9 +7,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy.interpolate import CubicSpline, RBFInterpolator
-from torch.testing import assert_close
 
-from geoskip.rbf import bending_energy, fit_local, fit_rbf, thin_plate_spline
+from geoskip.rbf import bending_energy, fit_rbf, thin_plate_spline
 from tests.rbf.scattered import POLYHARMONIC, normal, scattered, uniform, widths
 
 THEIRS = {"thin_plate": "thin_plate_spline"}
@@ -20,32 +19,19 @@ SHARED = (*POLYHARMONIC, "gaussian", "multiquadric", "inverse_multiquadric", "in
 @pytest.mark.parametrize("dim", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", SHARED)
 def test_scipy_agrees(name: str, dim: int, smoothing: float) -> None:
-    centres, values, points = scattered(40, dim) * 3, normal(40, 2), uniform(30, dim) * 4
+    centers, values, points = scattered(40, dim) * 3, normal(40, 2), uniform(30, dim) * 4
     epsilon = widths(name, dim)
-    ours = fit_rbf(centres, values, name, smoothing=smoothing, epsilon=epsilon)
-    theirs = RBFInterpolator(centres, values, kernel=THEIRS.get(name, name), smoothing=smoothing, epsilon=epsilon)
+    ours = fit_rbf(centers, values, name, smoothing=smoothing, epsilon=epsilon)
+    theirs = RBFInterpolator(centers, values, kernel=THEIRS.get(name, name), smoothing=smoothing, epsilon=epsilon)
     wanted = theirs(points.numpy())
     assert_allclose(ours(points), wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("degree", [-1, 0, 1, 2])
 def test_scipy_agrees_on_degrees(degree: int) -> None:
-    centres, values, points = scattered(40, 3), normal(40, 2), uniform(30, 3) * 2
-    theirs = RBFInterpolator(centres, values, kernel="gaussian", epsilon=4.0, degree=degree)(points.numpy())
-    assert_allclose(fit_rbf(centres, values, "gaussian", epsilon=4.0, degree=degree)(points), theirs, atol=1e-9)
-
-
-@pytest.mark.parametrize("neighbours", [1, 8, 40])
-@pytest.mark.parametrize("degree", [0, 1])
-def test_scipy_agrees_on_neighbours(neighbours: int, degree: int) -> None:
-    if neighbours == 1 and degree == 1:
-        neighbours = 5
-    centres, values, points = scattered(40, 2), normal(40, 2), uniform(100, 2)
-    by = uniform(40, seed=3)
-    options = {"degree": degree, "smoothing": by.numpy(), "kernel": "linear"}
-    theirs = RBFInterpolator(centres, values, neighbors=neighbours, **options)(points.numpy())
-    ours = fit_local(centres, values, "linear", neighbours=neighbours, degree=degree, smoothing=by)
-    assert_allclose(ours(points), theirs, atol=1e-10)
+    centers, values, points = scattered(40, 3), normal(40, 2), uniform(30, 3) * 2
+    theirs = RBFInterpolator(centers, values, kernel="gaussian", epsilon=4.0, degree=degree)(points.numpy())
+    assert_allclose(fit_rbf(centers, values, "gaussian", epsilon=4.0, degree=degree)(points), theirs, atol=1e-9)
 
 
 def test_on_a_line_it_is_the_natural_cubic_spline() -> None:
@@ -73,9 +59,3 @@ def test_bending_energy_in_the_plane_is_its_integral() -> None:
     density = (rows[0].square() + rows[1].square()).sum(dim=1).reshape(radius.shape)
     area = radius * (1 + radius**2) * (pi / 480) * (2 * pi / 120)
     assert (density * area).sum().item() == pytest.approx(bending_energy(fitted).item(), rel=0.02)
-
-
-@pytest.mark.parametrize("dim", [2, 3])
-def test_the_local_form_with_all_centres_is_the_global_one(dim: int) -> None:
-    centres, values, points = scattered(25, dim), normal(25, 2), uniform(40, dim)
-    assert_close(fit_local(centres, values, neighbours=25)(points), fit_rbf(centres, values)(points))

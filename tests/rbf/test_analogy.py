@@ -33,13 +33,13 @@ def test_a_filter_is_an_interpolant_evaluated_at_the_edges(name: str) -> None:
 
 
 def test_monets_sum_is_a_gaussian_interpolant() -> None:
-    """With the centres μ, the widths 1/ε = √2 σ, and the radial weights Θ."""
+    """With the centers μ, the widths 1/ε = √2 σ, and the radial weights Θ."""
     graph, x, sigma = specimen(dim=2), features(7, IN), 0.4
     epsilon = 1 / (2**0.5 * sigma)
     wanted = fit_rbf(scattered(6, 2), normal(6, IN * OUT), "gaussian", degree=-1, epsilon=epsilon)
     conv = MoNetConv(IN, OUT, kernel_size=6, dim=2, bias=False).double()
     with torch.no_grad():
-        conv.mean.copy_(wanted.centres)
+        conv.mean.copy_(wanted.centers)
         conv.scale.fill_(sigma)
         conv.theta.copy_(wanted.weights.reshape(6, IN, OUT))
     assert_close(conv(x, graph.graph()), filter_sum(wanted, x, graph.edge_index, graph.pseudo))
@@ -47,7 +47,7 @@ def test_monets_sum_is_a_gaussian_interpolant() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_every_monet_is_an_rbf_network(bias: bool) -> None:
-    """Also with another width for each centre and axis."""
+    """Also with another width for each center and axis."""
     torch.manual_seed(0)
     monet = MoNetConv(IN, OUT, kernel_size=5, dim=2, bias=bias).double()
     graph, x = specimen(dim=2).graph(), features(4, 7, IN)
@@ -72,9 +72,9 @@ def test_an_interpolant_is_a_block_with_an_affine_skip(name: str, degree: int, d
 
 
 def test_the_skip_is_what_reproduces_a_plane() -> None:
-    """A plane through the centres leaves the convolution silent, and the skip says it all."""
-    centres, points = scattered(12, 2), 3 * uniform(9, 2) - 1
-    interpolant = thin_plate_spline(centres, centres @ normal(2, 2) + 1)
+    """A plane through the centers leaves the convolution silent, and the skip says it all."""
+    centers, points = scattered(12, 2), 3 * uniform(9, 2) - 1
+    interpolant = thin_plate_spline(centers, centers @ normal(2, 2) + 1)
     block, (x, graph) = interpolant_block(interpolant), interpolant_graph(interpolant, points)
     assert block.convolution(x, graph)[:9].abs().max() < 1e-9
     assert_close(block(x, graph)[:9], points @ normal(2, 2) + 1)

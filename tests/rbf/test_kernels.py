@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from geoskip.rbf import KERNEL_NAMES, Kernel, make_kernel, polyharmonic, wendland
-from geoskip.rbf.distances import squared_distances
+from geoskip.rbf import KERNEL_NAMES, RadialKernel, make_kernel, polyharmonic, wendland
 from geoskip.rbf.kernels import choose_kernel
-from geoskip.rbf.polynomials import monomials
+from geoskip.rbf.system import monomials, squared_distances
 from tests.rbf.scattered import EPSILON, scattered, widths
 
 FORMULAS = {
@@ -52,7 +51,7 @@ def test_every_name_has_its_formula_here() -> None:
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_finite_at_0_with_two_derivatives_of_the_distance(name: str) -> None:
-    """At a centre the logarithm and the root have none, and the product with x - c must not be 0 · ∞."""
+    """At a center the logarithm and the root have none, and the product with x - c must not be 0 · ∞."""
     kernel = make_kernel(name, width(name))
     x = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     value = kernel(squared_distances(x, torch.zeros(1, 2, dtype=torch.float64)))
@@ -68,16 +67,16 @@ def test_finite_at_0_with_two_derivatives_of_the_distance(name: str) -> None:
 def test_conditionally_positive_definite(name: str, dim: int) -> None:
     """On weights that see no polynomial of degree below the order, wᵀ Φ w > 0; with one degree less it is not so."""
     kernel = make_kernel(name, widths(name, dim), dim)
-    centres = 2 * scattered(40 if kernel.order < 4 else 60, dim)
-    gram = kernel(squared_distances(centres, centres))
-    assert restricted(gram, centres, kernel.min_degree).min() > 0
+    centers = 2 * scattered(40 if kernel.order < 4 else 60, dim)
+    gram = kernel(squared_distances(centers, centers))
+    assert restricted(gram, centers, kernel.min_degree).min() > 0
     if kernel.order and kernel.name != "multiquadric":
-        assert restricted(gram, centres, kernel.min_degree - 1).min() < 0
+        assert restricted(gram, centers, kernel.min_degree - 1).min() < 0
 
 
-def restricted(gram: torch.Tensor, centres: torch.Tensor, degree: int) -> torch.Tensor:
+def restricted(gram: torch.Tensor, centers: torch.Tensor, degree: int) -> torch.Tensor:
     """Eigenvalues of Φ on the weights with vanishing moments."""
-    poly = monomials(centres - centres.mean(dim=0), degree)
+    poly = monomials(centers - centers.mean(dim=0), degree)
     basis = (
         torch.linalg.svd(poly, full_matrices=True)[0][:, torch.linalg.matrix_rank(poly) :] if poly.shape[1] else None
     )
@@ -88,7 +87,6 @@ def restricted(gram: torch.Tensor, centres: torch.Tensor, degree: int) -> torch.
 @pytest.mark.parametrize("dim", [3, 5])
 def test_wendland_has_its_smoothness_at_the_edge_of_its_support(smoothness: int, dim: int) -> None:
     kernel = wendland(smoothness, epsilon=0.5, dim=dim)
-    assert kernel.support == 2
     inside = torch.tensor([2 - 1e-3, 2.0, 2.5], dtype=torch.float64).square()
     found = kernel(inside)
     assert 0 < found[0] < (1e-3) ** smoothness
@@ -99,15 +97,18 @@ def test_wendland_has_its_smoothness_at_the_edge_of_its_support(smoothness: int,
     ("make", "named"),
     [
         (lambda: make_kernel("thinplate"), "kernel: 'thinplate' is not one of linear, thin_plate"),
-        (lambda: make_kernel("gaussian"), "epsilon: gaussian needs its inverse width"),
-        (lambda: make_kernel("gaussian", -1.0), "epsilon: the inverse width of gaussian must be a number above 0"),
+        (lambda: make_kernel("gaussian"), "epsilon: the gaussian kernel needs an inverse width"),
+        (lambda: make_kernel("gaussian", -1.0), "epsilon: the inverse width of gaussian must be above 0"),
         (lambda: make_kernel("wendland_c2", 0.0), "epsilon: the inverse width of wendland_c2"),
         (lambda: make_kernel("multiquadric", float("nan")), "epsilon: the inverse width of multiquadric"),
-        (lambda: make_kernel("cubic", 1.0), "epsilon: cubic has no width"),
-        (lambda: polyharmonic(0), "exponent: a polyharmonic kernel needs a whole number of at least 1"),
+        (lambda: make_kernel("cubic", 1.0), "epsilon: the cubic kernel has no width"),
+        (lambda: polyharmonic(0), "exponent: a polyharmonic kernel needs an integer of at least 1"),
         (lambda: make_kernel("polyharmonic_0"), "exponent: a polyharmonic kernel"),
-        (lambda: wendland(3, 1.0), "smoothness: Wendland's kernels here are of class 0, 2 or 4, not 3"),
-        (lambda: choose_kernel(polyharmonic(1), 2.0, 3), "epsilon: the linear kernel that was given has its own"),
+        (lambda: wendland(3, 1.0), "smoothness: must be 0, 2 or 4, got 3"),
+        (
+            lambda: choose_kernel(polyharmonic(1), 2.0, 3),
+            "epsilon: the given linear kernel already has epsilon 1; leave",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(make: object, named: str) -> None:
@@ -117,7 +118,7 @@ def test_what_is_wrong_is_said(make: object, named: str) -> None:
 
 
 def test_names_and_exponents_are_one_kernel() -> None:
-    assert isinstance(polyharmonic(2), Kernel)
+    assert isinstance(polyharmonic(2), RadialKernel)
     assert polyharmonic(2).name == "thin_plate"
     assert make_kernel("polyharmonic_3").name == "cubic"
     squared = torch.linspace(0, 4, 9, dtype=torch.float64)

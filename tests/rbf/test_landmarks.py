@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from geoskip.meshes import icosphere
-from geoskip.rbf import read_landmarks
-from geoskip.rbf.landmarks import paired
+from geoskip.rbf import pair_landmarks, read_landmarks
 
 BALL = icosphere(1)
 
@@ -32,7 +31,7 @@ def test_vertex_numbers_and_points(tmp_path: Path, name: str, text: str) -> None
 def test_names_pair_landmarks_whatever_their_order(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"nose": 3, "chin": 5}')
     (tmp_path / "b.csv").write_text("name,x,y,z\nchin,1,2,3\nnose,4,5,6\n")
-    held, wanted = paired(read_landmarks(tmp_path / "a.json", BALL), read_landmarks(tmp_path / "b.csv"))
+    held, wanted = pair_landmarks(read_landmarks(tmp_path / "a.json", BALL), read_landmarks(tmp_path / "b.csv"))
     np.testing.assert_array_equal(held, BALL.verts[[3, 5]])
     np.testing.assert_array_equal(wanted, [[4, 5, 6], [1, 2, 3]])
 
@@ -41,13 +40,13 @@ def test_names_pair_landmarks_whatever_their_order(tmp_path: Path) -> None:
     ("name", "text", "named"),
     [
         ("a.txt", "0", r"a\.txt: landmarks are read from \.json and \.csv files"),
-        ("a.json", "[0, ", r"a\.json: is not JSON"),
-        ("a.json", "7", "a list of landmarks, or an object"),
+        ("a.json", "[0, ", r"a\.json: not valid JSON"),
+        ("a.json", "7", "expected a list of landmarks, or an object"),
         ("a.json", "[]", "no landmarks"),
         ("a.csv", "vertex\n", "no landmarks"),
         ("a.json", '{"nose": 1, "nose": 2}', "a name occurs twice"),
         ("a.csv", "nose,1\nnose,2\n", "a name occurs twice"),
-        ("a.json", "[42]", "landmark 0 is vertex 42, the mesh has 0 to 41"),
+        ("a.json", "[42]", "landmark 0 is vertex 42, but the mesh has vertices 0 to 41"),
         ("a.json", "[-1]", "landmark 0 is vertex -1"),
         ("a.json", "[true]", "landmark 0 is True, not a vertex number or"),
         ("a.json", "[1.5]", "landmark 0 is 1.5, not a vertex number"),
@@ -81,4 +80,4 @@ def test_vertex_numbers_need_a_mesh(tmp_path: Path) -> None:
 def test_landmarks_without_partners_are_named() -> None:
     point = np.zeros(3)
     with pytest.raises(ValueError, match="have 2 and 1; only one of them has chin, eye, nose"):
-        paired({"nose": point, "chin": point}, {"eye": point})
+        pair_landmarks({"nose": point, "chin": point}, {"eye": point})

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from geoskip.rbf import KERNEL_NAMES, bending_energy, distances, fit_local, fit_rbf, thin_plate_spline
-from geoskip.rbf.distances import squared_distances
+from geoskip.rbf import KERNEL_NAMES, bending_energy, fit_rbf, system, thin_plate_spline
+from geoskip.rbf.system import squared_distances
 from tests.rbf.scattered import normal, scattered, uniform, widths
 
 
@@ -17,20 +17,20 @@ def leaf(given: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_gradients(name: str) -> None:
-    """Of centres, values, smoothing of each centre, and points."""
-    centres, values, points, by = scattered(7, 2), normal(7, 2), uniform(3, 2, seed=4), uniform(7, seed=9) / 10
+    """Of centers, values, smoothing of each center, and points."""
+    centers, values, points, by = scattered(7, 2), normal(7, 2), uniform(3, 2, seed=4), uniform(7, seed=9) / 10
 
-    def evaluate(centres: Tensor, values: Tensor, by: Tensor, points: Tensor) -> Tensor:
-        return fit_rbf(centres, values, name, degree=1, epsilon=widths(name, 2), smoothing=by)(points)
+    def evaluate(centers: Tensor, values: Tensor, by: Tensor, points: Tensor) -> Tensor:
+        return fit_rbf(centers, values, name, degree=1, epsilon=widths(name, 2), smoothing=by)(points)
 
-    assert gradcheck(evaluate, (leaf(centres), leaf(values), leaf(by), leaf(points)))
+    assert gradcheck(evaluate, (leaf(centers), leaf(values), leaf(by), leaf(points)))
 
 
-def test_gradients_at_the_centres_themselves() -> None:
+def test_gradients_at_the_centers_themselves() -> None:
     """r² log r is differentiable there, though log r is not."""
-    centres, values = scattered(7, 2), normal(7, 1)
-    fitted = thin_plate_spline(centres, values)
-    assert gradcheck(fitted, (leaf(centres),), atol=1e-4)
+    centers, values = scattered(7, 2), normal(7, 1)
+    fitted = thin_plate_spline(centers, values)
+    assert gradcheck(fitted, (leaf(centers),), atol=1e-4)
 
 
 def test_second_derivatives() -> None:
@@ -39,20 +39,15 @@ def test_second_derivatives() -> None:
 
 
 def test_gradients_of_the_energy_and_the_affine_part() -> None:
-    centres, values = leaf(scattered(7, 2)), leaf(normal(7, 2))
-    assert gradcheck(lambda c, v: bending_energy(thin_plate_spline(c, v)), (centres, values))
-    assert gradcheck(lambda c, v: thin_plate_spline(c, v).affine(), (centres, values))
-
-
-def test_gradients_of_the_local_form() -> None:
-    centres, values, points = leaf(scattered(12, 2)), leaf(normal(12, 2)), leaf(uniform(4, 2, seed=4))
-    assert gradcheck(lambda c, v, p: fit_local(c, v, neighbours=6)(p), (centres, values, points))
+    centers, values = leaf(scattered(7, 2)), leaf(normal(7, 2))
+    assert gradcheck(lambda c, v: bending_energy(thin_plate_spline(c, v)), (centers, values))
+    assert gradcheck(lambda c, v: thin_plate_spline(c, v).affine(), (centers, values))
 
 
 def test_the_energy_gradient_is_the_weights() -> None:
-    """∂ wᵀΦw / ∂values = 2 w: the force that holds the plate at each centre."""
-    centres, values = scattered(20, 2), leaf(normal(20, 1))
-    fitted = thin_plate_spline(centres, values)
+    """∂ wᵀΦw / ∂values = 2 w: the force that holds the plate at each center."""
+    centers, values = scattered(20, 2), leaf(normal(20, 1))
+    fitted = thin_plate_spline(centers, values)
     (force,) = torch.autograd.grad(bending_energy(fitted).sum(), values)
     assert_close(force, 2 * 8 * torch.pi * fitted.weights.detach())
 
@@ -60,11 +55,11 @@ def test_the_energy_gradient_is_the_weights() -> None:
 @pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
 def test_batch_equals_loop(batch: tuple[int, ...]) -> None:
     count = int(torch.Size(batch).numel())
-    centres = torch.stack([scattered(15, 2, seed=k) for k in range(count)]).reshape(*batch, 15, 2)
+    centers = torch.stack([scattered(15, 2, seed=k) for k in range(count)]).reshape(*batch, 15, 2)
     values, points = normal(*batch, 15, 3), uniform(*batch, 9, 2)
-    fitted = fit_rbf(centres, values, degree=1)
+    fitted = fit_rbf(centers, values, degree=1)
     singles = [
-        fit_rbf(c, v, degree=1) for c, v in zip(centres.reshape(-1, 15, 2), values.reshape(-1, 15, 3), strict=True)
+        fit_rbf(c, v, degree=1) for c, v in zip(centers.reshape(-1, 15, 2), values.reshape(-1, 15, 3), strict=True)
     ]
     looped = [single(p) for single, p in zip(singles, points.reshape(-1, 9, 2), strict=True)]
     assert_close(fitted(points), torch.stack(looped).reshape(*batch, 9, 3))
@@ -85,37 +80,34 @@ def test_blocks_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) ->
     """Nor do they change gradients, for which each block is computed again."""
     fitted, points = fit_rbf(leaf(scattered(15, 3)), leaf(normal(15, 2))), leaf(uniform(23, 3))
     whole = fitted(points)
-    wanted = torch.autograd.grad(whole.square().sum(), [points, fitted.centres], retain_graph=True)
-    monkeypatch.setitem(distances._AT_ONCE, "cpu", at_once)
+    wanted = torch.autograd.grad(whole.square().sum(), [points, fitted.centers], retain_graph=True)
+    monkeypatch.setitem(system._BLOCK_SIZES, "cpu", at_once)
     parts = fitted(points)
     assert_close(parts, whole)
-    found = torch.autograd.grad(parts.square().sum(), [points, fitted.centres])
+    found = torch.autograd.grad(parts.square().sum(), [points, fitted.centers])
     assert_close(found, wanted)
     with torch.no_grad():
         assert_close(fitted(points), whole)
 
 
 def test_blocks_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """15 centres and room for 40 distances: 2 points at a time."""
-    monkeypatch.setitem(distances._AT_ONCE, "cpu", 40)
-    sizes = distances.in_blocks(lambda block: torch.full_like(block, len(block)), uniform(5, 3), 15)
+    """15 centers and room for 40 distances: 2 points at a time."""
+    monkeypatch.setitem(system._BLOCK_SIZES, "cpu", 40)
+    sizes = system.in_blocks(lambda block: torch.full_like(block, len(block)), uniform(5, 3), 15)
     assert sizes[:, 0].tolist() == [2, 2, 2, 2, 1]
 
 
-@pytest.mark.parametrize("evaluate", [fit_rbf, fit_local])
-def test_no_points_give_no_values(evaluate: object) -> None:
-    assert callable(evaluate)
-    assert evaluate(scattered(40, 2), normal(40, 3))(uniform(0, 2)).shape == (0, 3)
+def test_no_points_give_no_values() -> None:
+    assert fit_rbf(scattered(40, 2), normal(40, 3))(uniform(0, 2)).shape == (0, 3)
 
 
 def test_float32_is_computed_in_float64() -> None:
-    centres, values, points = (given.float() for given in (scattered(50, 2), normal(50, 2), uniform(20, 2)))
-    fitted = fit_rbf(centres, values, "quintic")
+    centers, values, points = (given.float() for given in (scattered(50, 2), normal(50, 2), uniform(20, 2)))
+    fitted = fit_rbf(centers, values, "quintic")
     assert fitted.weights.dtype == torch.float64
     assert fitted(points).dtype == torch.float32
-    exact = fit_rbf(centres.double(), values.double(), "quintic")(points.double())
+    exact = fit_rbf(centers.double(), values.double(), "quintic")(points.double())
     assert_close(fitted(points), exact.float())
-    assert fit_local(centres, values)(points).dtype == torch.float32
 
 
 def test_distances_keep_their_digits_far_from_the_origin() -> None:
@@ -129,16 +121,15 @@ def test_another_device_is_refused_by_name() -> None:
     fitted = fit_rbf(scattered(15, 2), normal(15, 2))
     assert_close(fitted.to("cpu")(uniform(3, 2)), fitted(uniform(3, 2)))
     away = fitted.to("meta")
-    assert {away.centres.device.type, away.domain.scale.device.type, away.weights.device.type} == {"meta"}
+    assert {away.centers.device.type, away.domain.scale.device.type, away.weights.device.type} == {"meta"}
     with pytest.raises(ValueError, match=r"points: are on cpu, the interpolant on meta; use \.to\(\)"):
         away(uniform(3, 2))
-    with pytest.raises(ValueError, match="values: are on meta, centres on cpu"):
+    with pytest.raises(ValueError, match="values: are on meta, centers on cpu"):
         fit_rbf(scattered(15, 2), normal(15, 2).to("meta"))
 
 
 @pytest.mark.gpu
 def test_the_card_agrees() -> None:
-    centres, values, points = scattered(300, 3), normal(300, 2), uniform(1000, 3)
-    here = fit_rbf(centres, values)(points)
-    assert_close(fit_rbf(centres.cuda(), values.cuda())(points.cuda()).cpu(), here)
-    assert_close(fit_local(centres.cuda(), values.cuda())(points.cuda()).cpu(), fit_local(centres, values)(points))
+    centers, values, points = scattered(300, 3), normal(300, 2), uniform(1000, 3)
+    here = fit_rbf(centers, values)(points)
+    assert_close(fit_rbf(centers.cuda(), values.cuda())(points.cuda()).cpu(), here)

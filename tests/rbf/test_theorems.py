@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from geoskip.rbf import KERNEL_NAMES, bending_energy, fit_rbf, native_energy, thin_plate_spline
-from geoskip.rbf.polynomials import Domain, monomials
+from geoskip.rbf.system import Domain, monomials
 from tests.rbf.scattered import normal, scattered, uniform, widths
 
 DIMS = [1, 2, 3, 4]
@@ -31,10 +31,10 @@ def polynomial(x: torch.Tensor, degree: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_values_are_met_at_the_centres(name: str, dim: int, degree: int) -> None:
-    centres, values = scattered(25, dim), normal(25, 2)
-    fitted = fit_rbf(centres, values, name, degree=degree, epsilon=widths(name, dim))
-    assert_close(fitted(centres), values, rtol=0, atol=2e-6)
+def test_values_are_met_at_the_centers(name: str, dim: int, degree: int) -> None:
+    centers, values = scattered(25, dim), normal(25, 2)
+    fitted = fit_rbf(centers, values, name, degree=degree, epsilon=widths(name, dim))
+    assert_close(fitted(centers), values, rtol=0, atol=2e-6)
     assert fitted.degree == degree
 
 
@@ -42,9 +42,9 @@ def test_values_are_met_at_the_centres(name: str, dim: int, degree: int) -> None
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_polynomials_of_the_degree_are_reproduced(name: str, dim: int, degree: int) -> None:
-    """Everywhere, not at the centres alone; then no radial weight is left."""
-    centres, points = scattered(30, dim), 3 * uniform(50, dim) - 1
-    fitted = fit_rbf(centres, polynomial(centres, degree, 1), name, degree=degree, epsilon=widths(name, dim))
+    """Everywhere, not at the centers alone; then no radial weight is left."""
+    centers, points = scattered(30, dim), 3 * uniform(50, dim) - 1
+    fitted = fit_rbf(centers, polynomial(centers, degree, 1), name, degree=degree, epsilon=widths(name, dim))
     wanted = polynomial(points, degree, 1)
     assert_close(fitted(points), wanted, rtol=0, atol=1e-5)
     assert_close(fitted.polynomial(points), wanted, rtol=0, atol=1e-5)
@@ -53,8 +53,8 @@ def test_polynomials_of_the_degree_are_reproduced(name: str, dim: int, degree: i
 @pytest.mark.parametrize("degree", [0, 1, 2])
 @pytest.mark.parametrize("name", ["thin_plate", "cubic", "gaussian", "wendland_c2"])
 def test_one_degree_more_is_not_reproduced(name: str, degree: int) -> None:
-    centres, points = scattered(30, 2), 3 * uniform(50, 2) - 1
-    fitted = fit_rbf(centres, polynomial(centres, degree + 1, 1), name, degree=degree, epsilon=widths(name, 2))
+    centers, points = scattered(30, 2), 3 * uniform(50, 2) - 1
+    fitted = fit_rbf(centers, polynomial(centers, degree + 1, 1), name, degree=degree, epsilon=widths(name, 2))
     assert (fitted(points) - polynomial(points, degree + 1, 1)).abs().max() > 0.05
 
 
@@ -62,26 +62,26 @@ def test_one_degree_more_is_not_reproduced(name: str, degree: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_vanishing_moments(seed: int, dim: int, degree: int, name: str) -> None:
     """Pᵀ w = 0, for all polynomials of the degree."""
-    centres = scattered(30, dim, seed)
-    fitted = fit_rbf(centres, normal(30, 2, seed=seed), name, degree=degree, epsilon=widths(name, dim))
-    moments = monomials(centres, degree).T @ fitted.weights
+    centers = scattered(30, dim, seed)
+    fitted = fit_rbf(centers, normal(30, 2, seed=seed), name, degree=degree, epsilon=widths(name, dim))
+    moments = monomials(centers, degree).T @ fitted.weights
     assert moments.abs().max() <= 1e-9 * fitted.weights.abs().max()
     assert fitted.weights.abs().max() > 0
 
 
 def test_without_the_polynomial_there_are_moments() -> None:
-    centres = scattered(30, 2)
-    fitted = fit_rbf(centres, normal(30, 2), degree=-1)
-    assert (monomials(centres, 1).T @ fitted.weights).abs().max() > 1e-2
+    centers = scattered(30, 2)
+    fitted = fit_rbf(centers, normal(30, 2), degree=-1)
+    assert (monomials(centers, 1).T @ fitted.weights).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_without_the_affine_part_a_plane_is_missed(dim: int) -> None:
-    centres, points = scattered(30, dim), 3 * uniform(50, dim) - 1
-    plane = polynomial(centres, 1, 3)
-    full = thin_plate_spline(centres, plane)(points)
-    bare = thin_plate_spline(centres, plane, affine=False)
-    assert_close(bare(centres), plane)
+    centers, points = scattered(30, dim), 3 * uniform(50, dim) - 1
+    plane = polynomial(centers, 1, 3)
+    full = thin_plate_spline(centers, plane)(points)
+    bare = thin_plate_spline(centers, plane, affine=False)
+    assert_close(bare(centers), plane)
     assert_close(full, polynomial(points, 1, 3))
     assert (bare(points) - full).abs().max() > 1e-2
     assert not bare.polynomial(points).any()
@@ -90,72 +90,72 @@ def test_without_the_affine_part_a_plane_is_missed(dim: int) -> None:
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
 def test_bending_energy_is_0_for_affine_data_and_positive_for_other(seed: int, dim: int) -> None:
-    centres = scattered(20, dim, seed)
-    flat = polynomial(centres, 1, seed)
+    centers = scattered(20, dim, seed)
+    flat = polynomial(centers, 1, seed)
     scale = flat.abs().max() ** 2
-    assert bending_energy(thin_plate_spline(centres, flat)).abs().max() < 1e-9 * scale
+    assert bending_energy(thin_plate_spline(centers, flat)).abs().max() < 1e-9 * scale
     bent = flat.clone()
     bent[0] += 0.01
-    assert bending_energy(thin_plate_spline(centres, bent)).min() > 1e-6
+    assert bending_energy(thin_plate_spline(centers, bent)).min() > 1e-6
 
 
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
 def test_among_all_interpolants_the_thin_plate_spline_bends_least(seed: int, dim: int) -> None:
-    """Any other is f + h with h = 0 at the centres: J(f + h) = J(f) + J(h), since the two are orthogonal."""
-    centres, extra = scattered(28, dim, seed).split([20, 8])
+    """Any other is f + h with h = 0 at the centers: J(f + h) = J(f) + J(h), since the two are orthogonal."""
+    centers, extra = scattered(28, dim, seed).split([20, 8])
     values, bumps = normal(20, 1, seed=seed), normal(8, 1, seed=seed + 1)
-    both = torch.cat([centres, extra])
-    least = thin_plate_spline(centres, values)
+    both = torch.cat([centers, extra])
+    least = thin_plate_spline(centers, values)
     h = thin_plate_spline(both, torch.cat([torch.zeros_like(values), bumps]))
     other = thin_plate_spline(both, torch.cat([values, least(extra) + bumps]))
-    assert_close(other(centres), values, rtol=0, atol=1e-7)
+    assert_close(other(centers), values, rtol=0, atol=1e-7)
     assert bending_energy(other) > bending_energy(least)
     assert_close(bending_energy(other), bending_energy(least) + bending_energy(h), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["thin_plate", "cubic", "gaussian", "wendland_c2"])
 def test_smoothing_trades_fit_for_energy(name: str) -> None:
-    centres, values = scattered(40, 2), normal(40, 1)
+    centers, values = scattered(40, 2), normal(40, 1)
     fits = [
-        fit_rbf(centres, values, name, degree=1, smoothing=by, epsilon=widths(name, 2)) for by in (0.0, 1e-3, 1.0, 1e9)
+        fit_rbf(centers, values, name, degree=1, smoothing=by, epsilon=widths(name, 2)) for by in (0.0, 1e-3, 1.0, 1e9)
     ]
-    misfits = [float((fitted(centres) - values).square().sum()) for fitted in fits]
+    misfits = [float((fitted(centers) - values).square().sum()) for fitted in fits]
     energies = [float(native_energy(fitted)) for fitted in fits]
     assert misfits == sorted(misfits)
     assert energies == sorted(energies, reverse=True)
     # In the limit nothing but the least-squares plane is left.
-    poly = torch.cat([torch.ones(40, 1), centres], dim=1)
+    poly = torch.cat([torch.ones(40, 1), centers], dim=1)
     plane = poly @ torch.linalg.lstsq(poly, values).solution
-    assert_close(fits[-1](centres), plane, rtol=0, atol=1e-6)
+    assert_close(fits[-1](centers), plane, rtol=0, atol=1e-6)
 
 
-def test_smoothing_of_each_centre() -> None:
+def test_smoothing_of_each_center() -> None:
     """Where it is 0 the value is met, elsewhere w_i λ_i is what is missing."""
-    centres, values, by = scattered(30, 2), normal(30, 2), uniform(30)
+    centers, values, by = scattered(30, 2), normal(30, 2), uniform(30)
     by[:10] = 0
-    fitted = fit_rbf(centres, values, smoothing=by)
-    assert_close(values - fitted(centres), by[:, None] * fitted.weights)
+    fitted = fit_rbf(centers, values, smoothing=by)
+    assert_close(values - fitted(centers), by[:, None] * fitted.weights)
 
 
 @given(factor=st.floats(1e-5, 1e5), offset=st.floats(-1e3, 1e3), dim=st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_units_and_origin_do_not_matter_to_a_thin_plate_spline(factor: float, offset: float, dim: int) -> None:
-    centres, values, points = scattered(30, dim), normal(30, 2), uniform(40, dim, seed=5)
-    here = thin_plate_spline(centres, values)(points)
-    there = thin_plate_spline(factor * (centres + offset), values)(factor * (points + offset))
+    centers, values, points = scattered(30, dim), normal(30, 2), uniform(40, dim, seed=5)
+    here = thin_plate_spline(centers, values)(points)
+    there = thin_plate_spline(factor * (centers + offset), values)(factor * (points + offset))
     assert_close(there, here, rtol=0, atol=1e-6)
 
 
-def test_affine_in_the_coordinates_of_the_centres() -> None:
-    centres, points = 50 * scattered(30, 3) + 700, 50 * uniform(40, 3) + 700
-    fitted = thin_plate_spline(centres, normal(30, 2))
+def test_affine_in_the_coordinates_of_the_centers() -> None:
+    centers, points = 50 * scattered(30, 3) + 700, 50 * uniform(40, 3) + 700
+    fitted = thin_plate_spline(centers, normal(30, 2))
     slopes, offset = fitted.affine()
     assert_close(points @ slopes + offset, fitted.polynomial(points))
-    constant, level = fit_rbf(centres, normal(30, 2), "linear", degree=0).affine()
+    constant, level = fit_rbf(centers, normal(30, 2), "linear", degree=0).affine()
     assert not constant.any()
     assert level.all()
-    assert not any(part.any() for part in fit_rbf(centres, normal(30, 2), degree=-1).affine())
+    assert not any(part.any() for part in fit_rbf(centers, normal(30, 2), degree=-1).affine())
 
 
 def test_the_parts_add_up() -> None:
@@ -167,7 +167,7 @@ def test_the_parts_add_up() -> None:
 
 def test_the_domain_of_equal_coordinates() -> None:
     """Centres on a line parallel to an axis: no division by their extent of 0."""
-    centres = torch.stack([uniform(9), torch.full((9,), 3.0, dtype=torch.float64)], dim=1)
-    assert Domain.of(centres).scale[0, 1] == 1
-    fitted = fit_rbf(centres, normal(9, 1), "linear")
-    assert_close(fitted(centres), normal(9, 1))
+    centers = torch.stack([uniform(9), torch.full((9,), 3.0, dtype=torch.float64)], dim=1)
+    assert Domain.of(centers).scale[0, 1] == 1
+    fitted = fit_rbf(centers, normal(9, 1), "linear")
+    assert_close(fitted(centers), normal(9, 1))

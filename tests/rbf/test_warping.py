@@ -66,7 +66,7 @@ def test_a_mesh_keeps_its_faces() -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_target_for_each_landmark() -> None:
-    with pytest.raises(ValueError, match=r"targets: expected \[10, 3\], a point for each landmark, got \[9, 3\]"):
+    with pytest.raises(ValueError, match=r"targets: expected \[10, 3\], one point per landmark, got \[9, 3\]"):
         warp(LANDMARKS, LANDMARKS[:9])
 
 

@@ -23,7 +23,7 @@ from geoskip.shapes import Float
 
 def interpolant_block(interpolant: RBFInterpolant) -> AffineSkip:
     """The block that computes ``interpolant`` on its :func:`interpolant_graph`: one slot, centred at u = 0."""
-    dim, out = interpolant.centres.shape[-1], interpolant.weights.shape[-1]
+    dim, out = interpolant.centers.shape[-1], interpolant.weights.shape[-1]
     slopes, offset = interpolant.affine()
     conv = RBFConv(out + dim, out, kernel_size=1, dim=dim, kernel=interpolant.kernel)
     block = AffineSkip(conv).to(interpolant.weights)
@@ -45,12 +45,12 @@ def interpolant_graph(
 
     A point sends nothing, so its weight is 0; only the first rows of the block's output are values of f̂.
     """
-    centres, weights = interpolant.centres, interpolant.weights
-    points = points.to(centres)
+    centers, weights = interpolant.centers, interpolant.weights
+    points = points.to(centers)
     silent = weights.new_zeros(len(points), weights.shape[1])
-    x = torch.cat([torch.cat([silent, points], dim=1), torch.cat([weights, centres], dim=1)])
+    x = torch.cat([torch.cat([silent, points], dim=1), torch.cat([weights, centers], dim=1)])
     receivers, senders = torch.cartesian_prod(
         torch.arange(len(points), device=x.device), torch.arange(len(points), len(x), device=x.device)
     ).T
-    pseudo = centres[senders - len(points)] - points[receivers]
+    pseudo = centers[senders - len(points)] - points[receivers]
     return x, Graph.from_edge_index(torch.stack([senders, receivers]), len(x), pseudo)

@@ -19,7 +19,7 @@ from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import glorot, zeros
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant
-from geoskip.rbf.kernels import Kernel, make_kernel
+from geoskip.rbf.kernels import RadialKernel, make_kernel
 from geoskip.shapes import Float
 
 
@@ -27,7 +27,7 @@ def rbf_basis(
     pseudo: Float[Tensor, "edges dim"],
     mean: Float[Tensor, "slots dim"],
     scale: Float[Tensor, "slots dim"],
-    kernel: Kernel,
+    kernel: RadialKernel,
 ) -> Float[Tensor, "edges slots"]:
     r"""φ(‖(u - μ_m) / σ_m‖) for every edge and every m."""
     # The same small number as in MoNet's kernel, so that σ = 0 is no error.
@@ -53,7 +53,7 @@ class RBFConv(Operator):
         out_channels: channels of y.
         kernel_size: M, the number of centres.
         dim: dimension of the pseudo-coordinates.
-        kernel: φ, by a name of ``geoskip.rbf.KERNEL_NAMES`` or as a :class:`~geoskip.rbf.Kernel`.
+        kernel: φ, by a name of ``geoskip.rbf.KERNEL_NAMES`` or as a :class:`~geoskip.rbf.RadialKernel`.
         bias: whether to add b.
     """
 
@@ -65,7 +65,7 @@ class RBFConv(Operator):
         out_channels: int,
         kernel_size: int,
         dim: int = 3,
-        kernel: str | Kernel = "gaussian",
+        kernel: str | RadialKernel = "gaussian",
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
@@ -91,7 +91,7 @@ class RBFConv(Operator):
 
         It has no polynomial part: in the block that is the affine skip's place.
         """
-        slots, dim = interpolant.centres.shape
+        slots, dim = interpolant.centers.shape
         if interpolant.degree >= 0 or interpolant.weights.shape[1] != in_channels * out_channels:
             raise ValueError(
                 f"interpolant: expected degree -1 and {in_channels}·{out_channels} outputs, got degree "
@@ -100,7 +100,7 @@ class RBFConv(Operator):
         made = cls(in_channels, out_channels, slots, dim, interpolant.kernel, bias=False).to(interpolant.weights)
         with torch.no_grad():
             made.theta.copy_(interpolant.weights.reshape(made.theta.shape))
-            made.mean.copy_(interpolant.centres)
+            made.mean.copy_(interpolant.centers)
             made.scale.fill_(1)
         return made
 
@@ -119,7 +119,7 @@ class RBFConv(Operator):
         return f"{super().extra_repr()}, dim={self.dim}, kernel={self.kernel.name}"
 
 
-def _unit(name: str, dim: int) -> Kernel:
+def _unit(name: str, dim: int) -> RadialKernel:
     """Of width 1, as σ is the width; the polyharmonic ones have none."""
     try:
         return make_kernel(name, 1.0, dim)

@@ -13,16 +13,15 @@ from geoskip.shapes import Float
 
 
 @dataclass(frozen=True)
-class Kernel:
+class RadialKernel:
     """A radial kernel φ(ε r), signed so that it is conditionally positive definite.
 
-    name: as :func:`make_kernel` knows it.
+    name: the name that :func:`make_kernel` accepts.
     phi: φ as a function of s = (ε r)².
-    order: m, the order of conditional positive definiteness; interpolation is well posed with a polynomial part of
-        degree m - 1 or more. 0: positive definite, no polynomial needed.
-    epsilon: ε, the inverse width; 1 where a width changes nothing (polyharmonic kernels with their polynomials).
-    exponent: k of the polyharmonic kernels r^k and r^k log r, else None.
-    support: r beyond which φ is 0; infinite but for Wendland's kernels.
+    order: m, the order of conditional positive definiteness. Interpolation is well posed with a polynomial part of
+        degree m - 1 or more; a kernel of order 0 is positive definite and needs none.
+    epsilon: ε, the inverse width; always 1 for polyharmonic kernels, where a width changes nothing.
+    exponent: k of the polyharmonic kernels r^k and r^k log r, None for the others.
     """
 
     name: str
@@ -30,7 +29,6 @@ class Kernel:
     order: int = 0
     epsilon: float = 1.0
     exponent: int | None = None
-    support: float = inf
 
     def __call__(self, squared: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """φ at squared distances r²."""
@@ -38,73 +36,78 @@ class Kernel:
 
     @property
     def min_degree(self) -> int:
-        """The least degree of a polynomial part that makes every interpolation problem well posed; -1 is none."""
+        """The lowest degree of the polynomial part with which interpolation is always well posed; -1 means none."""
         return self.order - 1
 
 
-def polyharmonic(exponent: int) -> Kernel:
+def polyharmonic(exponent: int) -> RadialKernel:
     r"""The polyharmonic spline of exponent k: ±r^k for odd k, ±r^k log r for even k.
 
-    A fundamental solution of Δ^m in d dimensions where k = 2m - d (Duchon 1977); the sign (-1)^⌈k/2⌉, or (-1)^(k/2 + 1)
-    for even k, makes it conditionally positive definite of order ⌊k/2⌋ + 1.
+    It is a fundamental solution of Δ^m in d dimensions if k = 2m - d (Duchon 1977). The sign is (-1)^⌈k/2⌉ for odd k
+    and (-1)^(k/2 + 1) for even k, which makes it conditionally positive definite of order ⌊k/2⌋ + 1.
     """
     if exponent < 1:
-        raise ValueError(f"exponent: a polyharmonic kernel needs a whole number of at least 1, got {exponent}")
+        raise ValueError(f"exponent: a polyharmonic kernel needs an integer of at least 1, got {exponent}")
     half = exponent // 2
     phi = partial(_odd_power, half=half) if exponent % 2 else partial(_even_power_log, half=half)
     name = {exponent: name for name, exponent in _EXPONENTS.items()}.get(exponent, f"polyharmonic_{exponent}")
-    return Kernel(name, phi, order=half + 1, exponent=exponent)
+    return RadialKernel(name, phi, order=half + 1, exponent=exponent)
 
 
-def wendland(smoothness: int, epsilon: float, dim: int = 3) -> Kernel:
-    r"""Wendland's kernel of class C^0, C^2 or C^4 with support r < 1/ε: the polynomial of least degree that is positive
-    definite in ``dim`` dimensions (Wendland 1995). In up to 3 dimensions
+def wendland(smoothness: int, epsilon: float, dim: int = 3) -> RadialKernel:
+    r"""Wendland's kernel of class C^0, C^2 or C^4 with support r < 1/ε (Wendland 1995).
+
+    It is the polynomial of least degree that is positive definite in ``dim`` dimensions. In up to 3 dimensions:
 
     .. math:: (1-r)_+^2, \qquad (1-r)_+^4 (4r+1), \qquad (1-r)_+^6 (35r^2+18r+3)/3.
     """
     if smoothness not in (0, 2, 4):
-        raise ValueError(f"smoothness: Wendland's kernels here are of class 0, 2 or 4, not {smoothness}")
+        raise ValueError(f"smoothness: must be 0, 2 or 4, got {smoothness}")
     _check_epsilon(f"wendland_c{smoothness}", epsilon)
-    # Below 3 dimensions cheaper ones exist, but everyone's are these.
+    # Cheaper ones exist below 3 dimensions, but these are the ones in common use.
     degree = max(dim, 3) // 2 + smoothness // 2 + 1
     phi = partial(_wendland, smoothness=smoothness, degree=degree)
-    return Kernel(f"wendland_c{smoothness}", phi, epsilon=epsilon, support=1 / epsilon)
+    return RadialKernel(f"wendland_c{smoothness}", phi, epsilon=epsilon)
 
 
-def make_kernel(name: str, epsilon: float | None = None, dim: int = 3) -> Kernel:
-    """The kernel of that name, one of ``KERNEL_NAMES`` or ``polyharmonic_k`` for any exponent k.
+def make_kernel(name: str, epsilon: float | None = None, dim: int = 3) -> RadialKernel:
+    """The kernel called ``name``: one of ``KERNEL_NAMES``, or ``polyharmonic_k`` for any exponent k.
 
-    epsilon: the inverse width ε of φ(ε r), which all but the polyharmonic kernels need.
-    dim: the dimension of the points; Wendland's kernels depend on it.
+    epsilon: the inverse width ε of φ(ε r); required except for the polyharmonic kernels, which have none.
+    dim: the dimension of the points, on which Wendland's kernels depend.
     """
     if name in _EXPONENTS or re.fullmatch(r"polyharmonic_\d+", name):
         if epsilon is not None:
-            raise ValueError(f"epsilon: {name} has no width; leave it out")
+            raise ValueError(f"epsilon: the {name} kernel has no width; leave epsilon out")
         return polyharmonic(_EXPONENTS.get(name) or int(name.removeprefix("polyharmonic_")))
     if name not in KERNEL_NAMES:
         raise ValueError(f"kernel: {name!r} is not one of {', '.join(KERNEL_NAMES)} or polyharmonic_k")
     if epsilon is None:
-        raise ValueError(f"epsilon: {name} needs its inverse width; try 1 / (distance between neighbouring centres)")
+        raise ValueError(
+            f"epsilon: the {name} kernel needs an inverse width; try 1 / (distance between neighboring centers)"
+        )
     if name.startswith("wendland"):
         return wendland(int(name[-1]), epsilon, dim)
     _check_epsilon(name, epsilon)
     phi, order = _WITH_WIDTH[name]
-    return Kernel(name, phi, order, epsilon)
+    return RadialKernel(name, phi, order, epsilon)
 
 
-def choose_kernel(kernel: str | Kernel, epsilon: float | None, dim: int) -> Kernel:
-    """The kernel of that name, or the one that is given, which has its own width."""
+def choose_kernel(kernel: str | RadialKernel, epsilon: float | None, dim: int) -> RadialKernel:
+    """The kernel itself, or the one called by that name; ``epsilon`` goes with a name only."""
     if isinstance(kernel, str):
         return make_kernel(kernel, epsilon, dim)
     if epsilon is not None:
-        raise ValueError(f"epsilon: the {kernel.name} kernel that was given has its own, {kernel.epsilon:g}")
+        raise ValueError(
+            f"epsilon: the given {kernel.name} kernel already has epsilon {kernel.epsilon:g}; leave epsilon out"
+        )
     return kernel
 
 
 def safe(squared: Tensor) -> Tensor:
-    """Away from 0, so that the derivatives of roots and logarithms there stay finite, up to the second.
+    """Clamped away from 0, so that the first two derivatives of roots and logarithms stay finite there.
 
-    They meet the factor x - c = 0, and the gradient at a centre is 0, its value by symmetry.
+    They are multiplied by x - c = 0, so the gradient at a center is 0, as it should be by symmetry.
     """
     return squared.clamp(min=torch.finfo(squared.dtype).tiny ** 0.5)
 
@@ -124,7 +127,7 @@ def _even_power_log(squared: Tensor, half: int) -> Tensor:
 
 
 def _power(squared: Tensor, exponent: int) -> Tensor | float:
-    # 0 and 1 are the common ones, and worth no pass over memory.
+    # 0 and 1 are the most common exponents and need no pass over memory.
     return 1.0 if exponent == 0 else squared if exponent == 1 else squared**exponent
 
 
@@ -156,7 +159,7 @@ def _wendland(squared: Tensor, smoothness: int, degree: int) -> Tensor:
 
 def _check_epsilon(name: str, epsilon: float) -> None:
     if not 0 < epsilon < inf:
-        raise ValueError(f"epsilon: the inverse width of {name} must be a number above 0, got {epsilon}")
+        raise ValueError(f"epsilon: the inverse width of {name} must be above 0, got {epsilon}")
 
 
 _EXPONENTS = {"linear": 1, "thin_plate": 2, "cubic": 3, "quintic": 5}
