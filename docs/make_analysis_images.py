@@ -23,8 +23,8 @@ from geoskip.paper.pairs import GraphPair, graph_pairs
 from geoskip.paper.record import AnalysisRecord, read_analysis
 from geoskip.paper.runs import side_by_side
 from geoskip.records.samples import MeshSamples, read_samples
-from geoskip.report.parts import parts_sheet
 from geoskip.report.png import write_png
+from geoskip.report.sample_pictures import parts_sheet
 
 ROOT = Path(__file__).parents[1]
 RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"

@@ -13,10 +13,10 @@ import torch
 from geoskip.data.bodies import bodies
 from geoskip.data.faces import faces
 from geoskip.meshes import Mesh, geodesic_distances, grid, mesh_hierarchy, spirals
-from geoskip.report.camera import view_of
-from geoskip.report.levels import level_sheet
-from geoskip.report.pictures import CLAY, colour_scale, picture, sheet
+from geoskip.report.palette import CLAY, color_scale
+from geoskip.report.pictures import picture, sheet, view_of
 from geoskip.report.png import write_png
+from geoskip.report.sample_pictures import level_sheet
 
 IMAGES = Path(__file__).parent / "images"
 EXPRESSIONS = ("bareteeth", "eyebrow", "high_smile", "mouth_extreme", "mouth_middle", "mouth_side")
@@ -74,13 +74,13 @@ def _spiral(mesh: Mesh, vertex: int) -> np.ndarray:
     walk = spirals(mesh, 19)[vertex]
     walk = walk[walk >= 0]
     colours = np.tile(np.array(CLAY), (mesh.num_verts, 1))
-    colours[walk] = colour_scale(np.arange(len(walk), dtype=np.float64))
+    colours[walk] = color_scale(np.arange(len(walk), dtype=np.float64))
     return picture(mesh, view_of(mesh.verts, 15.0, 25.0), colours, size=300, edges=True)
 
 
 def _bands(row: np.ndarray, width: float) -> np.ndarray:
     """A colour for each distance, every second band darker."""
-    return colour_scale(row) * np.where(np.floor(row / width) % 2, 0.72, 1.0)[:, None]
+    return color_scale(row) * np.where(np.floor(row / width) % 2, 0.72, 1.0)[:, None]
 
 
 PICTURES: dict[str, Callable[[], np.ndarray]] = {

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from geoskip.blocks.analogy import interpolant_block, interpolant_graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
-from geoskip.report.camera import view_of
-from geoskip.report.pictures import CLAY, picture, sheet
+from geoskip.report.palette import CLAY
+from geoskip.report.pictures import picture, sheet, view_of
 from geoskip.report.png import write_png
 
 IMAGES = Path(__file__).parent / "images"

@@ -35,7 +35,7 @@ WRITERS = {
     "data/locks.py",
     "paper/side_by_side.py",
     "records/atomic.py",
-    "report/figures.py",
+    "report/charts.py",
     "training/checkpoint.py",
     "training/journal.py",
 }

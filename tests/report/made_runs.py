@@ -25,8 +25,8 @@ from geoskip.records import (
     write_samples,
 )
 from geoskip.report.runs import ReportRun
-from geoskip.report.summary import Experiment
-from geoskip.report.summary import experiments as summarized
+from geoskip.report.summary import ResultTable
+from geoskip.report.summary import result_tables as summarized
 
 HARM = {"none": 1.0, "residual": 0.55, "affine": 0.35}
 
@@ -119,7 +119,7 @@ def digit_samples(right: float, seed: int, count: int = 12) -> GraphSamples:
     )
 
 
-def experiments(runs: Sequence[ReportRun]) -> list[Experiment]:
+def result_tables(runs: Sequence[ReportRun]) -> list[ResultTable]:
     """As ``geoskip report`` sums runs up: compared with the paper's tables."""
     return summarized(runs, published_tables())
 

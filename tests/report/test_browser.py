@@ -16,12 +16,12 @@ import pytest
 
 from geoskip.paper.verdicts import claim_rows
 from geoskip.records import MeshSamples
-from geoskip.report.document import Page, page_html
+from geoskip.report.page import Page, page_html
 from geoskip.report.runs import ReportRun
 from tests.report.made_runs import made_runs, spheres
 
 HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'
-# No sandbox, since containers run as root; a software rasteriser, since they have no graphics card; no calls home.
+# No sandbox, since containers run as root; a software rasterizer, since they have no graphics card; no calls home.
 FLAGS = [
     *("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),
     *("--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"),
@@ -284,10 +284,10 @@ def test_light_and_dark(tab: Any) -> None:
             tab.locator("#theme").click()
             seen.append((tab.locator("#theme").get_attribute("aria-label"), tab.evaluate(ground)))
     assert seen == [
-        ("Colours: dark", dark),
-        ("Colours: as the system", light),
-        ("Colours: light", light),
-        ("Colours: as the system", dark),
+        ("Colors: dark", dark),
+        ("Colors: as the system", light),
+        ("Colors: light", light),
+        ("Colors: as the system", dark),
     ]
     tab.emulate_media(color_scheme="light")
 

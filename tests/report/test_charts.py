@@ -5,15 +5,14 @@ import pytest
 
 from geoskip.paper.registry import EXPERIMENTS
 from geoskip.records.statistics import summarise
-from geoskip.report.charts import MAX_POINTS, Chart, charts
-from geoskip.report.figures import write_figures
-from tests.report.made_runs import experiments, made_run
+from geoskip.report.charts import MAX_POINTS, Chart, charts, write_figures
+from tests.report.made_runs import made_run, result_tables
 
 TABLE1, MATCHING = EXPERIMENTS["table1"], EXPERIMENTS["correspondence"]
 
 
 def by_key(runs: list) -> dict[str, Chart]:
-    return {chart.key: chart for chart in charts(experiments(runs))}
+    return {chart.key: chart for chart in charts(result_tables(runs))}
 
 
 def test_curves_are_means_over_seeds_in_a_band() -> None:
@@ -130,7 +129,7 @@ def test_words_and_lines_are_of_what_there_is() -> None:
 
 def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
     runs = [made_run(recipe, "$data$", 0) for recipe in TABLE1.select(["*MoNet*"])]
-    found = charts(experiments(runs))
+    found = charts(result_tables(runs))
     paths = write_figures(found, tmp_path / "a")
     again = write_figures(found, tmp_path / "b")
     assert sorted(path.name for path in paths) == sorted(f"{c.key}.{end}" for c in found for end in ("png", "svg"))

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from geoskip.report.claims import ClaimRow, claims_table
+from geoskip.report.tables import ClaimRow, claims_table
 
 ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", 0.0004, "holds")
 

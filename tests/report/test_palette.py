@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from geoskip.report.palette import MAPS, SERIES, UNKNOWN, colour_map, coloured, css, place_colours, srgb
+from geoskip.report.palette import MAPS, SERIES, UNKNOWN, color_map, colored, css, position_colors, srgb
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear sRGB: protanopia, deuteranopia, tritanopia.
 BLINDNESS = {
@@ -20,13 +20,13 @@ BLINDNESS = {
 }
 
 
-def linear(colours: np.ndarray) -> np.ndarray:
-    return np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+def linear(colors: np.ndarray) -> np.ndarray:
+    return np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
 
 
-def seen(colours: np.ndarray, blindness: str) -> np.ndarray:
-    """Lab (D65) of colours as they are seen."""
-    rgb = np.clip(linear(colours) @ BLINDNESS[blindness].T, 0, 1)
+def seen(colors: np.ndarray, blindness: str) -> np.ndarray:
+    """Lab (D65) of colors as they are seen."""
+    rgb = np.clip(linear(colors) @ BLINDNESS[blindness].T, 0, 1)
     to_xyz = np.array(
         [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
     )
@@ -38,7 +38,7 @@ def seen(colours: np.ndarray, blindness: str) -> np.ndarray:
 @pytest.mark.parametrize("blindness", BLINDNESS)
 @pytest.mark.parametrize("name", MAPS)
 def test_lightness_goes_one_way_for_every_eye(name: str, blindness: str) -> None:
-    lightness = seen(colour_map(name, 33), blindness)[:, 0]
+    lightness = seen(color_map(name, 33), blindness)[:, 0]
     steps = np.diff(lightness)
     assert (steps > 0).all() or (steps < 0).all()
     assert abs(lightness[-1] - lightness[0]) > 40
@@ -48,35 +48,35 @@ def test_lightness_goes_one_way_for_every_eye(name: str, blindness: str) -> None
 @pytest.mark.parametrize("ground", [0, 1], ids=["light", "dark"])
 def test_plain_residual_and_affine_are_told_apart(ground: int, blindness: str) -> None:
     hexes = [SERIES[skip][ground] for skip in ("none", "residual", "affine")]
-    colours = np.array([[int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)] for text in hexes])
-    lab = seen(colours, blindness)
+    colors = np.array([[int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)] for text in hexes])
+    lab = seen(colors, blindness)
     assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 15
 
 
-def test_colours_saturate() -> None:
-    table = colour_map("ember")
-    found = coloured(np.array([0.0, 5.0, 50.0]), 5.0)
+def test_colors_saturate() -> None:
+    table = color_map("ember")
+    found = colored(np.array([0.0, 5.0, 50.0]), 5.0)
     assert (found == table[[0, -1, -1]]).all()
 
 
 def test_oklch_of_white_black_and_grey() -> None:
-    grey = srgb(np.array([[1.0, 0, 0], [0.0, 0, 0], [0.6, 0, 0]]))
-    assert grey[0] == pytest.approx(1, abs=1e-6)
-    assert grey[1] == pytest.approx(0, abs=1e-9)
-    assert np.ptp(grey[2]) < 1e-6
-    assert linear(grey)[2] == pytest.approx(0.6**3, abs=1e-6)
+    gray = srgb(np.array([[1.0, 0, 0], [0.0, 0, 0], [0.6, 0, 0]]))
+    assert gray[0] == pytest.approx(1, abs=1e-6)
+    assert gray[1] == pytest.approx(0, abs=1e-9)
+    assert np.ptp(gray[2]) < 1e-6
+    assert linear(gray)[2] == pytest.approx(0.6**3, abs=1e-6)
 
 
-def test_places_have_colours_of_their_own() -> None:
+def test_places_have_colors_of_their_own() -> None:
     corners = np.array(np.meshgrid([-1.0, 1], [-1.0, 1], [-1.0, 1])).reshape(3, -1).T
-    lab = seen(place_colours(corners), "none")
+    lab = seen(position_colors(corners), "none")
     assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 8
-    assert place_colours(np.zeros((1, 3))).shape == (1, 3)
+    assert position_colors(np.zeros((1, 3))).shape == (1, 3)
 
 
 def test_an_unknown_map() -> None:
     with pytest.raises(ValueError, match="unknown name 'rainbow'; choose from ember"):
-        colour_map("rainbow")
+        color_map("rainbow")
 
 
 def test_both_grounds_are_in_the_style() -> None:
@@ -86,11 +86,11 @@ def test_both_grounds_are_in_the_style() -> None:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_unknown_values_have_a_colour_of_their_own(name: str) -> None:
+def test_unknown_values_have_a_color_of_their_own(name: str) -> None:
     values = np.array([0.0, np.nan, 5.0, np.nan, 20.0])
-    colours = coloured(values, 10.0, name)
-    assert (colours[[1, 3]] == UNKNOWN).all()
-    assert (colours[[0, 2, 4]] == coloured(values[[0, 2, 4]], 10.0, name)).all()
+    colors = colored(values, 10.0, name)
+    assert (colors[[1, 3]] == UNKNOWN).all()
+    assert (colors[[0, 2, 4]] == colored(values[[0, 2, 4]], 10.0, name)).all()
     for blindness in BLINDNESS:
-        apart = np.linalg.norm(seen(colour_map(name), blindness) - seen(UNKNOWN[None], blindness), axis=1)
+        apart = np.linalg.norm(seen(color_map(name), blindness) - seen(UNKNOWN[None], blindness), axis=1)
         assert apart.min() > 10, blindness

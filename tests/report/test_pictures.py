@@ -1,4 +1,4 @@
-"""Pictures: what is where, how bright, in which colour; and the files they become."""
+"""Pictures: what is where, how bright, in which color; and the files they become."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from matplotlib.image import imread
 
 from geoskip.meshes import Mesh, grid, icosphere
-from geoskip.report.camera import View, view_of
-from geoskip.report.pictures import BACKGROUND, HEAT, colour_scale, picture, sheet, vertex_normals
+from geoskip.report.palette import VIRIDIS, color_scale
+from geoskip.report.pictures import BACKGROUND, View, picture, sheet, vertex_normals, view_of
 from geoskip.report.png import png_bytes, write_png
 
 BLANK = np.round(255 * np.array(BACKGROUND)).astype(np.uint8)
@@ -55,7 +55,7 @@ def test_a_sphere_is_a_disc_lit_from_above_left() -> None:
 
 
 def test_row_and_column_follow_up_and_right() -> None:
-    """A small square up and to the right of the centre, seen from the front."""
+    """A small square up and to the right of the center, seen from the front."""
     mesh = grid(2, 2)
     inside = drawn(picture(mesh, View((0.0, 0.0, 0.0), 4.0), size=40, samples=1))
     expected = np.zeros((40, 40), dtype=bool)
@@ -63,10 +63,10 @@ def test_row_and_column_follow_up_and_right() -> None:
     assert (inside == expected).all()
 
 
-def test_colours_are_interpolated() -> None:
+def test_colors_are_interpolated() -> None:
     mesh = grid(2, 2)
-    colours = np.array([[1.0, 0, 0], [0, 0, 1], [1.0, 0, 0], [0, 0, 1]])
-    red, _, blue = picture(mesh, colours=colours, size=40, samples=1)[20, [4, 20, 35]].astype(int).T
+    colors = np.array([[1.0, 0, 0], [0, 0, 1], [1.0, 0, 0], [0, 0, 1]])
+    red, _, blue = picture(mesh, colors=colors, size=40, samples=1)[20, [4, 20, 35]].astype(int).T
     assert red[0] > red[1] > red[2]
     assert blue[0] < blue[1] < blue[2]
     assert np.isclose(red[1], blue[1], rtol=0.1)
@@ -98,10 +98,10 @@ def test_a_mesh_without_faces_is_an_empty_picture() -> None:
     assert not drawn(picture(cloud, size=16)).any()
 
 
-def test_colour_scale_runs_from_low_to_high() -> None:
-    colours = colour_scale(np.array([-3.0, 0.0, 1.0, 2.0, 9.0]), low=0.0, high=2.0)
-    assert np.allclose(colours, HEAT[[0, 0, 4, 8, 8]])
-    assert np.allclose(colour_scale(np.ones(3)), HEAT[0])
+def test_color_scale_runs_from_low_to_high() -> None:
+    colors = color_scale(np.array([-3.0, 0.0, 1.0, 2.0, 9.0]), low=0.0, high=2.0)
+    assert np.allclose(colors, VIRIDIS[[0, 0, 4, 8, 8]])
+    assert np.allclose(color_scale(np.ones(3)), VIRIDIS[0])
 
 
 def test_sheet_fills_up_with_blanks() -> None:
@@ -130,8 +130,8 @@ def test_png_refuses_other_shapes(shape: tuple[int, ...]) -> None:
 def test_pictures_refuse_what_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="no vertices"):
         picture(Mesh(np.zeros((0, 3)), np.zeros((0, 3), dtype=np.int64)))
-    with pytest.raises(ValueError, match=r"colours must be of shape \(4, 3\)"):
-        picture(grid(2, 2), colours=np.zeros((3, 3)))
+    with pytest.raises(ValueError, match=r"colors must be of shape \(4, 3\)"):
+        picture(grid(2, 2), colors=np.zeros((3, 3)))
     with pytest.raises(ValueError, match="at least 1"):
         picture(grid(2, 2), size=0)
     with pytest.raises(ValueError, match="at least one picture"):

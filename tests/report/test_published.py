@@ -6,18 +6,17 @@ from pathlib import Path
 
 import geoskip
 from geoskip.report.runs import find_runs
-from geoskip.report.tables import experiment_table
-from tests.report.made_runs import experiments
+from geoskip.report.tables import result_table_html
 
 ROOT = Path(geoskip.__file__).parents[2]
 PAGE = ROOT / "docs" / "report" / "index.html"
 
 
 def test_the_page_has_the_tables_that_the_records_give() -> None:
-    page, found = PAGE.read_text(encoding="utf-8"), experiments(find_runs([ROOT / "results" / "runs"]).runs)
+    page, found = PAGE.read_text(encoding="utf-8"), result_tables(find_runs([ROOT / "results" / "runs"]).runs)
     assert found
     for experiment in found:
-        assert experiment_table(experiment) in page, f"{experiment.title}: make the page anew, as docs/report.md says"
+        assert result_table_html(experiment) in page, f"{experiment.title}: make the page anew, as docs/report.md says"
 
 
 def test_it_is_small_enough_to_be_carried() -> None:

@@ -56,7 +56,7 @@ def test_weights_locate_the_centre_of_the_pixel() -> None:
     assert np.allclose(seen.weights.sum(axis=1), 1)
 
 
-def test_neighbours_leave_no_gap_where_edges_pass_through_pixel_centres() -> None:
+def test_neighbors_leave_no_gap_where_edges_pass_through_pixel_centres() -> None:
     square = np.array([[0.5, 0.5, 0], [8.5, 0.5, 0], [8.5, 8.5, 0], [0.5, 8.5, 0]])
     seen = visible(square[[[0, 1, 2], [0, 2, 3]]], 9, 9)
     assert seen.pixel.tolist() == list(range(81))

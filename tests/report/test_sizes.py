@@ -1,5 +1,5 @@
 from geoskip.operators import SplineConv
-from geoskip.report.sizes import kernel_size
+from geoskip.report.summary import kernel_size
 
 
 def test_other_operators_have_as_many_matrices_as_their_size() -> None:

@@ -7,18 +7,17 @@ from geoskip.paper.recipe import Recipe
 from geoskip.paper.registry import EXPERIMENTS
 from geoskip.paper.rows import rows
 from geoskip.records.statistics import summarise
-from geoskip.report.glance import glance_cards, glances
-from geoskip.report.metrics import subject_of
 from geoskip.report.runs import ReportRun
-from geoskip.report.tables import best, experiment_table
-from tests.report.made_runs import experiments, made_run
+from geoskip.report.summary import subject_of
+from geoskip.report.tables import best, glance_cards, glances, result_table_html
+from tests.report.made_runs import made_run, result_tables
 
 TABLE1 = EXPERIMENTS["table1"]
 RUNS = [made_run(recipe, "faces", seed) for recipe in TABLE1.recipes for seed in (0, 1, 2)]
 
 
 def test_seeds_of_a_row_are_summed_up() -> None:
-    (experiment,) = experiments(RUNS)
+    (experiment,) = result_tables(RUNS)
     assert len(experiment.rows) == len(TABLE1.recipes)
     for row in experiment.rows:
         values = [run.record.metrics["mean_mm"] for run in row.runs]
@@ -29,10 +28,10 @@ def test_seeds_of_a_row_are_summed_up() -> None:
 
 def test_data_and_schedules_are_kept_apart() -> None:
     runs = [made_run(TABLE1.recipes[0], data, 0, schedule=s) for data in ("faces", "coma") for s in ("short", "full")]
-    found = experiments(runs)
+    found = result_tables(runs)
     assert [(e.data, e.schedule) for e in found] == [(d, s) for d in ("faces", "coma") for s in ("short", "full")]
     path = made_run(TABLE1.recipes[0], "/home/someone/data/mine", 0)
-    assert experiments([path])[0].data == "mine"
+    assert result_tables([path])[0].data == "mine"
 
 
 def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> None:
@@ -44,24 +43,24 @@ def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> N
         return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"lr": rate}}))
 
     runs = [trained(affine, rate, seed) for rate in (0.1, 0.01) for seed in (0, 1)]
-    (experiment,) = experiments([*runs, trained(plain, 0.01, 0)])
+    (experiment,) = result_tables([*runs, trained(plain, 0.01, 0)])
     assert [(row.label, len(row.runs)) for row in experiment.rows] == [
         ("MoNet M=9, optim.lr=0.01", 1),
         ("Aff-MoNet M=9, optim.lr=0.01", 2),
         ("Aff-MoNet M=9, optim.lr=0.1", 2),
     ]
     assert experiment.rows[0].group == experiment.rows[1].group != experiment.rows[2].group
-    assert "optim.lr=0.1<" in experiment_table(experiment)
+    assert "optim.lr=0.1<" in result_table_html(experiment)
     elsewhere = [
         replace(run, record=replace(run.record, config={**run.record.config, "device": "cuda"})) for run in runs[:1]
     ]
-    (experiment,) = experiments([*runs[1:2], *elsewhere])
+    (experiment,) = result_tables([*runs[1:2], *elsewhere])
     assert [row.variant for row in experiment.rows] == [""]
 
 
 def test_groups_and_best_are_those_of_the_paper() -> None:
     """The figures that the paper prints in bold are the best of our groups."""
-    (experiment,) = experiments(RUNS)
+    (experiment,) = result_tables(RUNS)
     (mean, *_) = experiment.subject.metrics
     groups = {row.group: [r for r in experiment.rows if r.group == row.group] for row in experiment.rows}
     assert len(groups) == 4 * 3
@@ -70,14 +69,14 @@ def test_groups_and_best_are_those_of_the_paper() -> None:
 
 
 def test_one_row_alone_is_not_the_best_of_anything() -> None:
-    (experiment,) = experiments(RUNS[:3])
+    (experiment,) = result_tables(RUNS[:3])
     assert best(list(experiment.rows), experiment.subject.metrics[0]) == (None, None)
-    assert "<b>" not in experiment_table(experiment)
+    assert "<b>" not in result_table_html(experiment)
 
 
 def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
-    (experiment,) = experiments(RUNS)
-    table = experiment_table(experiment)
+    (experiment,) = result_tables(RUNS)
+    table = result_table_html(experiment)
     assert table.count("<tr>") == len(rows("reconstruction")) + 1
     assert table.count("<tbody>") == 12
     row = experiment.rows[0]
@@ -90,25 +89,25 @@ def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
 def test_names_are_text() -> None:
     hostile = '<img src=x onerror="boom()">'
     run = made_run(TABLE1.recipes[0], hostile, 0, name=hostile, row=hostile, experiment=hostile)
-    (experiment,) = experiments([run])
-    table = experiment_table(experiment)
+    (experiment,) = result_tables([run])
+    table = result_table_html(experiment)
     assert "<img" not in table
     assert "&lt;img src=x onerror=&quot;boom()&quot;&gt;" in table
 
 
 def test_a_task_and_metrics_that_are_not_known() -> None:
     run = made_run(TABLE1.recipes[0], "", 0, metrics={"joy": 1.0}, paper={}, config={"task": "singing"}, experiment="")
-    (experiment,) = experiments([run])
+    (experiment,) = result_tables([run])
     assert experiment.title == "Singing"
-    assert "joy" in experiment_table(experiment)
-    assert "<b>" not in experiment_table(experiment)
+    assert "joy" in result_table_html(experiment)
+    assert "<b>" not in result_table_html(experiment)
     assert subject_of("", []).title == "Runs"
 
 
 def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
-    (glance,) = glances(experiments(RUNS))
+    (glance,) = glances(result_tables(RUNS))
     assert (glance.better, glance.pairs) == (6, 6)
-    by_label = {row.label: row.metrics["mean_mm"].mean for row in experiments(RUNS)[0].rows}
+    by_label = {row.label: row.metrics["mean_mm"].mean for row in result_tables(RUNS)[0].rows}
     changes = [
         100 * (by_label[f"Aff-{name} M={size}"] / by_label[f"{name} M={size}"] - 1)
         for name in ("FeaStNet", "MoNet")
@@ -119,16 +118,16 @@ def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
 
 
 def test_nothing_to_see_at_a_glance() -> None:
-    assert glances(experiments(RUNS[:3])) == []
+    assert glances(result_tables(RUNS[:3])) == []
     smoke = [made_run(recipe, "tiny", 0, schedule="smoke") for recipe in TABLE1.recipes]
-    assert glances(experiments(smoke)) == []
+    assert glances(result_tables(smoke)) == []
 
 
 def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
     """Table 3 repeats rows of Table 2, beside its own."""
     table2 = EXPERIMENTS["table2"].select(["FeaStNet", "Aff-FeaStNet", "MoNet"])
     own = [recipe for recipe in EXPERIMENTS["table3"].recipes if recipe.home == "table3" and recipe.row.column == 25]
-    first, second = experiments([made_run(recipe, "superpixels", 0) for recipe in (*table2, *own)])
+    first, second = result_tables([made_run(recipe, "superpixels", 0) for recipe in (*table2, *own)])
     assert [row.method for row in second.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
     assert [row.method for row in second.own] == ["FeaStNet†", "Aff-FeaStNet†"]
     assert first.own == first.rows
@@ -144,7 +143,7 @@ def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
         for r in EXPERIMENTS["table3"].recipes
         if r.home == "table3" and r.row.column == 25
     ]
-    matching, digits, borrowed = experiments([*bodies, *own])
+    matching, digits, borrowed = result_tables([*bodies, *own])
     assert (digits.name, borrowed.name, borrowed.task, borrowed.data) == (
         "table3",
         "table3",
@@ -154,21 +153,21 @@ def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
     assert [row.method for row in borrowed.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
     assert borrowed.own == ()
     assert len({e.key for e in (matching, digits, borrowed)}) == 3
-    assert [e.name for e in experiments(bodies)] == ["correspondence"]
+    assert [e.name for e in result_tables(bodies)] == ["correspondence"]
 
 
 def test_a_part_with_rows_of_its_own_waits_for_them() -> None:
     """Rows of Table 2 alone, beside Table 3 on faces, make no Table 3 of superpixels."""
     faces = [made_run(r, "faces", 0) for r in EXPERIMENTS["table3"].recipes if r.home == "table3" and r.row.column == 9]
     digits = [made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].select(["FeaStNet"])]
-    assert [(e.name, e.data) for e in experiments([*faces, *digits])] == [
+    assert [(e.name, e.data) for e in result_tables([*faces, *digits])] == [
         ("table3", "faces"),
         ("table2", "superpixels"),
     ]
 
 
 def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
-    (experiment,) = experiments([made_run(recipe, "faces", 0) for recipe in EXPERIMENTS["spline_supplement"].recipes])
+    (experiment,) = result_tables([made_run(recipe, "faces", 0) for recipe in EXPERIMENTS["spline_supplement"].recipes])
     found = [(row.method, row.matrices, row.column) for row in experiment.rows if row.skip == "none"]
     assert found == [
         ("SplineCNN", 1, "m = 1"),
@@ -178,16 +177,16 @@ def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
         ("SplineCNN", 64, "m = 4"),
         ("SplineCNN", 125, "m = 5"),
     ]
-    table = experiment_table(experiment)
+    table = result_table_html(experiment)
     assert '<td class="number" data-value="8">8 <span class="unit">m = 2</span></td>' in table
     assert '<td class="number" data-value="8">8</td>' in table
 
 
 def test_pseudo_coordinates_are_named_where_they_differ() -> None:
-    (experiment,) = experiments([made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].recipes])
+    (experiment,) = result_tables([made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].recipes])
     named = [experiment.named(row) for row in experiment.rows]
     assert {"GCN", "FeaStNet", "MoNet (degree)", "Aff-MoNet (position)"} <= {*named}
-    assert "Aff-MoNet (degree)" in experiment_table(experiment)
+    assert "Aff-MoNet (degree)" in result_table_html(experiment)
 
 
 def test_length_is_told_where_all_rows_agree() -> None:
@@ -195,6 +194,6 @@ def test_length_is_told_where_all_rows_agree() -> None:
         run = made_run(TABLE1.recipes[0], "faces", seed)
         return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"epochs": epochs}}))
 
-    assert experiments([trained(20, 0), trained(20, 1)])[0].length == "20 epochs"
-    assert experiments([trained(1, 0)])[0].length == "1 epoch"
-    assert experiments([trained(20, 0), trained(30, 1)])[0].length == ""
+    assert result_tables([trained(20, 0), trained(20, 1)])[0].length == "20 epochs"
+    assert result_tables([trained(1, 0)])[0].length == "1 epoch"
+    assert result_tables([trained(20, 0), trained(30, 1)])[0].length == ""

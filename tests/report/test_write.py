@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 from geoskip.cli.report import report
 from geoskip.records import RecordError
-from geoskip.report import renders, write
+from geoskip.report import page, renders
+from geoskip.report.page import write_report
 from geoskip.report.scenes import scenes
-from geoskip.report.write import write_report
-from tests.report.made_runs import experiments, made_runs, spheres, write_runs
+from tests.report.made_runs import made_runs, result_tables, spheres, write_runs
 
 RUNS = made_runs(spheres(1), spheres(1), 1, ("*MoNet M=9",))[:3]
 CRASH = "import os; os.abort()"
@@ -50,12 +50,12 @@ def test_why_there_are_no_renders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_renders_are_drawn_in_a_process_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for pyvista's process: it is handed every mesh, and its failure is told."""
-    found = scenes(experiments(RUNS))
+    found = scenes(result_tables(RUNS))
     script = tmp_path / "stand_in.py"
     script.write_text(
         "import json, sys, pathlib, numpy\n"
         "for job in json.load(sys.stdin)['jobs']:\n"
-        "    with numpy.load(job['mesh']) as m: assert set(m) == {'verts', 'faces', 'colours'}\n"
+        "    with numpy.load(job['mesh']) as m: assert set(m) == {'verts', 'faces', 'colors'}\n"
         "    pathlib.Path(job['picture']).write_bytes(b'x')\n"
     )
     monkeypatch.setattr(renders, "DRAW", [str(script)])
@@ -74,7 +74,7 @@ def test_renders_that_fail_cost_nothing_else(tmp_path: Path, monkeypatch: pytest
     assert written.page.exists()
     assert [why.split(":")[0] for why in written.missing] == ["renders"]
     monkeypatch.setattr(renders, "DRAW", ["-c", "import time; time.sleep(60)"])
-    monkeypatch.setattr(write, "renders_missing", lambda: "")
+    monkeypatch.setattr(page, "renders_missing", lambda: "")
     monkeypatch.setattr(renders, "TIME_LIMIT_S", -39.5)  # two pictures may take 20 s each
     assert "timed out" in write_report(RUNS[:1], tmp_path, figures=False, renders=True).missing[0]
 
@@ -82,8 +82,8 @@ def test_renders_that_fail_cost_nothing_else(tmp_path: Path, monkeypatch: pytest
 def test_renders_where_they_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pyvista or OpenGL the report says so; with them the pictures are there."""
     why = renders.renders_missing()
-    monkeypatch.setattr(write, "renders_missing", lambda: why)
-    written = write.write_report(RUNS[:1], tmp_path, figures=False, renders=True)
+    monkeypatch.setattr(page, "renders_missing", lambda: why)
+    written = write_report(RUNS[:1], tmp_path, figures=False, renders=True)
     assert (not why) == (not written.missing)
     assert [path.read_bytes()[:4] for path in written.files] == ([] if why else [b"\x89PNG"] * 2)
 

@@ -13,7 +13,7 @@ import torch
 
 from geoskip.data.mesh_set import StoredShapes
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
-from geoskip.report.evaluation_pictures import draw_confusion, match_sheet, write_pictures
+from geoskip.report.sample_pictures import draw_confusion, match_sheet, write_pictures
 from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train

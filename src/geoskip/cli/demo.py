@@ -49,9 +49,8 @@ def demo(
 
 def _page(folder: Path) -> Path:
     """The report of the demo's runs."""
-    from geoskip.report.document import Page
+    from geoskip.report.page import Page, write_report
     from geoskip.report.runs import find_runs
-    from geoskip.report.write import write_report
 
     page = Page("geoskip: the demo", (), ())
     return write_report(find_runs([folder]).runs, folder / "report", page, figures=False).page

@@ -15,9 +15,8 @@ def report(
 ) -> None:
     """Write one page with tables, curves and meshes that works offline, from any place."""
     from geoskip.paper.verdicts import claim_rows, published_tables
-    from geoskip.report.document import TITLE, Page
+    from geoskip.report.page import TITLE, Page, write_report
     from geoskip.report.runs import find_runs
-    from geoskip.report.write import write_report
 
     found = find_runs(runs)
     for problem in found.problems:

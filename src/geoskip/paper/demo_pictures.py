@@ -9,9 +9,8 @@ import numpy as np
 
 from geoskip.meshes import Mesh
 from geoskip.records.samples import MeshSamples
-from geoskip.report.camera import view_of
-from geoskip.report.palette import coloured
-from geoskip.report.pictures import picture, sheet
+from geoskip.report.palette import colored
+from geoskip.report.pictures import picture, sheet, view_of
 from geoskip.report.png import write_png
 from geoskip.shapes import Shaped
 
@@ -39,7 +38,7 @@ def method_sheet(samples: MeshSamples, high: float, size: int) -> Shaped[np.ndar
     view = view_of(inputs.reshape(-1, 3), AZIMUTH, ELEVATION)
     plain = [picture(Mesh(verts, samples.faces), view, size=size) for verts in (*inputs, *found)]
     pairs = zip(found, errors_mm(samples), strict=True)
-    errors = [picture(Mesh(v, samples.faces), view, coloured(error, high or 1.0), size) for v, error in pairs]
+    errors = [picture(Mesh(v, samples.faces), view, colored(error, high or 1.0), size) for v, error in pairs]
     return sheet(plain + errors, columns=len(inputs))
 
 

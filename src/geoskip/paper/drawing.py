@@ -14,8 +14,8 @@ from geoskip.paper.recipe import Experiment
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
 from geoskip.records.atomic import write_whole
 from geoskip.records.samples import Samples
-from geoskip.report.palette import coloured
-from geoskip.report.pictures import colour_scale, picture, sheet
+from geoskip.report.palette import color_scale, colored
+from geoskip.report.pictures import picture, sheet
 from geoskip.report.png import png_bytes
 
 # Errors are saturated, as in the paper.
@@ -72,7 +72,7 @@ def _errors(samples: MeshSamples, size: int) -> list[Picture]:
     full, true = (samples.parts[part].astype(float) for part in ("full", "input"))
     distances = np.linalg.norm(full - true, axis=2) * samples.unit_mm
     return [
-        picture(Mesh(verts, samples.faces), colours=colour_scale(errors, 0.0, LARGEST_MM), size=size)
+        picture(Mesh(verts, samples.faces), colors=color_scale(errors, 0.0, LARGEST_MM), size=size)
         for verts, errors in zip(full, distances, strict=True)
     ]
 
@@ -82,7 +82,7 @@ def _matched(samples: CorrespondenceSamples, size: int) -> list[Picture]:
     return [
         picture(
             Mesh(body.verts.astype(float), body.faces),
-            colours=coloured(body.error_pct.astype(float), LARGEST_PCT, "viridis"),
+            colors=colored(body.error_pct.astype(float), LARGEST_PCT, "viridis"),
             size=size,
         )
         for body in samples.meshes

@@ -11,9 +11,9 @@ from geoskip.paper.recipe import Recipe
 from geoskip.paper.registry import EXPERIMENTS, find_recipe
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison
-from geoskip.report.claims import ClaimRow
 from geoskip.report.runs import ReportRun
 from geoskip.report.summary import PublishedRow, PublishedTable
+from geoskip.report.tables import ClaimRow
 
 UNITS = {"mean_mm": "mm", "median_mm": "mm", "accuracy_pct": "points", "parameters": "parameters"}
 

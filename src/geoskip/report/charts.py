@@ -1,31 +1,34 @@
-"""The charts of the page as data: the page draws them to be moved, :mod:`geoskip.report.figures` to be printed."""
+"""The charts of the page as data, and the same charts as PNG and SVG files."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
-from geoskip.report.metrics import Metric
-from geoskip.report.summary import Experiment, Row
+from geoskip.records.atomic import write_whole
+from geoskip.report.palette import SERIES
+from geoskip.report.summary import Metric, ResultRow, ResultTable
 
 Point = tuple[float, float]
-Place = Callable[[Row], float]
+Place = Callable[[ResultRow], float]
 # More than a chart has pixels to show.
 MAX_POINTS = 240
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line. ``low`` and ``high`` bound its spread over seeds; ``colour`` names a skip, ``mark`` an operator,
+    """A line. ``low`` and ``high`` bound its spread over seeds; ``color`` names a skip, ``mark`` an operator,
     ``variant`` what its name ends in (``"+"``, ``"†"``); lines of one ``group`` are looked at together."""
 
     name: str
     points: tuple[Point, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    colour: str = "other"
+    color: str = "other"
     mark: str = ""
     variant: str = ""
     group: str = ""
@@ -50,59 +53,59 @@ class Chart:
         """The group to be looked at first: the one with the most different skips; of several the last one."""
         looks: dict[str, set[str]] = {}
         for series in self.series:
-            looks.setdefault(series.group, set()).add(series.colour)
+            looks.setdefault(series.group, set()).add(series.color)
         return max(reversed(looks), key=lambda group: len(looks[group]), default="")
 
     def plain(self) -> dict[str, Any]:
         return asdict(self) | {"first": self.first}
 
 
-def charts(experiments: Sequence[Experiment]) -> list[Chart]:
-    """Of each experiment: training, the cumulative geodesic error, the error by kernel size and by parameters."""
-    made = [chart for experiment in experiments for chart in _charts_of(experiment)]
+def charts(tables: Sequence[ResultTable]) -> list[Chart]:
+    """Of each table: training, the cumulative geodesic error, the error by kernel size and by parameters."""
+    made = [chart for table in tables for chart in _charts_of(table)]
     return [chart for chart in made if chart.series]
 
 
-def _charts_of(experiment: Experiment) -> list[Chart]:
-    where = experiment.data or "own data"
-    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in experiment.own) else ""
+def _charts_of(table: ResultTable) -> list[Chart]:
+    where = table.data or "own data"
+    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.own) else ""
     found = [
         Chart(
-            f"{experiment.key}-loss",
+            f"{table.key}-loss",
             f"Training loss, {where}",
-            f"{experiment.subject.title}: mean loss of each epoch{band}.",
+            f"{table.subject.title}: mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
-            _curves(experiment.own, "loss"),
+            _curves(table.own, "loss"),
             log_y=True,
         ),
         Chart(
-            f"{experiment.key}-geodesic",
+            f"{table.key}-geodesic",
             f"Matches within a distance, {where}",
             "How many vertices are matched within a given way along the surface; higher is better.",
             "Geodesic error, % of the diameter",
             "Vertices, %",
-            _curves(experiment.own, "geodesic"),
+            _curves(table.own, "geodesic"),
         ),
     ]
-    metric = next((m for m in experiment.subject.metrics if m.better), None)
-    return found + (_against(experiment, metric, where) if metric else [])
+    metric = next((m for m in table.subject.metrics if m.better), None)
+    return found + (_against(table, metric, where) if metric else [])
 
 
-def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
+def _against(table: ResultTable, metric: Metric, where: str) -> list[Chart]:
     """The metric against the kernel size, if there are several, and against the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
-    sized = [row for row in experiment.own if row.size is not None]
-    printed = [row for row in experiment.own if metric.key in row.paper]
+    sized = [row for row in table.own if row.size is not None]
+    printed = [row for row in table.own if metric.key in row.paper]
     hollow = " Hollow marks are the paper's figures" if printed else ""
-    bars = " Bars are 95 % intervals of the mean." if any(len(row.runs) > 1 for row in experiment.own) else ""
+    bars = " Bars are 95 % intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
     better = f"{metric.better} is better.{bars}{hollow}"
     found = []
     # One more weight matrix, as MoNet+ has, is no other size.
     if len({row.group[1] for row in sized}) > 1:
         found.append(
             Chart(
-                f"{experiment.key}-size",
+                f"{table.key}-size",
                 f"{metric.heading} against kernel size, {where}",
                 f"One line a method, over the number of weight matrices{_powers(sized)}; {better}{hollow and '.'}",
                 "Weight matrices M",
@@ -111,26 +114,26 @@ def _against(experiment: Experiment, metric: Metric, where: str) -> list[Chart]:
                 "points",
             )
         )
-    if len({row.parameters for row in experiment.own}) > 1:
+    if len({row.parameters for row in table.own}) > 1:
         found.append(
             Chart(
-                f"{experiment.key}-parameters",
+                f"{table.key}-parameters",
                 f"{metric.heading} against parameters, {where}",
                 f"What a method reaches with how many trained numbers; {better}{hollow and _counted(printed)}",
                 "Parameters",
                 y,
-                _lines(experiment.own, metric, lambda row: float(row.parameters), _paper_count),
+                _lines(table.own, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
             )
         )
     return found
 
 
-def _paper_count(row: Row) -> float:
+def _paper_count(row: ResultRow) -> float:
     return float(row.parameters if row.paper_parameters is None else row.paper_parameters)
 
 
-def _counted(rows: Sequence[Row]) -> str:
+def _counted(rows: Sequence[ResultRow]) -> str:
     """Whose parameters the paper's marks stand at."""
     given = {row.paper_parameters is not None for row in rows}
     if given == {True}:
@@ -138,16 +141,16 @@ def _counted(rows: Sequence[Row]) -> str:
     return ", at its own numbers where known, else at ours." if True in given else ", at our numbers of parameters."
 
 
-def _powers(rows: Sequence[Row]) -> str:
+def _powers(rows: Sequence[ResultRow]) -> str:
     """How SplineCNN comes to its number, where it is among the rows."""
     size = next((row.size for row in rows if row.size is not None and row.size.letter == "m"), None)
     power = "" if size is None else {2: "²", 3: "³"}.get(size.dim, "")
     return "" if size is None else f" (SplineCNN with m control values a dimension has M = m{power})"
 
 
-def _lines(rows: Sequence[Row], metric: Metric, x: Place, paper_x: Place | None = None) -> tuple[Series, ...]:
+def _lines(rows: Sequence[ResultRow], metric: Metric, x: Place, paper_x: Place | None = None) -> tuple[Series, ...]:
     """A line for each method, and one for its figures in the paper."""
-    methods: dict[tuple[str, ...], list[Row]] = {}
+    methods: dict[tuple[str, ...], list[ResultRow]] = {}
     # Where all look at the same pseudo-coordinates these tell nothing apart.
     several = len({row.group[2] for row in rows}) > 1
     for row in rows:
@@ -170,13 +173,13 @@ def _lines(rows: Sequence[Row], metric: Metric, x: Place, paper_x: Place | None 
     return tuple(series for series in ours + paper if series.points)
 
 
-def _curves(rows: Sequence[Row], name: str) -> tuple[Series, ...]:
+def _curves(rows: Sequence[ResultRow], name: str) -> tuple[Series, ...]:
     made = [_curve(row, name) for row in rows if any(run.record.curves.get(name) for run in row.runs)]
     # One point is no curve: of a single epoch nothing would be seen but axes.
     return tuple(series for series in made if len(series.points) > 1)
 
 
-def _curve(row: Row, name: str) -> Series:
+def _curve(row: ResultRow, name: str) -> Series:
     """The mean over seeds at every x that all of them have, with the least and the largest."""
     curves = [dict(run.record.curves[name]) for run in row.runs if run.record.curves.get(name)]
     shared = sorted(set.intersection(*map(set, curves)))
@@ -191,6 +194,86 @@ def _curve(row: Row, name: str) -> Series:
     return Series(row.label, points, low if several else (), high if several else (), **look)
 
 
-def _look(row: Row, group: str) -> dict[str, Any]:
+def _look(row: ResultRow, group: str) -> dict[str, Any]:
     variant = next((end for end in ("†", "+") if row.method.endswith(end) and not row.method.endswith("++")), "")
-    return {"colour": row.look, "mark": row.operator, "variant": variant, "group": group}
+    return {"color": row.look, "mark": row.operator, "variant": variant, "group": group}
+
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES: dict[str, Any] = {"": "-", "+": (0, (6, 3)), "†": (0, (1.5, 2.5))}
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e3e0d8",
+    "axes.titlelocation": "left",
+    "svg.hashsalt": "geoskip",
+    "svg.fonttype": "none",
+}
+
+
+def write_figures(charts: list[Chart], folder: Path) -> list[Path]:
+    """Every chart as ``KEY.png`` and ``KEY.svg``; equal files for equal charts."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install geoskip[plots]") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE):
+        return [path for chart in charts for path in _write_figure(chart, folder)]
+
+
+def _write_figure(chart: Chart, folder: Path) -> list[Path]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    marks = list(dict.fromkeys(series.mark for series in chart.series))
+    for series in chart.series:
+        _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
+    # A dollar sign would start mathematics.
+    axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
+    if chart.log_y:
+        axes.set_yscale("log")
+    columns = 1 if len(chart.series) <= 8 else 2
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
+    paths = [folder / f"{chart.key}.{kind}" for kind in ("png", "svg")]
+    save_figure(figure, paths[0], dpi=200)
+    save_figure(figure, paths[1], metadata={"Date": None})
+    return paths
+
+
+def save_figure(figure: Any, path: Path, **options: Any) -> None:
+    """Save a figure of matplotlib, in the format of the suffix, complete or not at all."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], **options)
+    write_whole(path, buffer.getvalue())
+
+
+def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
+    color = SERIES[series.color][0]
+    x, y = zip(*series.points, strict=True)
+    points = chart.kind == "points"
+    axes.plot(
+        x,
+        y,
+        color=color,
+        label=_escaped(series.name),
+        linestyle=":" if series.paper else DASHES[series.variant],
+        linewidth=0.9 if series.paper else 1.6,
+        marker=marker if points else "",
+        markersize=5,
+        markerfacecolor="white" if series.paper else color,
+    )
+    if points and series.low and series.high != series.low:
+        axes.vlines(x, series.low, series.high, color=color, linewidth=1.1)
+    elif series.low:
+        axes.fill_between(x, series.low, series.high, color=color, alpha=0.16, linewidth=0)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("$", r"\$")

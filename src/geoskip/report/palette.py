@@ -1,15 +1,14 @@
-"""Colours of the page and of the figures, chosen so that colour-blind readers can tell them apart.
+"""Colors of the page and of the figures, chosen so that color-blind readers can tell them apart.
 
-Errors are shown by maps whose lightness changes in one direction throughout, so that they read in grey as well:
+Errors are shown by maps whose lightness changes in one direction throughout, so that they read in gray as well:
 ``ember`` from pale clay to deep violet (what is right looks like clay, what is wrong stands out), ``viridis`` and
-``cividis`` as many readers know them. Series differ by colour for the skip, and by dash and marker for the operator.
+``cividis`` as many readers know them. Series differ by color for the skip, and by dash and marker for the operator.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from geoskip.report.pictures import CLAY, HEAT
 from geoskip.shapes import Float
 
 # Series on light and on dark ground, after Okabe and Ito (2008).
@@ -20,9 +19,18 @@ SERIES = {
     "polynomial": ("#007a5a", "#2fc79a"),
     "other": ("#a8478a", "#e08fc4"),
 }
-# Where there is no label, so no error: a colour of none of the maps.
+CLAY = (0.80, 0.73, 0.68)
+# Where there is no label, so no error: a color of none of the maps.
 UNKNOWN = np.array((0.58, 0.68, 0.82))
-# Nine colours of matplotlib's cividis (CC0).
+# Nine colors of matplotlib's viridis (CC0).
+VIRIDIS = np.array(
+    [
+        (0.267, 0.005, 0.329), (0.279, 0.175, 0.483), (0.230, 0.322, 0.546), (0.173, 0.449, 0.558),
+        (0.128, 0.567, 0.551), (0.158, 0.684, 0.502), (0.369, 0.789, 0.383), (0.678, 0.864, 0.190),
+        (0.993, 0.906, 0.144),
+    ]
+)  # fmt: skip
+# Nine colors of matplotlib's cividis (CC0).
 CIVIDIS = np.array(
     [
         (0.000, 0.135, 0.305), (0.118, 0.211, 0.432), (0.255, 0.300, 0.421), (0.364, 0.389, 0.435),
@@ -34,34 +42,44 @@ CIVIDIS = np.array(
 _EMBER = np.array([(0.80, 0.028, 60.0), (0.72, 0.13, 58.0), (0.52, 0.19, 22.0), (0.27, 0.12, -48.0)])
 
 
-def colour_map(name: str, count: int = 256) -> Float[np.ndarray, "count 3"]:
-    """``count`` colours, sRGB in [0, 1], from the least value to the largest."""
+def color_map(name: str, count: int = 256) -> Float[np.ndarray, "count 3"]:
+    """``count`` colors, sRGB in [0, 1], from the least value to the largest."""
     place = np.linspace(0, 1, count)
     if name == "ember":
         nodes = np.array([0.0, 0.25, 0.6, 1.0])
         return np.clip(srgb(np.stack([np.interp(place, nodes, axis) for axis in _EMBER.T], axis=1)), 0, 1)
-    table = {"viridis": HEAT, "cividis": CIVIDIS}.get(name)
+    table = {"viridis": VIRIDIS, "cividis": CIVIDIS}.get(name)
     if table is None:
-        raise ValueError(f"colour map: unknown name {name!r}; choose from {', '.join(MAPS)}")
+        raise ValueError(f"color map: unknown name {name!r}; choose from {', '.join(MAPS)}")
     return np.stack([np.interp(place, np.linspace(0, 1, len(table)), channel) for channel in table.T], axis=1)
 
 
 MAPS = ("ember", "viridis", "cividis")
 
 
-def coloured(
+def colored(
     values: Float[np.ndarray, " vertices"], high: float, name: str = "ember"
 ) -> Float[np.ndarray, "vertices 3"]:
-    """Colours of values from 0 to ``high``, beyond which they stay the last; NaN, an unknown value, is blue-grey."""
-    table, known = colour_map(name), ~np.isnan(values)
-    colours = np.tile(UNKNOWN, (len(values), 1))
-    colours[known] = table[np.round(np.clip(values[known] / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
-    return colours
+    """Colors of values from 0 to ``high``, beyond which they stay the last; NaN, an unknown value, is blue-gray."""
+    table, known = color_map(name), ~np.isnan(values)
+    colors = np.tile(UNKNOWN, (len(values), 1))
+    colors[known] = table[np.round(np.clip(values[known] / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
+    return colors
 
 
-def place_colours(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
-    """A colour for every point of a mesh, to be carried over by a correspondence: lightness follows the height (y) and
-    hue the direction from the middle, so that neighbours are alike and left, right, front and back are not."""
+def color_scale(
+    values: Float[np.ndarray, vertices], low: float | None = None, high: float | None = None
+) -> Float[np.ndarray, "vertices 3"]:
+    """Colors from violet (``low``, the least value) over green to yellow (``high``, the largest)."""
+    low = float(values.min()) if low is None else low
+    high = float(values.max()) if high is None else high
+    place = (values - low) / (high - low or 1.0) * (len(VIRIDIS) - 1)
+    return np.stack([np.interp(place, np.arange(len(VIRIDIS)), channel) for channel in VIRIDIS.T], axis=1)
+
+
+def position_colors(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
+    """A color for every point of a mesh, to be carried over by a correspondence: lightness follows the height (y) and
+    hue the direction from the middle, so that neighbors are alike and left, right, front and back are not."""
     low, high = verts.min(axis=0), verts.max(axis=0)
     unit = (verts - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
     lightness = 0.62 + 0.22 * unit[:, 1]
@@ -69,13 +87,13 @@ def place_colours(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "
     return np.clip(srgb_of_lab(lab), 0, 1)
 
 
-def srgb(lch: Float[np.ndarray, "colours 3"]) -> Float[np.ndarray, "colours 3"]:
+def srgb(lch: Float[np.ndarray, "colors 3"]) -> Float[np.ndarray, "colors 3"]:
     """sRGB of OKLCh (lightness, chroma, hue in degrees)."""
     hue = np.radians(lch[:, 2])
     return srgb_of_lab(np.stack([lch[:, 0], lch[:, 1] * np.cos(hue), lch[:, 1] * np.sin(hue)], axis=1))
 
 
-def srgb_of_lab(lab: Float[np.ndarray, "colours 3"]) -> Float[np.ndarray, "colours 3"]:
+def srgb_of_lab(lab: Float[np.ndarray, "colors 3"]) -> Float[np.ndarray, "colors 3"]:
     """sRGB of OKLab (Björn Ottosson, "A perceptual color space for image processing", 2020)."""
     to_lms = np.array(
         [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
@@ -92,10 +110,10 @@ def srgb_of_lab(lab: Float[np.ndarray, "colours 3"]) -> Float[np.ndarray, "colou
 
 
 def css() -> str:
-    """The series' colours as custom properties, for light and for dark."""
+    """The series' colors as custom properties, for light and for dark."""
     light = "".join(f"--{name}:{pair[0]};" for name, pair in SERIES.items())
     dark = "".join(f"--{name}:{pair[1]};" for name, pair in SERIES.items())
-    clay, unknown = ("#" + "".join(f"{round(255 * channel):02x}" for channel in colour) for colour in (CLAY, UNKNOWN))
+    clay, unknown = ("#" + "".join(f"{round(255 * channel):02x}" for channel in color) for color in (CLAY, UNKNOWN))
     return (
         f":root{{{light}--clay:{clay};--unknown:{unknown}}}"
         f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"

@@ -1,13 +1,19 @@
-"""Shaded pictures of meshes: smooth, anti-aliased, coloured by vertex; numpy only, no OpenGL."""
+"""Shaded pictures of meshes from a chosen view: smooth, anti-aliased, colored by vertex. Numpy only, no OpenGL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from geoskip.meshes import Mesh
-from geoskip.report.camera import View, view_of
+from geoskip.report.palette import CLAY
 from geoskip.report.raster import Visible, visible
 from geoskip.shapes import Float, Shaped
 
-CLAY = (0.80, 0.73, 0.68)
+# The page's viewers start from this view too.
+AZIMUTH, ELEVATION = 25.0, 8.0
 BACKGROUND = (0.955, 0.96, 0.97)
 GAMMA = 2.2
 # Directions to the lamps in the camera's frame (right, up, towards the eye), and their strengths.
@@ -15,31 +21,68 @@ LAMPS = (((-0.50, 0.60, 0.62), 0.86), ((0.90, 0.05, 0.40), 0.16))
 AMBIENT = 0.10
 # How far light reaches past the terminator: skin scatters, and a hard edge hides shape.
 WRAP = 0.35
-# Nine colours of matplotlib's viridis (CC0).
-HEAT = np.array(
-    [
-        (0.267, 0.005, 0.329), (0.279, 0.175, 0.483), (0.230, 0.322, 0.546), (0.173, 0.449, 0.558),
-        (0.128, 0.567, 0.551), (0.158, 0.684, 0.502), (0.369, 0.789, 0.383), (0.678, 0.864, 0.190),
-        (0.993, 0.906, 0.144),
-    ]
-)  # fmt: skip
+_Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+
+
+@dataclass(frozen=True)
+class View:
+    """An orthographic eye, ``azimuth`` degrees round the up axis from the front and ``elevation`` above it.
+
+    center: the point in the middle of the picture.
+    extent: the length that the picture's height and width cover.
+    up: the axis that points up. The front is then +z (y up) or -y (z up).
+    """
+
+    center: tuple[float, float, float]
+    extent: float
+    azimuth: float = 0.0
+    elevation: float = 0.0
+    up: Literal["y", "z"] = "y"
+
+    def axes(self) -> Float[np.ndarray, "3 3"]:
+        """Right, up and towards the eye, as rows."""
+        a, e = np.radians([self.azimuth, self.elevation])
+        towards = np.array([np.sin(a) * np.cos(e), np.sin(e), np.cos(a) * np.cos(e)])
+        right = np.array([np.cos(a), 0.0, -np.sin(a)])
+        axes = np.stack([right, np.cross(towards, right), towards])
+        return axes if self.up == "y" else axes @ _Y_TO_Z_UP
+
+    def on_screen(self, verts: Float[np.ndarray, "vertices 3"], size: int) -> Float[np.ndarray, "vertices 3"]:
+        """Column and row in pixels of a ``size``² picture, and depth, larger for what is nearer."""
+        placed = (verts - np.array(self.center)) @ self.axes().T * (size / self.extent)
+        return placed * (1, -1, 1) + (size / 2, size / 2, 0)
+
+
+def view_of(
+    verts: Float[np.ndarray, "vertices 3"],
+    azimuth: float = 0.0,
+    elevation: float = 0.0,
+    up: Literal["y", "z"] = "y",
+    margin: float = 0.06,
+) -> View:
+    """The view that shows all of ``verts`` with a ``margin``; one view for several pictures compares them."""
+    axes = View((0.0, 0.0, 0.0), 1.0, azimuth, elevation, up).axes()
+    low, high = (verts @ axes.T).min(axis=0), (verts @ axes.T).max(axis=0)
+    x, y, z = ((low + high) / 2 @ axes).tolist()
+    extent = float((high - low)[:2].max()) * (1 + 2 * margin)
+    return View((x, y, z), extent or 1.0, azimuth, elevation, up)
 
 
 def picture(
     mesh: Mesh,
     view: View | None = None,
-    colours: Float[np.ndarray, "vertices 3"] | None = None,
+    colors: Float[np.ndarray, "vertices 3"] | None = None,
     size: int = 512,
     edges: bool = False,
     samples: int = 2,
 ) -> Shaped[np.ndarray, "size size 3"]:
-    """The mesh as uint8 red, green, blue: interpolated normals and colours, ``samples``² rays a pixel.
+    """The mesh as uint8 red, green, blue: interpolated normals and colors, ``samples``² rays a pixel.
 
     view: where from; all of the mesh from the front where not given.
-    colours: sRGB in [0, 1]; a clay tone where not given. Faces seen from behind are darker.
+    colors: sRGB in [0, 1]; a clay tone where not given. Faces seen from behind are darker.
     edges: draw the triangles' edges, one pixel wide.
     """
-    light, covered = _light(mesh, view, colours, size, edges, samples)
+    light, covered = _light(mesh, view, colors, size, edges, samples)
     ground = np.array(BACKGROUND) ** GAMMA
     return _bytes(light + (1 - covered) * ground)
 
@@ -47,25 +90,25 @@ def picture(
 def cutout(
     mesh: Mesh,
     view: View | None = None,
-    colours: Float[np.ndarray, "vertices 3"] | None = None,
+    colors: Float[np.ndarray, "vertices 3"] | None = None,
     size: int = 512,
     samples: int = 2,
 ) -> Shaped[np.ndarray, "size size 4"]:
     """As :func:`picture`, without a background: red, green, blue and how far the mesh covers the pixel."""
-    light, covered = _light(mesh, view, colours, size, False, samples)
+    light, covered = _light(mesh, view, colors, size, False, samples)
     own = np.divide(light, covered, out=np.zeros_like(light), where=covered > 0)
     return np.concatenate([_bytes(own), np.round(255 * covered).astype(np.uint8)], axis=2)
 
 
 def _light(
-    mesh: Mesh, view: View | None, colours: np.ndarray | None, size: int, edges: bool, samples: int
+    mesh: Mesh, view: View | None, colors: np.ndarray | None, size: int, edges: bool, samples: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Linear light of the mesh at each pixel, and the part of the pixel that it covers."""
-    _check(mesh, colours, size, samples)
+    _check(mesh, colors, size, samples)
     view = view or view_of(mesh.verts)
     corners = view.on_screen(mesh.verts, size * samples)[mesh.faces]
     seen = visible(corners, size * samples, size * samples)
-    base = np.array(CLAY) if colours is None else _mix(colours, mesh, seen)
+    base = np.array(CLAY) if colors is None else _mix(colors, mesh, seen)
     light = base**GAMMA * _shade(mesh, view, seen)
     if edges:
         light *= _between_edges(corners, seen, samples)[:, None]
@@ -77,16 +120,6 @@ def _light(
 
 def _bytes(light: np.ndarray) -> np.ndarray:
     return np.round(255 * np.clip(light, 0, 1) ** (1 / GAMMA)).astype(np.uint8)
-
-
-def colour_scale(
-    values: Float[np.ndarray, "vertices"], low: float | None = None, high: float | None = None
-) -> Float[np.ndarray, "vertices 3"]:
-    """Colours from violet (``low``, the least value) over green to yellow (``high``, the largest)."""
-    low = float(values.min()) if low is None else low
-    high = float(values.max()) if high is None else high
-    place = (values - low) / (high - low or 1.0) * (len(HEAT) - 1)
-    return np.stack([np.interp(place, np.arange(len(HEAT)), channel) for channel in HEAT.T], axis=1)
 
 
 def sheet(pictures: list[Shaped[np.ndarray, "height width 3"]], columns: int) -> Shaped[np.ndarray, "rows cols 3"]:
@@ -109,11 +142,11 @@ def vertex_normals(mesh: Mesh) -> Float[np.ndarray, "vertices 3"]:
     return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
 
 
-def _check(mesh: Mesh, colours: np.ndarray | None, size: int, samples: int) -> None:
+def _check(mesh: Mesh, colors: np.ndarray | None, size: int, samples: int) -> None:
     if mesh.num_verts == 0:
         raise ValueError("mesh has no vertices: there is nothing to draw")
-    if colours is not None and colours.shape != (mesh.num_verts, 3):
-        raise ValueError(f"colours must be of shape ({mesh.num_verts}, 3), not {colours.shape}")
+    if colors is not None and colors.shape != (mesh.num_verts, 3):
+        raise ValueError(f"colors must be of shape ({mesh.num_verts}, 3), not {colors.shape}")
     if size < 1 or samples < 1:
         raise ValueError(f"size and samples must be at least 1, not {size} and {samples}")
 

@@ -9,7 +9,7 @@ from geoskip.shapes import Float, Int
 
 # Bounds the memory of one step, some 50 bytes a fragment.
 FRAGMENTS_PER_STEP = 4_000_000
-# In barycentric coordinates: two neighbours both claim a pixel on their edge, never neither.
+# In barycentric coordinates: two neighbors both claim a pixel on their edge, never neither.
 OVERLAP = 1e-7
 
 
@@ -19,7 +19,7 @@ class Visible:
 
     pixel: row · width + column, each at most once, ascending.
     face: the triangle seen there.
-    weights: barycentric coordinates of the pixel's centre in it.
+    weights: barycentric coordinates of the pixel's center in it.
     """
 
     pixel: Int[np.ndarray, "seen"]
@@ -28,9 +28,9 @@ class Visible:
 
 
 def visible(corners: Float[np.ndarray, "faces 3 3"], height: int, width: int) -> Visible:
-    """The nearest triangle at every pixel centre that any covers.
+    """The nearest triangle at every pixel center that any covers.
 
-    corners: column, row (in pixels, the first centre at one half) and depth (larger is nearer) of each
+    corners: column, row (in pixels, the first center at one half) and depth (larger is nearer) of each
         triangle's corners. Both sides are seen; triangles without area on the screen are not.
     """
     to_weights = _barycentric_maps(corners[:, :, :2])
@@ -46,8 +46,8 @@ def visible(corners: Float[np.ndarray, "faces 3 3"], height: int, width: int) ->
         face[pixel[nearest]] = owner[nearest]
     seen = np.flatnonzero(face >= 0)
     row, column = np.divmod(seen, width)
-    centre = np.stack([column + 0.5, row + 0.5, np.ones(len(seen))], axis=1)
-    return Visible(seen, face[seen], np.einsum("pkj,pj->pk", to_weights[face[seen]], centre))
+    center = np.stack([column + 0.5, row + 0.5, np.ones(len(seen))], axis=1)
+    return Visible(seen, face[seen], np.einsum("pkj,pj->pk", to_weights[face[seen]], center))
 
 
 def _barycentric_maps(corners: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ def _steps(spans: Spans) -> Iterator[Spans]:
 def _fragments(
     owner: np.ndarray, row: np.ndarray, begin: np.ndarray, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triangle, row and column of the centre of every covered pixel."""
+    """Triangle, row and column of the center of every covered pixel."""
     column = np.repeat(begin + 0.5, length) + _ramps(length)
     return np.repeat(owner, length), np.repeat(row + 0.5, length), column
 

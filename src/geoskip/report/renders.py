@@ -11,15 +11,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from geoskip.report.palette import coloured
+from geoskip.report.palette import colored
+from geoskip.report.pictures import AZIMUTH, ELEVATION, view_of
 from geoskip.report.scenes import Scene, errors_mm, saturation_mm
-from geoskip.report.stills import AZIMUTH, ELEVATION
 
 PROBE = "import pyvista as p; q = p.Plotter(off_screen=True); q.add_mesh(p.Sphere()); q.screenshot(return_img=True)"
-DRAW = ["-m", "geoskip.report.render_jobs"]
+DRAW = ["-m", "geoskip.report.renders"]
 TIME_LIMIT_S = 120.0
 
 
@@ -61,6 +62,37 @@ def _jobs(scene: Scene, folder: Path, aside: Path) -> list[dict[str, str]]:
     jobs = []
     for number, (verts, errors) in enumerate(shown):
         mesh = aside / f"{scene.key}-{number}.npz"
-        np.savez(mesh, verts=verts, faces=first.faces, colours=coloured(errors.astype(np.float64), high))
+        np.savez(mesh, verts=verts, faces=first.faces, colors=colored(errors.astype(np.float64), high))
         jobs.append({"mesh": str(mesh), "picture": str(folder / f"{scene.key}-{number}.png")})
     return jobs
+
+
+def _render(job: dict[str, str], size: int, azimuth: float, elevation: float) -> None:
+    """One mesh, colored by vertex, seen as in the page's viewers, on no background."""
+    import pyvista
+
+    with np.load(job["mesh"], allow_pickle=False) as arrays:
+        verts, faces, colors = (arrays[name].astype(np.float64) for name in ("verts", "faces", "colors"))
+    triangles = np.concatenate([np.full((len(faces), 1), 3), faces.astype(np.int64)], axis=1)
+    surface: Any = pyvista.PolyData(verts, triangles.ravel())
+    view = view_of(verts, azimuth, elevation)
+    plotter: Any = pyvista.Plotter(off_screen=True, window_size=[size, size])
+    plotter.add_mesh(surface, scalars=colors, rgb=True, smooth_shading=True, specular=0.15)
+    plotter.enable_anti_aliasing("ssaa")
+    towards, up = view.axes()[2], view.axes()[1]
+    center = np.array(view.center)
+    plotter.camera_position = [tuple(center + 4 * view.extent * towards), tuple(center), tuple(up)]
+    plotter.enable_parallel_projection()
+    plotter.camera.parallel_scale = view.extent / 2
+    plotter.screenshot(job["picture"], transparent_background=True)
+    plotter.close()
+
+
+def main() -> None:
+    order = json.load(sys.stdin)
+    for job in order["jobs"]:
+        _render(job, order["size"], order["azimuth"], order["elevation"])
+
+
+if __name__ == "__main__":
+    main()

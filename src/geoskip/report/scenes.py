@@ -1,20 +1,24 @@
-"""Reconstructions to be looked at side by side: one scene for each operator and kernel size."""
+"""Samples to look at: reconstructed meshes, matched bodies, classified digits; as page data and as still pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from geoskip.records import MeshSamples
+from geoskip.meshes import Mesh
+from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples
 from geoskip.report.embed import Blobs
-from geoskip.report.summary import Experiment, Row, sampled
-from geoskip.shapes import Float
+from geoskip.report.palette import colored, position_colors
+from geoskip.report.pictures import AZIMUTH, ELEVATION, cutout, view_of
+from geoskip.report.png import png_bytes
+from geoskip.report.summary import ResultRow, ResultTable, sampled
+from geoskip.shapes import Float, Shaped
 
-# Where the paper saturates its pictures of the error.
-PAPER_MM = 5.0
+# Where the paper's color scales end: vertex distance in mm, geodesic error in percent of the diameter.
+PAPER_MM, PAPER_PCT = 5.0, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +27,7 @@ class Scene:
 
     key: str
     title: str
-    methods: tuple[Row, ...]
+    methods: tuple[ResultRow, ...]
     samples: tuple[MeshSamples, ...]
 
     @property
@@ -31,9 +35,9 @@ class Scene:
         return self.samples[0].parts["input"]
 
 
-def scenes(experiments: Sequence[Experiment]) -> list[Scene]:
+def scenes(tables: Sequence[ResultTable]) -> list[Scene]:
     """Rows of one group that have samples of the same meshes; scenes of more skips come first, then of more seeds."""
-    found = [_scene(e, members) for e in experiments for members in sampled(e, MeshSamples, _fingerprint)]
+    found = [_scene(e, members) for e in tables for members in sampled(e, MeshSamples, _same_meshes)]
     # The operators are in order of what they reach in the paper: the last ones are seen first.
     found.reverse()
     found.sort(key=lambda scene: (-len({row.skip for row in scene.methods}), -min(len(m.runs) for m in scene.methods)))
@@ -59,12 +63,12 @@ def nice(value: float) -> float:
     return float(next(power * step for step in (1, 2, 5, 10) if power * step >= value * (1 - 1e-9)))
 
 
-def embedded(scene: Scene, blobs: Blobs, count: int) -> dict[str, Any]:
+def embedded_scene(scene: Scene, blobs: Blobs, count: int) -> dict[str, Any]:
     """The first ``count`` samples of a scene as the page reads them. Outputs are stored as differences from the input,
     in its own steps of 1/65,534 of the mesh's size: 3 µm for a face."""
     first, inputs = scene.samples[0], scene.inputs[:count]
-    centre = (inputs.reshape(-1, 3).min(axis=0) + inputs.reshape(-1, 3).max(axis=0)) / 2
-    step = float(np.abs(inputs - centre).max()) / 32767
+    center = (inputs.reshape(-1, 3).min(axis=0) + inputs.reshape(-1, 3).max(axis=0)) / 2
+    step = float(np.abs(inputs - center).max()) / 32767
     return {
         "key": scene.key,
         "title": scene.title,
@@ -73,14 +77,15 @@ def embedded(scene: Scene, blobs: Blobs, count: int) -> dict[str, Any]:
         "faces": blobs.indices(first.faces),
         "levels": [{"kept": blobs.indices(x.kept), "faces": blobs.indices(x.faces)} for x in first.levels],
         "samples": list(first.names[:count]),
-        "inputs": [blobs.steps(verts - centre, step) for verts in inputs],
+        "inputs": [blobs.steps(verts - center, step) for verts in inputs],
         "methods": [
-            _method(row, samples, blobs, count, step) for row, samples in zip(scene.methods, scene.samples, strict=True)
+            _mesh_method(row, samples, blobs, count, step)
+            for row, samples in zip(scene.methods, scene.samples, strict=True)
         ],
     }
 
 
-def _method(row: Row, samples: MeshSamples, blobs: Blobs, count: int, step: float) -> dict[str, Any]:
+def _mesh_method(row: ResultRow, samples: MeshSamples, blobs: Blobs, count: int, step: float) -> dict[str, Any]:
     moved = {
         name: part[:count] - samples.parts["input"][:count] for name, part in samples.parts.items() if name != "input"
     }
@@ -92,16 +97,189 @@ def _method(row: Row, samples: MeshSamples, blobs: Blobs, count: int, step: floa
     }
 
 
-def _scene(experiment: Experiment, members: list[tuple[Row, MeshSamples]]) -> Scene:
+def _scene(table: ResultTable, members: list[tuple[ResultRow, MeshSamples]]) -> Scene:
     row = members[0][0]
     size = f", {row.column}" if row.column else ""
-    further = "".join(f", {text}" for text in (*row.group[3:], experiment.data) if text)
+    further = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
     return Scene("", f"{row.family}{size}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))
 
 
-def _fingerprint(samples: MeshSamples) -> str:
+def _same_meshes(samples: MeshSamples) -> str:
     """The same for runs that show the same meshes, up to the rounding of float32."""
     low, high = samples.parts["input"].min(axis=(0, 1)), samples.parts["input"].max(axis=(0, 1))
     return (
         f"{samples.names} {samples.faces.shape} {int(samples.faces.astype(np.int64).sum())} {np.round(high - low, 3)}"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Methods that matched the same bodies with the same target; the first seed of each is shown."""
+
+    key: str
+    title: str
+    methods: tuple[ResultRow, ...]
+    samples: tuple[CorrespondenceSamples, ...]
+
+
+def matchings(tables: Sequence[ResultTable]) -> list[Matching]:
+    """Rows of one operator that have samples of the same bodies."""
+    found = [
+        _matching(f"{table.key}-{n}", table, members)
+        for table in tables
+        for n, members in enumerate(sampled(table, CorrespondenceSamples, _same_bodies))
+    ]
+    return sorted(found, key=lambda matching: -len({row.skip for row in matching.methods}))
+
+
+def embedded_matching(matching: Matching, blobs: Blobs, count: int) -> dict[str, Any]:
+    """The first ``count`` bodies of a matching as the page reads them."""
+    first = matching.samples[0]
+    bodies = first.meshes[:count]
+    colors = np.round(255 * position_colors(first.target_verts.astype(np.float64))).astype(np.uint8)
+    return {
+        "key": matching.key,
+        "title": matching.title,
+        "saturation": PAPER_PCT,
+        "samples": list(first.names[:count]),
+        "faces": [blobs.indices(body.faces) for body in bodies],
+        "verts": [blobs.steps(centerd(body.verts)) for body in bodies],
+        "unlabeled": any((body.labels < 0).any() for body in bodies),
+        "target": {
+            "faces": blobs.indices(first.target_faces),
+            "verts": blobs.steps(centerd(first.target_verts)),
+            "colors": blobs.add(colors),
+        },
+        "methods": [
+            _matching_method(row, s, blobs, count) for row, s in zip(matching.methods, matching.samples, strict=True)
+        ],
+    }
+
+
+def centerd(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
+    return verts - (verts.min(axis=0) + verts.max(axis=0)) / 2
+
+
+def _matching_method(row: ResultRow, samples: CorrespondenceSamples, blobs: Blobs, count: int) -> dict[str, Any]:
+    return {
+        "name": row.method,
+        "skip": row.look,
+        "predicted": [blobs.indices(body.predicted) for body in samples.meshes[:count]],
+        # Below 0 where there is no label.
+        "errors": [blobs.steps(np.nan_to_num(body.error_pct, nan=-1.0), 0.01) for body in samples.meshes[:count]],
+        "right": [body.exact_pct for body in samples.meshes[:count]],
+    }
+
+
+def _same_bodies(samples: CorrespondenceSamples) -> str:
+    sizes = [(body.verts.shape, body.faces.shape) for body in samples.meshes]
+    return f"{samples.names} {sizes} {samples.target_verts.shape}"
+
+
+def _matching(key: str, table: ResultTable, members: list[tuple[ResultRow, CorrespondenceSamples]]) -> Matching:
+    row = members[0][0]
+    further = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
+    return Matching(key, f"{row.family}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))
+
+
+def galleries(tables: Sequence[ResultTable], blobs: Blobs, count: int = 24) -> list[dict[str, Any]]:
+    """The first ``count`` graphs that runs of a group show, and what each run took them for."""
+    found = []
+    for table in tables:
+        groups = sampled(table, GraphSamples, _same_graphs)
+        found += [_gallery(table, members, blobs, count) for members in reversed(groups)]
+    return sorted(found, key=lambda gallery: -len(gallery["methods"]))
+
+
+def _same_graphs(samples: GraphSamples) -> Hashable:
+    """The same for runs that show the same graphs."""
+    return samples.pos.tobytes(), samples.true.tobytes(), samples.class_names
+
+
+def _gallery(
+    table: ResultTable, members: list[tuple[ResultRow, GraphSamples]], blobs: Blobs, count: int
+) -> dict[str, Any]:
+    row, graphs = members[0]
+    chosen = range(min(count, len(graphs.true)))
+    return {
+        "title": ", ".join(filter(None, (row.family, _coordinates(row), *row.group[3:], table.data))),
+        "classes": list(graphs.class_names),
+        "graphs": [_graph(graphs, number, blobs) | {"true": int(graphs.true[number])} for number in chosen],
+        "methods": [
+            {"name": row.method, "skip": row.look, "predicted": [int(samples.predicted[n]) for n in chosen]}
+            for row, samples in members
+        ],
+    }
+
+
+def _coordinates(row: ResultRow) -> str:
+    """What pseudo-coordinates are made of, for operators that look at them."""
+    return f"by {row.group[2]}" if row.group[2] and row.operator in ("monet", "spline") else ""
+
+
+def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:
+    """Positions in a square of side 1, brightness from 0 to 1, and every edge once."""
+    begin, end = int(graphs.offsets[number]), int(graphs.offsets[number + 1])
+    low = graphs.pos.min(axis=0)
+    side = float((graphs.pos.max(axis=0) - low).max()) or 1.0
+    bright = graphs.x[begin:end, 0] if graphs.x.shape[1] else np.ones(end - begin)
+    span = graphs.x[:, 0] if graphs.x.shape[1] else np.ones(1)
+    bright = (bright - span.min()) / (float(span.max() - span.min()) or 1.0)
+    senders, receivers = graphs.edges
+    inside = (senders >= begin) & (senders < end) & (senders < receivers)
+    return {
+        "pos": blobs.add(np.round((graphs.pos[begin:end] - low) / side * 65535).astype(np.uint16)),
+        "bright": blobs.add(np.round(255 * bright).astype(np.uint8)),
+        "edges": blobs.indices(np.stack([senders[inside], receivers[inside]], axis=1) - begin),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Still:
+    """A PNG file and what it shows, in words."""
+
+    png: bytes
+    text: str
+
+
+def scene_still(scene: Scene, size: int = 300) -> Still:
+    """The input and what each method made of it, colored by the error."""
+    first, high = scene.samples[0], saturation_mm(scene)
+    shapes = [first.parts["input"][0], *(samples.parts["full"][0] for samples in scene.samples)]
+    errors = [np.zeros(len(shapes[0])), *(errors_mm(samples, "full", 0) for samples in scene.samples)]
+    colors = [colored(values.astype(np.float64), high) for values in errors]
+    told = ", ".join(f"{row.method} {e.mean():.2f} mm" for row, e in zip(scene.methods, errors[1:], strict=True))
+    text = f"{scene.title}: the mesh “{first.names[0]}” and what each method rebuilds of it. Mean error: {told}."
+    return Still(png_bytes(_side_by_side(shapes, [first.faces] * len(shapes), colors, size)), text)
+
+
+def matching_still(matching: Matching, size: int = 300) -> Still:
+    """The target in its own colors, and what each method carries over to the first body."""
+    first = matching.samples[0]
+    colors = position_colors(first.target_verts.astype(np.float64))
+    bodies = [samples.meshes[0] for samples in matching.samples]
+    shapes = [first.target_verts, *(body.verts for body in bodies)]
+    faces = [first.target_faces, *(body.faces for body in bodies)]
+    carried = [colors, *(colors[body.predicted] for body in bodies)]
+    text = (
+        f"{matching.title}: the target, and the body “{first.names[0]}” in the colors that each method carries over "
+        f"from it. {_mean_errors(matching)}"
+    )
+    return Still(png_bytes(_side_by_side(shapes, faces, carried, size)), text)
+
+
+def _mean_errors(matching: Matching) -> str:
+    means = [samples.meshes[0].mean_error_pct for samples in matching.samples]
+    told = [f"{row.method} {mean:.1f} %" for row, mean in zip(matching.methods, means, strict=True) if mean is not None]
+    if not told:
+        return "None of its vertices has a label, so there is no error."
+    return f"Mean geodesic error: {', '.join(told)} of the diameter; the page’s scale ends at {PAPER_PCT:g} %."
+
+
+def _side_by_side(
+    shapes: list[np.ndarray], faces: list[np.ndarray], colors: list[np.ndarray], size: int
+) -> Shaped[np.ndarray, "rows cols 4"]:
+    meshes = [Mesh(verts.astype(np.float64), f.astype(np.int64)) for verts, f in zip(shapes, faces, strict=True)]
+    views = [view_of(mesh.verts, AZIMUTH, ELEVATION) for mesh in meshes]
+    drawn = [cutout(mesh, view, c, size) for mesh, view, c in zip(meshes, views, colors, strict=True)]
+    return np.concatenate(drawn, axis=1)

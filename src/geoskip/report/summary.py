@@ -1,4 +1,4 @@
-"""Runs of the same row, summed up over their seeds."""
+"""Runs of one method summarized over their seeds, and the tables that these rows make up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,124 @@ from typing import Any, TypeVar
 
 from geoskip.records import RunRecord, Samples
 from geoskip.records.statistics import Summary, summarise
-from geoskip.report.metrics import Subject, subject_of
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
-from geoskip.report.sizes import KernelSize, kernel_size
 
-# Of an experiment: its name, task, data and schedule.
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run.
+
+    key: its name in run records.
+    heading: its name in a table.
+    unit: in words short enough for an axis.
+    digits: after the point.
+    better: ``"lower"``, ``"higher"``, or empty where neither is.
+    """
+
+    key: str
+    heading: str
+    unit: str = ""
+    digits: int = 3
+    better: str = "lower"
+
+    def shown(self, value: float) -> str:
+        return f"{value:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A task, for a reader who has not seen the paper; its metrics, the one that counts first."""
+
+    title: str
+    text: str
+    metrics: tuple[Metric, ...]
+
+
+SUBJECTS = {
+    "reconstruction": Subject(
+        "Shape reconstruction",
+        "An autoencoder squeezes each mesh into a few numbers and rebuilds it. The error is the distance of a vertex "
+        "from where it should be, in millimeters, over all vertices of all test meshes.",
+        (
+            Metric("mean_mm", "Mean error", "mm"),
+            Metric("median_mm", "Median error", "mm"),
+            Metric("std_mm", "Spread over vertices", "mm"),
+        ),
+    ),
+    "correspondence": Subject(
+        "Dense correspondence",
+        "Every vertex of a body is matched with the same point of a reference body. Accuracy counts exact matches; "
+        "the geodesic error is the way along the surface between the match and the truth, in % of the longest way.",
+        (
+            Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),
+            Metric("geodesic_mean_pct", "Mean geodesic error", "% of the diameter", 2),
+        ),
+    ),
+    "classification": Subject(
+        "Digit classification",
+        "An image becomes a graph of 75 superpixels; the network names the digit.",
+        (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
+    ),
+}
+# What stands in for the paper's data, for a reader who sees its figures beside ours.
+DATA = {
+    "faces": "These faces are generated, the paper's are scans (CoMA): compare the order of methods, not errors.",
+    "bodies": "These bodies are generated, the paper's are scans (FAUST): compare the order of methods.",
+    "superpixels": "The digits are MNIST's as in the paper, cut into superpixels anew.",
+}
+SCHEDULES = {
+    "full": "trained as long as in the paper",
+    "short": "a shorter training than the paper's, the same for every row",
+    "smoke": "a few steps only: these figures show that it runs, and nothing else",
+}
+
+
+def subject_of(task: str, keys: list[str]) -> Subject:
+    """What is known of a task, and a plain entry for every further metric."""
+    known = SUBJECTS.get(task, Subject(task.capitalize() or "Runs", "", ()))
+    named = {metric.key for metric in known.metrics}
+    further = tuple(Metric(key, key.replace("_", " "), "", 4, "") for key in keys if key not in named)
+    return Subject(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)
+
+
+@dataclass(frozen=True)
+class KernelSize:
+    """The size of a kernel as configured, and what it comes to.
+
+    value: M, the number of weight matrices, of every operator but SplineCNN; of that m, its control values a dimension.
+    dim: dimensions that the size is meant for: 1, but for SplineCNN those of its pseudo-coordinates.
+    """
+
+    value: int
+    letter: str = "M"
+    dim: int = 1
+
+    @property
+    def matrices(self) -> int:
+        """M = m^d: SplineCNN has a matrix for each product of splines."""
+        return self.value**self.dim
+
+    def __str__(self) -> str:
+        return f"{self.letter} = {self.value}"
+
+
+def kernel_size(config: Mapping[str, Any]) -> KernelSize | None:
+    """The size that a record's configuration tells; None where the operator has none."""
+    value = config.get("kernel_size")
+    if not isinstance(value, int):
+        return None
+    return KernelSize(value, "m", _dim(config)) if config.get("operator") == "spline" else KernelSize(value)
+
+
+def _dim(config: Mapping[str, Any]) -> int:
+    """Of pseudo-coordinates: degrees have one dimension, places in an image two, those on a mesh three."""
+    if config.get("pseudo") == "degree":
+        return 1
+    return 2 if config.get("task") == "classification" else 3
+
+
+# Of an table: its name, task, data and schedule.
 Key = tuple[str, str, str, str]
 Kind = TypeVar("Kind", bound=Samples)
 SKIPS = ("none", "residual", "affine")
@@ -41,12 +153,12 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...]
 
 
-# By the name of the experiment in the records.
+# By the name of the table in the records.
 Published = Mapping[str, PublishedTable]
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class ResultRow:
     """One row of a table: all seeds of one method.
 
     label: what the row is called; method: the same without its kernel size.
@@ -91,12 +203,12 @@ class Row:
 
     @property
     def look(self) -> str:
-        """The colour that stands for the row's skip."""
+        """The color that stands for the row's skip."""
         return self.skip if self.skip in SERIES else "other"
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class ResultTable:
     """Rows that were trained on the same data for the same time, and so can be compared."""
 
     key: str
@@ -105,15 +217,15 @@ class Experiment:
     data: str
     schedule: str
     subject: Subject
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
     heading: str = ""
 
     @property
-    def own(self) -> tuple[Row, ...]:
+    def own(self) -> tuple[ResultRow, ...]:
         """Its rows without those that it repeats from another table: what is drawn is drawn there."""
         return tuple(row for row in self.rows if row.runs[0].record.experiment == self.name)
 
-    def named(self, row: Row) -> str:
+    def named(self, row: ResultRow) -> str:
         """The method, and what its pseudo-coordinates are made of where rows of one method differ in that."""
         made_of = {other.group[2] for other in self.rows if other.method == row.method}
         return f"{row.method} ({row.group[2]})" if len(made_of) > 1 else row.method
@@ -131,8 +243,8 @@ class Experiment:
         return f"{named}, {self.data}" if self.data else named
 
 
-def experiments(runs: Sequence[ReportRun], published: Published | None = None) -> list[Experiment]:
-    """The runs by experiment, task, data and schedule, in the order in which each first occurs.
+def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
+    """The runs by table, task, data and schedule, in the order in which each first occurs.
 
     ``published`` adds to an experiment of that name its title, the rows that it repeats from other tables, and the
     published parameter counts.
@@ -144,7 +256,7 @@ def experiments(runs: Sequence[ReportRun], published: Published | None = None) -
         parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
     whole = parted | {key: [] for key in _borrowed(parted, published)}
     return [
-        _experiment(f"e{number}", [*members, *_from_other_tables(key, parted, published)], key, published)
+        _result_table(f"e{number}", [*members, *_from_other_tables(key, parted, published)], key, published)
         for number, (key, members) in enumerate(whole.items())
     ]
 
@@ -171,17 +283,19 @@ def _from_other_tables(
         yield from (run for run in members if (home, run.record.row) in wanted)
 
 
-def sampled(experiment: Experiment, kind: type[Kind], same: Callable[[Kind], Hashable]) -> list[list[tuple[Row, Kind]]]:
+def sampled(
+    table: ResultTable, kind: type[Kind], same: Callable[[Kind], Hashable]
+) -> list[list[tuple[ResultRow, Kind]]]:
     """Rows of one group with the samples of their first seed that has any, apart where ``same`` tells them apart."""
-    groups: dict[tuple[Hashable, ...], list[tuple[Row, Kind]]] = {}
-    for row in experiment.own:
+    groups: dict[tuple[Hashable, ...], list[tuple[ResultRow, Kind]]] = {}
+    for row in table.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
         if samples is not None and samples.count:
             groups.setdefault((*row.group, same(samples)), []).append((row, samples))
     return list(groups.values())
 
 
-def _experiment(key: str, runs: list[ReportRun], kind: Key, published: Published) -> Experiment:
+def _result_table(key: str, runs: list[ReportRun], kind: Key, published: Published) -> ResultTable:
     name, task, data, schedule = kind
     by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
@@ -191,10 +305,10 @@ def _experiment(key: str, runs: list[ReportRun], kind: Key, published: Published
     for label, members in by_label.items():
         for run in members:
             by_row.setdefault((label, _variant(run.record, differing)), []).append(run)
-    rows = sorted((_row(*names, members, published) for names, members in by_row.items()), key=_order)
+    rows = sorted((_result_row(*names, members, published) for names, members in by_row.items()), key=_order)
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
     title = published[name].title if name in published else ""
-    return Experiment(key, name, task, data, schedule, subject_of(task, keys), tuple(rows), title)
+    return ResultTable(key, name, task, data, schedule, subject_of(task, keys), tuple(rows), title)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
@@ -219,7 +333,7 @@ def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
-def _row(label: str, variant: str, runs: list[ReportRun], published: Published) -> Row:
+def _result_row(label: str, variant: str, runs: list[ReportRun], published: Published) -> ResultRow:
     runs = sorted(runs, key=lambda run: run.record.seed)
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
@@ -228,7 +342,7 @@ def _row(label: str, variant: str, runs: list[ReportRun], published: Published) 
     larger = first.name.endswith("+") and not first.name.endswith("++")
     column = size.matrices - larger if size is not None else None
     loops = "without self-loops" if operator == "feast" and first.name.endswith("†") else ""
-    return Row(
+    return ResultRow(
         label=f"{label}, {variant}" if variant else label,
         method=first.name,
         operator=operator,
@@ -251,7 +365,7 @@ def _paper_parameters(record: RunRecord, published: Published) -> int | None:
     return next(found, None)
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: ResultRow) -> tuple[Any, ...]:
     """By number of weight matrices, operator and skip: plain, a larger kernel, residual, affine."""
     skip = SKIPS.index(row.skip) if row.skip in SKIPS else len(SKIPS)
     operator = OPERATORS.index(row.operator) if row.operator in OPERATORS else len(OPERATORS)

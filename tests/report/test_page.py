@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from geoskip.paper.registry import EXPERIMENTS
-from geoskip.report import document
-from geoskip.report.document import SCRIPTS, Page, page_html
+from geoskip.report import page as page_module
+from geoskip.report.page import SCRIPTS, Page, page_html
 from tests.report.made_runs import made_run, made_runs, spheres
 
 HOSTILE = "</script><script>window.boom = 1</script><img src=//x.example onerror=boom()>"
@@ -76,7 +76,7 @@ def test_the_same_runs_make_the_same_page(page: str) -> None:
 
 
 def test_scripts_are_all_there_and_short() -> None:
-    folder = Path(document.__file__).parent / "page"
+    folder = Path(page_module.__file__).parent / "assets"
     assert sorted(path.stem for path in folder.glob("*.js")) == sorted(SCRIPTS)
     assert all(len(path.read_text().splitlines()) <= 150 for path in sorted(folder.iterdir()))
 
@@ -111,7 +111,7 @@ def test_fewer_samples_where_the_page_would_grow_too_large(monkeypatch: pytest.M
         return len(json.loads(page.split('id="data">')[1].split("</script>")[0])["scenes"][0]["samples"])
 
     assert samples() == 5
-    monkeypatch.setattr(document, "BUDGET", 1000)
+    monkeypatch.setattr(page_module, "BUDGET", 1000)
     assert samples() == 1
 
 

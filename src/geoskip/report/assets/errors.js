@@ -1,4 +1,4 @@
-// The colour scale of the errors: where it ends, and in which colours.
+// The color scale of the errors: where it ends, and in which colors.
 class ErrorScale {
   constructor(prefix, unit, paper, maps, changed) {
     Object.assign(this, { unit, paper, maps, changed, high: paper, map: 'ember' });

@@ -4,12 +4,12 @@ const MARKS = ['M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z', 'M-3.6-3.6h7.2v7.2h-7.2Z', 
 const DASHES = { '': null, '+': '7 3', '†': '2 3' };
 
 const dashOf = (series) => (series.paper ? '1 3' : DASHES[series.variant] ?? null);
-const colourOf = (series) => `var(--${series.colour})`;
+const colorOf = (series) => `var(--${series.color})`;
 
 function markOf(series, marks) {
   const path = draw('path', { d: MARKS[marks.indexOf(series.mark) % MARKS.length] ?? MARKS[0], class: 'mark' });
-  path.style.stroke = colourOf(series);
-  path.style.fill = series.paper ? 'var(--card)' : colourOf(series);
+  path.style.stroke = colorOf(series);
+  path.style.fill = series.paper ? 'var(--card)' : colorOf(series);
   return path;
 }
 
@@ -55,17 +55,17 @@ function plotSeries(group, chart, series, marks, x, y) {
     const upper = shown.map(([[px], i]) => [x(px), y(series.high[i])]);
     const lower = shown.map(([[px, v], i]) => [x(px), safe(series.low[i], v)]).reverse();
     const band = draw('path', { class: 'band', d: `${path([...upper, ...lower])}Z` });
-    band.style.fill = colourOf(series);
+    band.style.fill = colorOf(series);
     group.append(band);
   }
   const line = draw('path', { class: series.paper ? 'line paper' : 'line', d: path(shown.map(([[px, v]]) => [x(px), y(v)])), 'stroke-dasharray': dashOf(series) });
-  line.style.stroke = colourOf(series);
+  line.style.stroke = colorOf(series);
   group.append(line);
   if (chart.kind !== 'points') return;
   for (const [[px, v], i] of shown) {
     if (series.high[i] > series.low[i]) {
       const bar = draw('path', { class: 'bar', d: `M${x(px)} ${y(series.low[i])}V${y(series.high[i])}` });
-      bar.style.stroke = colourOf(series);
+      bar.style.stroke = colorOf(series);
       group.append(bar);
     }
     const mark = markOf(series, marks);

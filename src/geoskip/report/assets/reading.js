@@ -42,7 +42,7 @@ class Reading {
     svg.append(this.line);
     const lines = found.slice(0, 10).map((entry) => {
       const dot = make('i');
-      dot.style.background = colourOf(entry.series);
+      dot.style.background = colorOf(entry.series);
       return make('div', {}, dot, `${entry.series.name}: ${short(entry.y)}`);
     });
     if (found.length > 10) lines.push(make('div', {}, `and ${found.length - 10} more`));

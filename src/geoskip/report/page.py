@@ -1,4 +1,4 @@
-"""The page: a template, its style and scripts, and the data, in one file that asks nothing of the network."""
+"""The page: a template, its style and scripts, and the data, in one file that needs no network."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
+from subprocess import TimeoutExpired
 from typing import Any
 
 import numpy as np
 
-from geoskip.report import matches, scenes
-from geoskip.report.charts import charts
-from geoskip.report.claims import ClaimRow, claims_table
-from geoskip.report.digits import galleries
+from geoskip.records.atomic import write_whole
+from geoskip.report.charts import charts, write_figures
 from geoskip.report.embed import Blobs, json_text
-from geoskip.report.glance import glance_cards, glances
-from geoskip.report.metrics import DATA, SCHEDULES
-from geoskip.report.palette import MAPS, colour_map, css
+from geoskip.report.palette import MAPS, color_map, css
+from geoskip.report.renders import renders_missing, write_renders
 from geoskip.report.runs import ReportRun
-from geoskip.report.stills import Still, matching_still, scene_still
-from geoskip.report.summary import Experiment, Published, experiments
-from geoskip.report.tables import experiment_table
+from geoskip.report.scenes import (
+    Still,
+    embedded_matching,
+    embedded_scene,
+    galleries,
+    matching_still,
+    matchings,
+    scene_still,
+    scenes,
+)
+from geoskip.report.summary import DATA, SCHEDULES, Published, ResultTable, result_tables
+from geoskip.report.tables import ClaimRow, claims_table, glance_cards, glances, result_table_html
 
 SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
            "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
@@ -40,7 +48,7 @@ class Page:
     title: of the page.
     claims: rows of the table of claims.
     problems: what could not be read, in words.
-    published: the tables that runs are compared with, by the name of the experiment.
+    published: the tables that runs are compared with, by the name of the table.
     """
 
     title: str = TITLE
@@ -52,12 +60,12 @@ class Page:
 def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     """The whole page; the same for the same runs."""
     page = page or Page()
-    found = experiments(runs, page.published)
+    found = result_tables(runs, page.published)
     blobs, looked_at, matched = _meshes(found)
-    pictures = [scene_still(scene) for scene in scenes.scenes(found)[:1]]
-    bodies = [matching_still(matching) for matching in matches.matchings(found)[:1]]
+    pictures = [scene_still(scene) for scene in scenes(found)[:1]]
+    bodies = [matching_still(matching) for matching in matchings(found)[:1]]
     data = {
-        "maps": {name: np.round(255 * colour_map(name)).astype(int).ravel().tolist() for name in MAPS},
+        "maps": {name: np.round(255 * color_map(name)).astype(int).ravel().tolist() for name in MAPS},
         "scenes": looked_at,
         "matchings": matched,
         "galleries": galleries(found, blobs),
@@ -87,33 +95,33 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     )
 
 
-def _meshes(found: Sequence[Experiment]) -> tuple[Blobs, list[dict[str, Any]], list[dict[str, Any]]]:
+def _meshes(found: Sequence[ResultTable]) -> tuple[Blobs, list[dict[str, Any]], list[dict[str, Any]]]:
     """As many samples of every scene as the budget allows, one at least."""
     for count in (8, 6, 4, 3, 2, 1):
         blobs = Blobs()
-        looked_at = [scenes.embedded(scene, blobs, count) for scene in scenes.scenes(found)]
-        matched = [matches.embedded(matching, blobs, count) for matching in matches.matchings(found)]
+        looked_at = [embedded_scene(scene, blobs, count) for scene in scenes(found)]
+        matched = [embedded_matching(matching, blobs, count) for matching in matchings(found)]
         if blobs.num_bytes <= BUDGET:
             break
     return blobs, looked_at, matched
 
 
-def _lede(runs: Sequence[ReportRun], found: Sequence[Experiment]) -> str:
-    rows = len({tuple(map(id, row.runs)) for experiment in found for row in experiment.rows})
+def _lede(runs: Sequence[ReportRun], found: Sequence[ResultTable]) -> str:
+    rows = len({tuple(map(id, row.runs)) for table in found for row in table.rows})
     seeds = len({run.record.seed for run in runs})
     return f"{len(runs)} run{'s' if len(runs) > 1 else ''}, {rows} method{'s' if rows > 1 else ''}, " + (
         f"{seeds} seeds" if seeds > 1 else "one seed"
     )
 
 
-def _section(experiment: Experiment) -> str:
-    text = " ".join(filter(None, (experiment.subject.text, DATA.get(experiment.data))))
-    schedule = SCHEDULES.get(experiment.schedule, "")
-    told = ": ".join(filter(None, (schedule, experiment.length)))
+def _section(table: ResultTable) -> str:
+    text = " ".join(filter(None, (table.subject.text, DATA.get(table.data))))
+    schedule = SCHEDULES.get(table.schedule, "")
+    told = ": ".join(filter(None, (schedule, table.length)))
     note = f'<p class="note">Schedule: {escape(told)}.</p>' if schedule else ""
     return (
-        f'<section class="experiment" id="{experiment.key}"><h3>{escape(experiment.title)}</h3>'
-        f"<p>{escape(text)}</p>{note}{experiment_table(experiment)}</section>"
+        f'<section class="experiment" id="{table.key}"><h3>{escape(table.title)}</h3>'
+        f"<p>{escape(text)}</p>{note}{result_table_html(table)}</section>"
     )
 
 
@@ -147,4 +155,47 @@ def _duration(seconds: float) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("geoskip.report").joinpath("page", name).read_text(encoding="utf-8")
+    return files("geoskip.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written, and what was not and why."""
+
+    page: Path
+    files: tuple[Path, ...]
+    missing: tuple[str, ...]
+
+
+def write_report(
+    runs: Sequence[ReportRun], folder: Path, page: Page | None = None, *, figures: bool = True, renders: bool = False
+) -> Written:
+    """Write the page first, then what can be had of the figures (charts, pictures) and of the renders."""
+    page = page or Page()
+    index = folder / "index.html"
+    write_whole(index, page_html(runs, page).encode())
+    found = result_tables(runs, page.published)
+    files: list[Path] = []
+    missing: list[str] = []
+    if figures:
+        files += _write_stills(found, folder / "figures")
+        try:
+            files += write_figures(charts(found), folder / "figures")
+        except ImportError as error:
+            missing.append(str(error))
+    if renders and (why := renders_missing()):
+        missing.append(why)
+    elif renders:
+        try:
+            files += write_renders(scenes(found), folder / "renders")
+        except (RuntimeError, TimeoutExpired) as error:
+            missing.append(str(error))
+    return Written(index, tuple(files), tuple(missing))
+
+
+def _write_stills(found: list[ResultTable], folder: Path) -> list[Path]:
+    stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(found)}
+    stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(found)}
+    for name, still in stills.items():
+        write_whole(folder / f"{name}.png", still.png)
+    return [folder / f"{name}.png" for name in stills]

@@ -1,23 +1,22 @@
-"""Pictures of an evaluation: where a reconstruction errs, the correspondence curve, the confusion of classes."""
+"""Pictures of evaluated samples and of mesh hierarchies, many meshes to a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from geoskip.meshes import Mesh
-from geoskip.records.samples import CorrespondenceSamples, MeshSamples
-from geoskip.report.camera import view_of
-from geoskip.report.figures import save_figure
-from geoskip.report.palette import coloured, place_colours
-from geoskip.report.pictures import picture, sheet
+from geoskip.meshes import Mesh, MeshHierarchy
+from geoskip.records.samples import PARTS, CorrespondenceSamples, MeshSamples
+from geoskip.report.charts import save_figure
+from geoskip.report.palette import colored, position_colors
+from geoskip.report.pictures import AZIMUTH, ELEVATION, picture, sheet, view_of
 from geoskip.report.png import write_png
 from geoskip.shapes import Float, Int, Shaped
 
-AZIMUTH, ELEVATION = 25.0, 8.0
 Up = Literal["y", "z"]
 
 
@@ -54,7 +53,7 @@ def write_pictures(
 
 
 def reconstruction_sheet(samples: MeshSamples, size: int = 240, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """A column for each sample: the input, its reconstruction, and that coloured by the error, darkest from the
+    """A column for each sample: the input, its reconstruction, and that colored by the error, darkest from the
     99th percentile over all samples on."""
     inputs, found = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
     errors = np.linalg.norm(found - inputs, axis=2) * samples.unit_mm
@@ -62,7 +61,7 @@ def reconstruction_sheet(samples: MeshSamples, size: int = 240, up: Up = "y") ->
     view = view_of(inputs.reshape(-1, 3), AZIMUTH, ELEVATION, up)
     rows = [picture(Mesh(verts, samples.faces), view, size=size) for verts in (*inputs, *found)]
     rows += [
-        picture(Mesh(verts, samples.faces), view, coloured(error, high), size)
+        picture(Mesh(verts, samples.faces), view, colored(error, high), size)
         for verts, error in zip(found, errors, strict=True)
     ]
     return sheet(rows, columns=len(inputs))
@@ -73,20 +72,20 @@ def mean_error(
 ) -> Shaped[np.ndarray, "rows cols 3"]:
     """The mean error of each vertex over the test items, on the first sample, from both sides."""
     mesh = Mesh(samples.parts["input"][0].astype(np.float64), samples.faces)
-    colours = coloured(errors.astype(np.float64), float(errors.max()) or 1.0)
+    colors = colored(errors.astype(np.float64), float(errors.max()) or 1.0)
     views = (view_of(mesh.verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
-    return sheet([picture(mesh, view, colours, size) for view in views], columns=2)
+    return sheet([picture(mesh, view, colors, size) for view in views], columns=2)
 
 
 def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """Above, the target in colours of its own and each sample in those that were carried over; below, the geodesic
-    error, which ends at 10 % of the diameter as in the paper; vertices without a label are blue-grey there."""
+    """Above, the target in colors of its own and each sample in those that were carried over; below, the geodesic
+    error, which ends at 10 % of the diameter as in the paper; vertices without a label are blue-gray there."""
     target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
-    colours = place_colours(target.verts)
+    colors = position_colors(target.verts)
     bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
-    above = [(target, colours), *((mesh, colours[body.predicted]) for body, mesh in bodies)]
-    below = [(target, coloured(np.zeros(target.num_verts), 10.0))]
-    below += [(mesh, coloured(body.error_pct.astype(np.float64), 10.0)) for body, mesh in bodies]
+    above = [(target, colors), *((mesh, colors[body.predicted]) for body, mesh in bodies)]
+    below = [(target, colored(np.zeros(target.num_verts), 10.0))]
+    below += [(mesh, colored(body.error_pct.astype(np.float64), 10.0)) for body, mesh in bodies]
     drawn = [picture(m, view_of(m.verts, AZIMUTH, ELEVATION, up), c, size) for m, c in above + below]
     return sheet(drawn, columns=len(above))
 
@@ -128,3 +127,38 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     figure = Figure((width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots()
+
+
+def parts_sheet(samples: MeshSamples, size: int = 190, azimuth: float = 20.0) -> Shaped[np.ndarray, "rows cols 3"]:
+    """A column for each sample, a row for each part that there is: the input, whole blocks, skips, convolutions.
+
+    All are seen from one place, which the inputs decide, so that what a part makes larger runs out of its frame.
+    """
+    inputs = samples.parts["input"].astype(np.float64)
+    view = view_of(inputs.reshape(-1, 3), azimuth, 5.0)
+    shown = [
+        picture(Mesh(verts.astype(np.float64), samples.faces), view, size=size)
+        for name in PARTS
+        if name in samples.parts
+        for verts in samples.parts[name]
+    ]
+    return sheet(shown, columns=len(inputs))
+
+
+def level_sheet(
+    meshes: MeshHierarchy, size: int = 320, azimuth: float = 25.0, elevation: float = 10.0, up: Literal["y", "z"] = "y"
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """Above, each level with its edges, finest first; below, the finest mesh as the ``up`` matrices rebuild it from
+    that level's vertices alone: what a decoder can still reach from there without adding anything."""
+    finest = meshes.levels[0]
+    view = view_of(finest.verts, azimuth, elevation, up)
+    drawn = [picture(level, view, size=size, edges=True) for level in meshes.levels]
+    rebuilt = [picture(finest.with_verts(verts), view, size=size) for verts in _rebuilt(meshes)]
+    return sheet(drawn + rebuilt, columns=len(drawn))
+
+
+def _rebuilt(meshes: MeshHierarchy) -> list[Float[np.ndarray, "vertices 3"]]:
+    """U_0 U_1 … U_{k-1} x_k for every level k."""
+    identity = [meshes.levels[0].verts]
+    products = accumulate(meshes.up, lambda product, following: product @ following)
+    return identity + [matrix @ level.verts for matrix, level in zip(products, meshes.levels[1:], strict=True)]

@@ -3,9 +3,8 @@
 import numpy as np
 
 from geoskip.meshes import grid, icosphere, mesh_hierarchy
-from geoskip.report.camera import view_of
-from geoskip.report.levels import level_sheet
-from geoskip.report.pictures import picture
+from geoskip.report.pictures import picture, view_of
+from geoskip.report.sample_pictures import level_sheet
 
 
 def test_levels_above_and_what_they_rebuild_below() -> None:

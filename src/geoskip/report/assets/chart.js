@@ -36,7 +36,7 @@ class Chart {
   list() {
     this.legend.replaceChildren(...this.offered.map((series) => {
       const line = draw('path', { d: 'M0 6H26', class: 'line', 'stroke-dasharray': dashOf(series) });
-      line.style.stroke = colourOf(series);
+      line.style.stroke = colorOf(series);
       const sample = draw('svg', { viewBox: '0 0 26 12', 'aria-hidden': 'true' }, line);
       if (this.chart.kind === 'points') sample.append(draw('g', { transform: 'translate(13 6)' }, markOf(series, this.marks)));
       const button = make('button', { type: 'button', 'aria-pressed': String(!this.hidden.has(series.name)) }, sample, series.name);

@@ -1,12 +1,12 @@
 // Draws shaded meshes: one WebGL context for the whole page, since browsers allow few; lamps as in report/pictures.py.
 const VERTEX = `#version 300 es
-in vec3 position; in vec3 normal; in float value; in vec3 colour;
+in vec3 position; in vec3 normal; in float value; in vec3 color;
 uniform mat3 axes; uniform vec2 reach; uniform float depth; uniform float lift;
 out vec3 bent; out float amount; out vec3 tint;
 void main() {
   vec3 seen = axes * position;
   gl_Position = vec4(seen.xy / reach, -seen.z / depth - lift, 1.0);
-  bent = axes * normal; amount = value; tint = colour;
+  bent = axes * normal; amount = value; tint = color;
 }`;
 const FRAGMENT = `#version 300 es
 precision highp float;
@@ -32,7 +32,7 @@ void main() {
     : mode == 2 ? tint : clay;
   result = vec4(pow(clamp(pow(base, vec3(2.2)) * light, 0.0, 1.0), vec3(1.0 / 2.2)), 1.0);
 }`;
-const MODES = { clay: 0, value: 1, colour: 2 };
+const MODES = { clay: 0, value: 1, color: 2 };
 
 class Surface {
   // Null where the browser cannot: the page then keeps its still pictures.
@@ -56,7 +56,7 @@ class Surface {
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
     gl.useProgram(program);
     this.at = (name) => gl.getUniformLocation(program, name);
-    this.slot = Object.fromEntries(['position', 'normal', 'value', 'colour'].map((n) => [n, gl.getAttribLocation(program, n)]));
+    this.slot = Object.fromEntries(['position', 'normal', 'value', 'color'].map((n) => [n, gl.getAttribLocation(program, n)]));
     for (const [name, table] of Object.entries(maps)) this.textures[name] = this.texture(table);
     gl.enable(gl.DEPTH_TEST);
     gl.enable(gl.SCISSOR_TEST);
@@ -114,13 +114,13 @@ class Surface {
     }
   }
 
-  shape({ verts, normals, values, colours, faces, edges }) {
+  shape({ verts, normals, values, colors, faces, edges }) {
     const { gl } = this, wide = faces instanceof Uint32Array;
     this.attribute('position', verts, 3);
     this.attribute('normal', normals, 3);
     this.attribute('value', values, 1);
-    this.attribute('colour', colours, 3);
-    gl.uniform1i(this.at('mode'), MODES[colours ? 'colour' : values ? 'value' : 'clay']);
+    this.attribute('color', colors, 3);
+    gl.uniform1i(this.at('mode'), MODES[colors ? 'color' : values ? 'value' : 'clay']);
     gl.uniform1f(this.at('line'), 0);
     gl.uniform1f(this.at('lift'), 0);
     this.buffer(faces, gl.ELEMENT_ARRAY_BUFFER);

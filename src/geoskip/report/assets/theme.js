@@ -7,7 +7,7 @@ function setUpTheme() {
     if (chosen === 'system') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
     button.textContent = signs[chosen];
-    button.setAttribute('aria-label', `Colours: ${chosen === 'system' ? 'as the system' : chosen}`);
+    button.setAttribute('aria-label', `Colors: ${chosen === 'system' ? 'as the system' : chosen}`);
     document.dispatchEvent(new Event('theme'));
   };
   button.addEventListener('click', () => {

@@ -25,7 +25,7 @@ class Stage {
     this.holder.replaceChildren(...this.views.map((view) => view.figure));
   }
 
-  // Gives a viewer its mesh: { verts, faces, values | colours, edges }, words below it, and words for who cannot see it.
+  // Gives a viewer its mesh: { verts, faces, values | colors, edges }, words below it, and words for who cannot see it.
   set(number, shape, note, label, missing = '') {
     const view = this.views[number];
     if (shape && !shape.normals) shape.normals = normalsOf(shape.verts, shape.faces);
