@@ -5,7 +5,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-gpu lint bench kills clean
+.PHONY: demo test test-gpu lint bench kills fuzz clean
 
 # torch first and alone: with 2.13.0 in place nothing later can ask for another build of it
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -41,6 +41,12 @@ KILLS ?= 300
 kills: export OMP_NUM_THREADS = 1
 kills: $(VENV)/.installed
 	$(BIN)/python -c "from tests.kills import main; main()" --kills $(KILLS) --record results/kills.json
+
+# Damaged files for every reader. The record in docs/reliability.md: make fuzz SECONDS=300 RECORD=results/fuzz.json
+fuzz: SECONDS = 60
+fuzz: export OMP_NUM_THREADS = 1
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --jobs $(JOBS) $(if $(RECORD),--json $(RECORD))
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -15,6 +15,7 @@ import torch
 
 from geoskip import __version__
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import ReadError, read_json
 
 OURS = ("geoskip", "captured")
 KINDS = ("blocks", "scaling", "training")
@@ -120,9 +121,9 @@ def save(path: Path, record: dict[str, Any]) -> None:
 def load(path: Path) -> dict[str, Any]:
     """A record that ``python -m benchmarks … --json`` wrote."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: is no JSON ({error})") from error
+        record = read_json(path)
+    except ReadError as error:
+        raise ValueError(f"{path}: {error}") from error
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
         raise ValueError(f"{path}: not a benchmark record; write one with python -m benchmarks --json {path}")
     return record

@@ -194,7 +194,8 @@ def test_labels_by_correspondence(place: Path) -> None:
 def test_export(place: Path) -> None:
     told = run("export", "run", "-o", "model")
     assert told.exit_code == 0, told.output
-    assert sorted(path.name for path in Path("model").iterdir()) == ["config.json", "model.safetensors"]
+    names = sorted(path.name for path in Path("model").iterdir())
+    assert names == ["config.json", "manifest.json", "model.safetensors"]
     assert from_pretrained("model").config == replace(Run.open("run").config, data="meshes"), (
         "no folder of this machine"
     )

@@ -191,3 +191,26 @@ def test_mutated_archives_give_nothing_that_was_not_in_them(tmp_path: Path) -> N
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere.zip: no such archive"):
         list(read_files(tmp_path / "nowhere.zip", WANTED))
+
+
+def test_names_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    """In a zip that calls them UTF-8, and in a tar, which does not say."""
+    data = make_zip(tmp_path / "a.zip", {"meshes/ä.ply": b"a"}).read_bytes()
+    (tmp_path / "a.zip").write_bytes(data.replace("ä".encode(), b"\xff\xfe"))
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT, encoding="latin-1") as archive:
+        info = tarfile.TarInfo("meshes/ä.ply")
+        archive.addfile(info, io.BytesIO())
+    for name in ("a.zip", "a.tar"):
+        with pytest.raises(ArchiveError, match=name):
+            list(read_files(tmp_path / name, WANTED))
+
+
+@pytest.mark.parametrize("headers", [{"size": "9" * 400}, {"size": "-1"}, {"GNU.sparse.map": "x,y"}])
+def test_numbers_of_a_tar_that_no_file_has_are_refused(tmp_path: Path, headers: dict[str, str]) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        for name in ("meshes/a.ply", "meshes/b.ply"):
+            info = tarfile.TarInfo(name)
+            info.pax_headers = headers
+            archive.addfile(info, io.BytesIO())
+    with pytest.raises(ArchiveError, match=r"a\.tar"):
+        list(read_files(tmp_path / "a.tar", WANTED))

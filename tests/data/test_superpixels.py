@@ -2,20 +2,23 @@
 
 import gzip
 import struct
+import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from geoskip.data import images
 from geoskip.data import mnist as mnist_module
 from geoskip.data import superpixels as module
 from geoskip.data.cache import entries
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.idx import IdxError
-from geoskip.data.images import image_folder
+from geoskip.data.images import image_folder, read_image
 from geoskip.data.levels import gaussian_weights
 from geoskip.data.mnist import FASHION, MNIST, PARTS, mnist, read_images
 from geoskip.data.slic import Slic
@@ -218,10 +221,31 @@ def test_folders_that_hold_no_images_are_refused(tmp_path: Path) -> None:
         image_folder(tmp_path, test_every=1)
 
 
+def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:
+    """Pillow warns of them when it opens them; training and ``geoskip apply`` have the same limit."""
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "0.png"
+    Image.new("1", (12_000, 12_000)).save(path)
+    for read in (lambda: image_folder(tmp_path), lambda: read_image(path, None, colour=False)):
+        with (
+            warnings.catch_warnings(record=True, action="always") as warned,
+            pytest.raises(ValueError, match=r"0\.png: .* at most"),
+        ):
+            read()
+        assert not warned
+
+
+@pytest.mark.parametrize("size", [(1,), (0, 5), (1 << 20, 1 << 20), (1, 2, 3)])
+def test_sizes_that_no_image_has_are_refused(tmp_path: Path, size: Any) -> None:
+    folder = write_images(tmp_path, ["a/0.png"])
+    with pytest.raises(ValueError, match="size: images are scaled to a height and a width"):
+        read_image(folder / "a" / "0.png", size, colour=False)
+
+
 def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_images(tmp_path, ["a/0.png"])
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: Image size"):
+    monkeypatch.setattr(images, "MAX_PIXELS", 100)
+    with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: .* pixels, and at most 100 are read"):
         image_folder(folder)
 
 

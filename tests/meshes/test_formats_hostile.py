@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from geoskip.meshes import Mesh, MeshError, grid, parse_mesh, read_mesh, write_mesh
-from geoskip.meshes.files import contents, gltf, ply, stl
+from geoskip.meshes.files import gltf, ply, stl
+from geoskip.records import reading
 from tests.meshes.mesh_files import encode, seeds, square_gltf, square_ply, square_stl
 
 PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
@@ -138,8 +139,8 @@ BROKEN_GLTF = [
     (square_gltf(meshes=[0]), "'meshes' should be a list of objects"),
     (changed("nodes", 0, scale=[1, 1]), "'scale' should be a list of 3 numbers"),
     (changed("nodes", 0, scale=[1, 1, "1"]), "'scale' holds what is no number"),
-    (changed("nodes", 0, scale=[1, 1, 10**400]), "'scale' holds what is no number"),
-    (changed("nodes", 0, scale=[1, 1, float("nan")]), "'scale' holds what is no number"),
+    (changed("nodes", 0, scale=[1, 1, 10**400]), "a whole number that does not fit"),
+    (changed("nodes", 0, scale=[1, 1, float("nan")]), "holds nan, which is not finite"),
     (changed("nodes", 0, scale=[1e300] * 3, rotation=[1e300] * 4), "not finite"),
     (square_gltf(nodes=[{"mesh": 0}] * 1000), "outgrows its own size"),
 ]
@@ -297,6 +298,6 @@ def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
 def test_files_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_mesh(grid(2, 2), tmp_path / "m.ply")
     size = len(ply.binary(grid(2, 2)))
-    monkeypatch.setattr(contents, "MAX_FILE_BYTES", size - 1)
+    monkeypatch.setattr(reading, "MAX_BYTES", size - 1)
     with pytest.raises(MeshError, match=f"has {size} bytes, more than the {size - 1}"):
         read_mesh(tmp_path / "m.ply")

@@ -45,7 +45,7 @@ def test_what_cannot_be_written_leaves_the_old_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "format 2; this version reads 1"),
+        ({"format": 3}, "format 3; this version reads 1 and 2"),
         ({"colour": 1}, "unknown entries colour"),
         ({"name": 1}, "name must be text"),
         ({"seed": "3"}, "seed must be a finite number"),

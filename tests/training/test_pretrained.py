@@ -11,6 +11,7 @@ import torch
 
 import geoskip
 from geoskip.records import RunRecord, read_record
+from geoskip.records.manifest import list_files
 from geoskip.training.config import TASKS, Config
 from geoskip.training.pretrained import from_pretrained, save_pretrained
 from tests.training.runs import untrained
@@ -90,6 +91,7 @@ def test_a_description_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]
     save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
     about = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(about | changes))
+    list_files(tmp_path, ["config.json"])
     with pytest.raises(ValueError, match=fault):
         from_pretrained(tmp_path)
 
@@ -110,5 +112,6 @@ def test_damaged_and_foreign_weights(tmp_path: Path) -> None:
         from_pretrained(tmp_path)
     save_pretrained(tmp_path / "other", untrained(tmp_path / "wide", model={"latent": 9})[0].trained())
     path.write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
+    list_files(tmp_path, ["model.safetensors"])
     with pytest.raises(ValueError, match="not a whole model: weights: not those of the configured"):
         from_pretrained(tmp_path)

@@ -11,6 +11,8 @@ from geoskip.training.signals import Interrupted
 
 # What the package raises on purpose; MeshError is a ValueError, a missing extra an ImportError.
 PURPOSEFUL = (ValueError, TypeError, ImportError)
+# Characters of a message: a damaged file may hold a value of any length.
+LONGEST = 1000
 
 
 class Choices(TyperGroup):
@@ -59,7 +61,8 @@ def one_line(error: BaseException) -> str:
     if is_out_of_memory(error):
         return out_of_memory_message(error, "in this command", "Give it fewer or smaller items, or a larger machine")
     words = refusal(error) if isinstance(error, OSError) else str(error)
-    return " ".join(words.split()) or type(error).__name__
+    line = " ".join(words.split()) or type(error).__name__
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
 
 
 def _raised_in(traceback: TracebackType | None) -> str:

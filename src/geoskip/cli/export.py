@@ -13,7 +13,7 @@ def export(
     onnx: Annotated[bool, typer.Option("--onnx", help="Also model.onnx (needs the extra export).")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
-    """Write a trained model as model.safetensors and config.json, all that from_pretrained needs."""
+    """Write a trained model: model.safetensors, config.json and their checksums, all that from_pretrained needs."""
     from geoskip.records.unfinished import unfinished, writing
     from geoskip.training.inference import open_trained
     from geoskip.training.pretrained import CONFIG, WEIGHTS
@@ -32,6 +32,7 @@ def export(
 
 
 def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
+    from geoskip.records.manifest import list_files
     from geoskip.training.pretrained import save_pretrained
 
     for path in save_pretrained(output, trained):
@@ -40,10 +41,12 @@ def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
         from geoskip.training.exporting import export_program
 
         export_program(output / "model.pt2", trained)
+        list_files(output, ["model.pt2"])
         typer.echo(f"wrote {output / 'model.pt2'}")
     if onnx:
         from geoskip.training.exporting import export_onnx
 
         difference = export_onnx(output / "model.onnx", trained)
+        list_files(output, ["model.onnx"])
         checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
         typer.echo(f"wrote {output / 'model.onnx'}{checked}")

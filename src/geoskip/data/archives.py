@@ -12,14 +12,12 @@ import re
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
-FAULTS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError)
 
 
 class ArchiveError(ValueError):
@@ -91,8 +89,10 @@ def _read_zip(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterato
                     data = stream.read(member.file_size + 1)
                 _refuse(len(data) != member.file_size, archive, f"{member.filename} is not as long as it claims")
                 yield member.filename, data
-    except FAULTS as error:
-        raise ArchiveError(f"{archive}: damaged, or of a kind that cannot be read: {error}") from error
+    except ArchiveError:
+        raise
+    except Exception as error:  # of many kinds: what the modules for archives raise is not documented
+        raise ArchiveError(f"{archive}: damaged, or of a kind that cannot be read: {error!r:.200}") from error
 
 
 def _read_tar(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
@@ -115,8 +115,10 @@ def _read_tar(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterato
                     yield member.name, data
             while stream.read(1 << 16):  # to the end, where the checksum of the compressed stream stands
                 pass
-    except FAULTS as error:
-        raise ArchiveError(f"{archive}: damaged, or of a kind that cannot be read: {error}") from error
+    except ArchiveError:
+        raise
+    except Exception as error:  # of many kinds: what the modules for archives raise is not documented
+        raise ArchiveError(f"{archive}: damaged, or of a kind that cannot be read: {error!r:.200}") from error
 
 
 class _Bounded:
@@ -134,8 +136,18 @@ class _Bounded:
 
 def _check_name(archive: Path, name: str) -> None:
     path = PurePosixPath(name)
+    _refuse(not _is_unicode(name), archive, f"the name {name!r:.200} is not Unicode")
     bad = path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts
     _refuse(bad, archive, f"the name {name!r} leads outside the archive")
+
+
+def _is_unicode(name: str) -> bool:
+    """Not so where a name was stored in an unknown encoding: it could not be printed, nor kept in the cache."""
+    try:
+        name.encode()
+        return True
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_sizes(archive: Path, sizes: list[tuple[str, int]], limits: Limits) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
+from geoskip.records.reading import ReadError, read_arrays, read_json
 from geoskip.records.system import rename_folder, sync
 
 FORMAT = 1
@@ -50,7 +50,7 @@ def entry_name(kind: str, recipe: Mapping[str, Any]) -> str:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an entry, if it agrees with its own sha256 and the entry's name; else CacheFault."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         checksum = manifest.pop("sha256")
         if checksum != _digest(manifest):
             raise CacheFault(f"{MANIFEST} does not match its checksum")
@@ -71,8 +71,8 @@ def read_entry(folder: Path) -> Stored:
     try:
         if _file_digest(folder / ARRAYS) != manifest["arrays_sha256"]:
             raise CacheFault(f"{ARRAYS} does not match its checksum")
-        return Stored(load_file(folder / ARRAYS), manifest["meta"])
-    except (OSError, KeyError, SafetensorError) as error:
+        return Stored(read_arrays(folder / ARRAYS), manifest["meta"])
+    except (OSError, KeyError, ReadError) as error:
         raise CacheFault(f"unreadable: {error!r}") from error
 
 

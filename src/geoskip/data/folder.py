@@ -18,6 +18,7 @@ from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes.files import PARSERS, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.records.reading import read_npy, read_text
 
 MESH = re.compile(r"((?:[^/.][^/]*/)*[^/.][^/]*\.(?:ply|obj|off|stl|gltf|glb))", re.IGNORECASE)
 TARGET = "target"
@@ -77,10 +78,7 @@ def _labels(path: Path, mesh: Mesh) -> Tensor:
     if not chosen.is_file():
         raise MeshError(f"{path}: its correspondences, {text.name} or {binary.name}, are not there")
     try:
-        if chosen is text:
-            numbers = np.array(text.read_text(encoding="utf-8").split(), dtype=np.int64)
-        else:
-            numbers = np.load(binary, allow_pickle=False)
+        numbers = np.array(read_text(text).split(), dtype=np.int64) if chosen is text else read_npy(binary)
     except (OSError, ValueError, OverflowError) as error:
         raise MeshError(f"{chosen}: not a list of whole numbers: {error}") from error
     if numbers.shape != (mesh.num_verts,) or numbers.dtype.kind not in "iu":

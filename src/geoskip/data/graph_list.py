@@ -16,6 +16,7 @@ from geoskip.data.split import Split
 
 VERSION = 1
 SAMPLE = 1000
+MAX_CLASSES = 1 << 20
 
 
 def graph_list(
@@ -70,8 +71,8 @@ def _fields(graph: Any, name: str) -> dict[str, Tensor]:
         raise ValueError(f"{name}: edge_index must be integers of shape [2, edges]")
     if edge_index.numel() and not (edge_index.min() >= 0 and edge_index.max() < size):
         raise ValueError(f"{name}: edges name vertices outside 0 to {size - 1}")
-    if y.numel() != 1 or y.is_floating_point() or int(y) < 0:
-        raise ValueError(f"{name}: y must be one class, a whole number from 0")
+    if y.numel() != 1 or y.is_floating_point() or not 0 <= int(y) < MAX_CLASSES:
+        raise ValueError(f"{name}: y must be one class, a whole number from 0 to {MAX_CLASSES - 1:,}")
     return {"edge_index": edge_index, "y": y.reshape(1).long(), "x": x, "pos": pos}
 
 

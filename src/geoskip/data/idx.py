@@ -12,6 +12,7 @@ import numpy as np
 from geoskip.shapes import Shaped
 
 MAX_BYTES = 4 << 30
+GROWTH = 1100  # gzip packs no more than 1032 bytes into one
 Stream = gzip.GzipFile | io.BufferedReader
 
 
@@ -28,7 +29,7 @@ def read_idx(path: Path, num_axes: int) -> Shaped[np.ndarray, "..."]:
     try:
         with _open(path) as file:
             return _parse(file, path, num_axes)
-    except (gzip.BadGzipFile, zlib.error, EOFError, struct.error) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError, struct.error, OverflowError) as error:
         raise IdxError(f"{path}: damaged: {error}") from error
 
 
@@ -44,7 +45,7 @@ def _parse(file: Stream, path: Path, num_axes: int) -> np.ndarray:
         raise IdxError(f"{path}: not an IDX file of bytes with {num_axes} axes (it begins with {magic.hex(' ')})")
     shape = struct.unpack(f">{num_axes}I", file.read(4 * num_axes))
     size = math.prod(shape)
-    if size > MAX_BYTES:
+    if size > min(MAX_BYTES, GROWTH * path.stat().st_size):
         raise IdxError(f"{path}: claims {size:,} bytes of data")
     data = file.read(size + 1)
     if len(data) != size:

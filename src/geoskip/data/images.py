@@ -1,6 +1,8 @@
 """A folder of images, one subfolder per class, as superpixel graphs."""
 
+import math
 import warnings
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,12 @@ from geoskip.data.cache import fingerprint_files
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
+from geoskip.records.reading import ReadError, read_bytes
 from geoskip.shapes import Shaped
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+MAX_PIXELS = 1 << 26
 
 
 def image_folder(
@@ -33,7 +38,7 @@ def image_folder(
     them to.
     """
     paths, labels, class_names, test = _listing(Path(folder), test_every)
-    images = np.stack([_read(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
+    images = np.stack([read_image(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
     split = Split.by_mask(torch.tensor(test))
     content = fingerprint_files(paths, Path(folder))
     return superpixel_set(
@@ -62,7 +67,7 @@ def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list
 
 
 def _read_equal(paths: list[Path], colour: bool) -> Shaped[np.ndarray, "images height width *channels"]:
-    images = [_read(path, None, colour) for path in paths]
+    images = [read_image(path, None, colour) for path in paths]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             shapes = f"{image.shape[:2]} pixels, but {paths[0].name} has {images[0].shape[:2]}"
@@ -70,15 +75,26 @@ def _read_equal(paths: list[Path], colour: bool) -> Shaped[np.ndarray, "images h
     return np.stack(images)
 
 
-def _read(path: Path, size: tuple[int, int] | None, colour: bool) -> np.ndarray:
+def read_image(path: Path, size: tuple[int, int] | None, colour: bool) -> Shaped[np.ndarray, "height width *channels"]:
+    """The 8-bit pixels of an image of at most ``MAX_PIXELS``, scaled to ``size`` (height, width) if it is given.
+
+    The only reader of images in the package. ValueError, naming the file, for what is not an image of a format in
+    ``FORMATS``, is damaged, or is too large; the size is compared before any pixel is decoded.
+    """
     try:
         from PIL import Image
     except ImportError as error:
         raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
+    if size is not None and not (len(size) == 2 and min(size) >= 1 and math.prod(size) <= MAX_PIXELS):
+        raise ValueError(f"size: images are scaled to a height and a width, {MAX_PIXELS:,} pixels at most, not {size}")
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+        # Pillow warns of large images, and of oddities in a file, as soon as it opens it.
+        with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(read_bytes(path)), formats=FORMATS) as image:
+            if math.prod(image.size) > MAX_PIXELS:
+                raise ReadError(f"{image.width} × {image.height} pixels, and at most {MAX_PIXELS:,} are read")
             pixels = image.convert("RGB" if colour else "L")
             return np.asarray(pixels if size is None else pixels.resize(size[::-1], Image.Resampling.BILINEAR))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # of many kinds: Pillow's decoders do not agree on any
         raise ValueError(f"{path}: not an image that can be read: {error}") from error

@@ -47,10 +47,25 @@ def with_levels(level: GraphLevel, clusters: list[Shaped[Tensor, " _"]]) -> tupl
     """The levels that clusters lead to: positions are cluster means, edges join clusters that had one between them."""
     levels = []
     for chosen in clusters:
+        _check_clusters(level, chosen)
         finer = replace(level, clusters=chosen)
         levels.append(finer)
         level = _coarser(finer, chosen)
     return (*levels, level)
+
+
+def _check_clusters(level: GraphLevel, clusters: Tensor) -> None:
+    """ValueError unless the clusters of each graph, which may come from a file, are numbered from 0 without gaps."""
+    if clusters.shape != (len(level.pos),) or clusters.is_floating_point():
+        raise ValueError(f"clusters: {len(level.pos)} whole numbers are needed, one for each vertex")
+    sizes, graphs = level.offsets.diff(), level.graph_of_vertex
+    if bool(((clusters < 0) | (clusters >= sizes[graphs])).any()):
+        raise ValueError("clusters: a graph has no more clusters than vertices, numbered from 0")
+    numbered = torch.zeros(len(level.pos), dtype=torch.bool)
+    numbered[level.offsets[graphs] + clusters.long()] = True
+    counts = torch.zeros(len(level), dtype=torch.int64).scatter_reduce_(0, graphs, clusters.long() + 1, "amax")
+    if int(numbered.sum()) != int(counts.sum()):
+        raise ValueError("clusters: the clusters of a graph must be numbered without gaps")
 
 
 def _coarser(level: GraphLevel, clusters: Tensor) -> GraphLevel:

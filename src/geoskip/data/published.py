@@ -7,6 +7,7 @@ that needs more than that is refused.
 
 import io
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ def published_superpixels(
     parts = _load(path)
     if not (isinstance(parts, list | tuple) and len(parts) == 2 and all(isinstance(p, list | tuple) for p in parts)):
         raise ValueError(f"{path}: not two lists of graphs, for training and test")
-    return graph_list(*parts, num_coarsenings=num_coarsenings, seed=seed, cache=cache)
+    try:
+        return graph_list(*parts, num_coarsenings=num_coarsenings, seed=seed, cache=cache)
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"{path}: not graphs that can be used: {error}") from error
 
 
 def _load(path: Path) -> Any:
@@ -42,7 +46,8 @@ def _load(path: Path) -> Any:
             raise ValueError(f"{path}: there is no MNISTSuperpixels.pt in it")
         source = io.BytesIO(files[0][1])
     try:
-        return torch.load(source, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # about pickle, of files that are refused
+            return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # of many kinds, and all mean the same
         raise ValueError(
             f"{path}: not a file of plain tensors. Only such files are read, as others can run code when they are "

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from geoskip.data.cache import cached, fingerprint
-from geoskip.data.entries import Stored, entry_name, read_entry
+from geoskip.data.entries import CacheFault, Stored, entry_name, read_entry
 from geoskip.data.graph_set import GraphLevel, GraphSet
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.radius import calibrated_radius, radius_edges
@@ -86,7 +86,10 @@ def superpixel_set(
 def read_superpixels(entry: Path) -> GraphSet:
     """A set out of a folder of the cache, here or carried from elsewhere; the images are not needed."""
     stored = read_entry(entry)
-    return _graph_set(stored, stored.meta.get("content", ""))
+    try:
+        return _graph_set(stored, stored.meta.get("content", ""))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CacheFault(f"{entry}: not a set of superpixels ({error!r:.200})") from error
 
 
 def _build(
@@ -115,6 +118,12 @@ def _build(
 
 def _graph_set(stored: Stored, content: str) -> GraphSet:
     arrays, meta = stored.arrays, stored.meta
+    if arrays["pos"].ndim != 3 or arrays["pos"].shape[:2] != arrays["x"].shape[:2] or arrays["pos"].dtype != np.uint16:
+        raise ValueError("positions and features do not fit together")
+    if any(arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu" for name in ("labels", "train", "test")):
+        raise ValueError("labels and splits must be lists of whole numbers")
+    if not 0 <= meta["radius"] <= 2 * meta["side"] < 1 << 20:
+        raise ValueError(f"radius {meta['radius']} of images with a side of {meta['side']}")
     finest = _finest(_scaled(arrays["pos"], meta["side"]), meta["radius"])
     clusters = [torch.from_numpy(arrays[f"clusters{depth}"]) for depth in range(meta["coarsenings"])]
     return GraphSet(

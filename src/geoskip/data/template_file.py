@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.sparse import csr_array
 
@@ -36,6 +35,7 @@ from geoskip.graphs.pseudo import attach
 from geoskip.meshes.hierarchy import MeshHierarchy
 from geoskip.meshes.mesh import Mesh
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import ReadError, parse_arrays, parse_json, read_bytes
 
 FORMAT, VERSION = "geoskip template", 1
 Arrays = dict[str, np.ndarray]
@@ -73,19 +73,17 @@ def pack(arrays: Arrays, about: Mapping[str, Any]) -> bytes:
 
 def _unpack(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["geoskip"])
-            if about["format"] != FORMAT:
-                raise TemplateError(f"{path}: holds {about['format']!r}, not a template")
-            if about["version"] != VERSION:
-                raise TemplateError(
-                    f"{path}: a template of version {about['version']}, and this geoskip reads version {VERSION}; "
-                    "prepare it again"
-                )
-            names = file.keys()
-            arrays = {name: file.get_tensor(name) for name in names}
+        arrays, metadata = parse_arrays(read_bytes(path))
+        about = parse_json(metadata["geoskip"])
+        if about["format"] != FORMAT:
+            raise TemplateError(f"{path}: holds {about['format']!r}, not a template")
+        if about["version"] != VERSION:
+            raise TemplateError(
+                f"{path}: a template of version {about['version']}, and this geoskip reads version {VERSION}; "
+                "prepare it again"
+            )
         checksum = about.pop("sha256")
-    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (ReadError, KeyError, TypeError, AttributeError) as error:
         raise TemplateError(f"{path}: truncated, or not a file of `geoskip prepare` ({error!r})") from error
     if checksum != _digest(arrays, about):
         raise TemplateError(f"{path}: its contents do not match their checksum: damaged, or edited")

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from geoskip.paper.jobs import Job
 from geoskip.paper.running import Outcome, attempt
 from geoskip.records import write_record
-from geoskip.records.run_record import FORMAT, record_from
+from geoskip.records.run_record import record_entries, record_from
 
 RETRIES = 3
 # Where workers find data: the same folders as here, unless they have settings of their own.
@@ -62,7 +61,7 @@ def run_on_ray(
 def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
     """What a worker does: the record as plain JSON, or the fault."""
     outcome = attempt(Job.from_json(job), Path(out), device)
-    record = None if outcome.record is None else {"format": FORMAT, **asdict(outcome.record)}
+    record = None if outcome.record is None else record_entries(outcome.record)
     return {"record": record, "fault": outcome.fault}
 
 

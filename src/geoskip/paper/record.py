@@ -14,6 +14,7 @@ import torch
 
 from geoskip import __version__
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import read_json
 
 FORMAT = 1
 
@@ -64,7 +65,7 @@ def write_analysis(path: Path, record: AnalysisRecord) -> None:
 def read_analysis(path: Path) -> AnalysisRecord:
     """The record in a file; ValueError, naming the file, if there is none or if it is not one."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = read_json(path)
         if entries.pop("format") != FORMAT:
             raise ValueError(f"of another format than {FORMAT}")
         return AnalysisRecord(**entries)

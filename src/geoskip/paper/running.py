@@ -18,6 +18,7 @@ from geoskip.paper.recipe import TINY
 from geoskip.paper.tiny import tiny_set
 from geoskip.records import RunRecord, write_record
 from geoskip.records.atomic import write_whole
+from geoskip.records.manifest import list_files, unlist_files
 from geoskip.training.progress import Lines, Progress, Silent, described, remaining
 from geoskip.training.signals import Interrupted
 
@@ -63,7 +64,9 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
         paper=dict(job.recipe.paper),
     )
     # The same beside the samples, so that a report knows the two for one run.
+    unlist_files(run.folder, [RECORD])
     write_record(run.folder / RECORD, record)
+    list_files(run.folder, [RECORD])
     write_record(job.record_path(out), record)
     # The weights of the end stay; with the record there, nobody goes on from a checkpoint.
     shutil.rmtree(run.checkpoints, ignore_errors=True)

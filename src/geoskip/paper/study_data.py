@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.meshes import mesh_hierarchy
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import read_json
 from geoskip.shapes import Int
 from geoskip.training.evaluation import check_same_data
 from geoskip.training.run import Run
@@ -29,7 +30,7 @@ def task_of(run: Run) -> Task:
 
     ValueError where the data are not those that it was trained on.
     """
-    coarse = _read(run.folder / STUDY)
+    coarse = read_study(run.folder / STUDY)
     if coarse is None:
         task = run.make_task()
     else:
@@ -100,12 +101,12 @@ def stored(data: MeshSet) -> MeshSet:
     return replace(data, shapes=StoredShapes(torch.cat([data.verts(part) for part in parts])))
 
 
-def _read(path: Path) -> list[int] | None:
+def read_study(path: Path) -> list[int] | None:
     """The factors; None where the run is none of a study."""
     if not path.is_file():
         return None
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = read_json(path)
         if entries["format"] != FORMAT:
             raise ValueError(f"of another format than {FORMAT}")
         return [int(factor) for factor in entries["coarse"]]

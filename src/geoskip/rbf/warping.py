@@ -4,7 +4,6 @@ Landmarks are read from JSON or CSV files, as vertex numbers or points, with or 
 """
 
 import csv
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from geoskip.meshes import Mesh
 from geoskip.rbf.interpolant import RBFInterpolant, fit_rbf
 from geoskip.rbf.kernels import RadialKernel, choose_kernel
 from geoskip.rbf.thin_plate import biharmonic
+from geoskip.records.reading import parse_json, read_text
 from geoskip.shapes import Float
 
 # By name, or by position in the file if it has no names.
@@ -110,11 +110,11 @@ def read_landmarks(path: str | Path, mesh: Mesh | None = None) -> Landmarks:
     if path.suffix.lower() not in readers:
         raise ValueError(f"{path}: landmarks are read from .json and .csv files")
     try:
-        entries = readers[path.suffix.lower()](path.read_text(encoding="utf-8-sig"))
+        entries = readers[path.suffix.lower()](read_text(path))
         if not entries:
             raise ValueError("no landmarks")
         return {name: _point(name, entry, mesh) for name, entry in entries.items()}
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -132,10 +132,7 @@ def pair_landmarks(
 
 
 def _from_json(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error}") from error
+    document = parse_json(text)
     if isinstance(document, list):
         return {str(index): entry for index, entry in enumerate(document)}
     if not isinstance(document, dict):

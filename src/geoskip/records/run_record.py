@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.records.atomic import write_whole
+from geoskip.records.manifest import DamagedFile, digest, read_checked
+from geoskip.records.reading import ReadError, parse_json
 
-FORMAT = 1
+# Records of format 1 have no checksum.
+UNSIGNED, FORMAT = 1, 2
 
 
 class RecordError(ValueError):
@@ -61,15 +64,23 @@ class RunRecord:
 
 def write_record(path: Path, record: RunRecord) -> None:
     """Write a record whole or not at all: a reader never sees half of one."""
-    text = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(record_entries(record), indent=1, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())
+
+
+def record_entries(record: RunRecord) -> dict[str, Any]:
+    """A record as plain JSON, with a checksum of its own, since records are copied and kept without their runs."""
+    entries = json.loads(json.dumps({"format": FORMAT, **asdict(record)}, allow_nan=False))
+    return {**entries, "sha256": digest(entries)}
 
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file; RecordError, naming the file, if there is none or if it is not one."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        entries = parse_json(read_checked(path))
+    except DamagedFile as error:
+        raise RecordError(str(error)) from error
+    except (OSError, ReadError) as error:
         raise RecordError(f"{path}: no run record can be read there ({error})") from error
     return record_from(entries, str(path))
 
@@ -78,17 +89,18 @@ def record_from(entries: Any, place: str = "record") -> RunRecord:
     """The record in plain JSON; ``place`` is named where something is wrong with it."""
     if not isinstance(entries, dict) or "format" not in entries:
         raise RecordError(f'{place}: not a run record: it has no "format"')
-    if entries["format"] != FORMAT:
-        raise RecordError(
-            f"{place}: format {entries['format']!r}; this version reads {FORMAT}: run it again, or update"
-        )
+    if entries["format"] not in (UNSIGNED, FORMAT):
+        wanted = f"this version reads {UNSIGNED} and {FORMAT}: run it again, or update"
+        raise RecordError(f"{place}: format {entries['format']!r}; {wanted}")
     known = {entry.name for entry in fields(RunRecord)}
-    given = {key: value for key, value in entries.items() if key != "format"}
+    given = _without(entries, "format", "sha256")
     if unknown := sorted(set(given) - known):
         raise RecordError(f"{place}: unknown entries {', '.join(unknown)}")
     if missing := sorted(entry.name for entry in fields(RunRecord) if _required(entry) and entry.name not in given):
         raise RecordError(f"{place}: a run record has {', '.join(missing)} too")
     _check(given, place)
+    if entries["format"] != UNSIGNED and entries.get("sha256") != digest(_without(entries, "sha256")):
+        raise RecordError(f"{place}: damaged: it does not match its own checksum; put the file back, or run it again")
     # JSON knows neither pairs nor the difference between 1 and 1.0.
     given["curves"] = {name: [(float(x), float(y)) for x, y in points] for name, points in _of(given, "curves")}
     for group in ("metrics", "paper"):
@@ -115,6 +127,10 @@ def _check(given: Mapping[str, Any], place: str) -> None:
     for name, points in _of(given, "curves"):
         if not isinstance(points, list | tuple) or any(not _is_point(point) for point in points):
             raise RecordError(f"{place}: curves.{name} must be a list of points [x, y]")
+
+
+def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in entries.items() if key not in names}
 
 
 def _of(given: Mapping[str, Any], group: str) -> Iterable[tuple[str, Any]]:

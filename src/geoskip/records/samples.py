@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from geoskip.records.atomic import write_whole
+from geoskip.records.manifest import DamagedFile, read_checked
+from geoskip.records.reading import ReadError, parse_arrays, parse_json
 from geoskip.records.run_record import RecordError
 from geoskip.shapes import Float, Int
 
@@ -24,6 +25,8 @@ from geoskip.shapes import Float, Int
 FORMATS = {"meshes": "1", "correspondence": "2", "graphs": "1"}
 # The input, its reconstruction, and what decodes where only one half of every block is kept.
 PARTS = ("input", "full", "affine", "convolution")
+# What is stored in the metadata.
+PLAIN = {"names", "unit_mm", "class_names"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +219,11 @@ def write_samples(path: str | Path, samples: Samples) -> None:
 def read_samples(path: str | Path) -> Samples:
     """The samples in a file; RecordError, naming the file, if there are none or if they cannot be drawn."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        tensors, metadata = parse_arrays(read_checked(Path(path)))
         return _from(metadata, tensors)
-    except (OSError, SafetensorError, RecordError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except DamagedFile as error:
+        raise RecordError(str(error)) from error
+    except (OSError, ReadError, RecordError, KeyError, TypeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
         raise RecordError(f"{path}: no samples can be read there ({what})") from error
 
@@ -233,7 +236,9 @@ def _from(metadata: Mapping[str, str], tensors: dict[str, np.ndarray]) -> Sample
         wanted = f"this version reads {FORMATS[kind]}: run it again, or update"
         raise RecordError(f"{kind} in format {metadata.get('format')}; {wanted}")
     entries: dict[str, Any] = {name: array for name, array in tensors.items() if "." not in name}
-    plain = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(metadata["plain"]).items()}
+    plain = {name: tuple(x) if isinstance(x, list) else x for name, x in _plain(metadata["plain"]).items()}
+    if twice := sorted(PLAIN & entries.keys()):
+        raise RecordError(f"{twice[0]} is stored as an array")
     cls: Any = KINDS[kind]
     if cls is MeshSamples:
         entries["parts"] = {name[6:]: array for name, array in tensors.items() if name.startswith("parts.")}
@@ -247,6 +252,18 @@ def _from(metadata: Mapping[str, str], tensors: dict[str, np.ndarray]) -> Sample
             for k, name in enumerate(plain.pop("names"))
         )
     return cls(**entries, **plain)
+
+
+def _plain(text: str) -> dict[str, Any]:
+    """Names and numbers from the metadata: every list in them is one of words."""
+    entries = parse_json(text)
+    if not isinstance(entries, dict):
+        raise RecordError("its metadata are not an object with names")
+    for name, value in entries.items():
+        words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        if not words and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise RecordError(f"{name} in its metadata is neither a number nor a list of words")
+    return entries
 
 
 def _set(record: Any, **values: Any) -> None:
@@ -278,7 +295,8 @@ def _matched(mesh: MatchedMesh, targets: int) -> MatchedMesh:
 
 def _positions(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
     _check_shape(name, array, shape)
-    array = np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float32)
     if not np.isfinite(array).all():
         raise RecordError(f"samples: {name} must be finite")
     return array

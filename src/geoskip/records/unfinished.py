@@ -13,6 +13,7 @@ from pathlib import Path
 
 from geoskip.records import system
 from geoskip.records.atomic import open_if_abandoned, open_locked, write_whole
+from geoskip.records.reading import MAX_JSON_BYTES, parse_json
 from geoskip.records.system import sync
 
 _NOTE = re.compile(r"\.geoskip-unfinished-[0-9a-f]{8}\.json")
@@ -73,6 +74,6 @@ def _abandoned_names(note: Path) -> set[str]:
     """The names in a note whose command is dead; none while it runs, or if it died before it wrote them."""
     with suppress(OSError, ValueError), open_if_abandoned(note) as file:
         if file is not None:
-            names = json.loads(file.read())
+            names = parse_json(file.read(MAX_JSON_BYTES))
             return {name for name in names if isinstance(name, str)}
     return set()

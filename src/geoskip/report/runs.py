@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from geoskip.records import RecordError, RunRecord, Samples, read_record, read_samples
+from geoskip.records.reading import ReadError, read_json
 
 RECORD, SAMPLES = "record.json", "samples.safetensors"
 
@@ -73,8 +74,8 @@ def _is_record(path: Path) -> bool:
     if path.name == RECORD:
         return True
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        entries = read_json(path)
+    except (OSError, ReadError):
         return False
     return isinstance(entries, dict) and {"format", "seed", "parameters", "metrics"} <= set(entries)
 

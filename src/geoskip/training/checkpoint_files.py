@@ -11,21 +11,22 @@ apart. There is no code in any file to run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from geoskip import __version__
+from geoskip.records.manifest import MANIFEST, pack_manifest, parse_manifest, sums
+from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 from geoskip.training.trees import apart, flatten, unflatten
 
 FORMAT = 1
-MODEL, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
+MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
 
 
 class CheckpointError(ValueError):
@@ -61,16 +62,18 @@ def to_files(state: State) -> dict[str, bytes]:
         OPTIMISER: save(apart(tensors)),
         STATE: json.dumps(plain, allow_nan=False).encode(),
     }
-    sums = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": sums}
-    return {**files, MANIFEST: json.dumps(manifest | {"sha256": _digest(manifest)}, indent=1).encode()}
+    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": sums(files)}
+    return {**files, MANIFEST: pack_manifest(manifest)}
 
 
 def from_files(path: Path) -> State:
     """The state in a folder, on the CPU; Damaged, or CheckpointError for another format."""
     manifest, files = read_files(path)
-    rest = unflatten(json.loads(files[STATE]), load(files[OPTIMISER]))
-    return State(manifest["step"], load(files[MODEL]), rest["optimiser"], rest["progress"])
+    try:
+        rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMISER])[0])
+        return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimiser"], rest["progress"])
+    except (ReadError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"its files are not those of a checkpoint ({error!r:.200})") from error
 
 
 def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -84,31 +87,22 @@ def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     files = {}
     for name in (MODEL, OPTIMISER, STATE):
         files[name] = _bytes(path / name)
-        if hashlib.sha256(files[name]).hexdigest() != manifest["files"][name]["sha256"]:
+        if sums({name: files[name]})[name] != manifest["files"].get(name):
             raise Damaged(f"{name} does not match its checksum")
     return manifest, files
 
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(_bytes(path / MANIFEST))
-        checksum = manifest.pop("sha256")
-        sound = checksum == _digest(manifest)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"{MANIFEST} cannot be read") from error
-    if not sound:
-        raise Damaged(f"{MANIFEST} does not match its checksum")
-    return manifest
+        return parse_manifest(_bytes(path / MANIFEST))
+    except ReadError as error:
+        raise Damaged(f"{MANIFEST}: {error}") from error
 
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except PermissionError:
         raise  # not damage: the user can change it
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

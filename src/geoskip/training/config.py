@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from geoskip.records.reading import ReadError, parse_json
 from geoskip.training.checks import at_least, check_types, unknown_name
 
 TASKS = ("reconstruction", "correspondence", "classification")
@@ -112,7 +113,7 @@ class Config:
     def __post_init__(self) -> None:
         check_types(self)
         if not isinstance(self.optim, Optim):
-            raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r}")
+            raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r:.200}")
         chosen = {
             "task": TASKS,
             "skip": SKIPS,
@@ -215,8 +216,8 @@ def _value(text: str) -> Any:
     if text.lower() in ("none", "true", "false"):
         return {"none": None, "true": True, "false": False}[text.lower()]
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text)
+    except ReadError:
         return text
 
 

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.mesh_set import MeshSet
-from geoskip.records.atomic import write_whole
+from geoskip.meshes.mesh import Mesh
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.records.manifest import read_checked
+from geoskip.records.reading import ReadError, parse_json, parse_tensors
+from geoskip.training.checks import described, fits
 from geoskip.training.tasks.base import Task
 from geoskip.training.trees import apart
+
+LARGEST = 1e30  # far inside float32
+# What use needs: facts with their kinds; constants with their width and whether they are indices.
+FACTS: dict[str, dict[str, Any]] = {
+    "reconstruction": {"unit_mm": float},
+    "correspondence": {"unit_mm": float, "dim": int},
+    "classification": {
+        "class_names": Sequence[str],
+        "largest": Sequence[float],
+        "in_channels": int,
+        "dim": int,
+        "radius": float,
+        "vertices": int,
+        "extent": Sequence[float],
+    },
+}
+CONSTANTS: dict[str, dict[str, tuple[int, bool]]] = {
+    "reconstruction": {"mean": (3, False), "deviation": (3, False), "faces": (3, True)},
+    "correspondence": {"target_verts": (3, False), "target_faces": (3, True)},
+    "classification": {},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +77,64 @@ def context_of(task: Task) -> Context:
     return Context(constants, facts)
 
 
-def write_context(path: Path, context: Context) -> None:
-    write_whole(path, save(apart(context.constants), {"facts": json.dumps(context.facts, allow_nan=False)}))
+def context_bytes(context: Context) -> bytes:
+    """A context as a safetensors file."""
+    return save(apart(context.constants), {"facts": json.dumps(context.facts, allow_nan=False)})
 
 
 def read_context(path: Path) -> Context:
-    """What :func:`write_context` wrote; ValueError, naming the file, if it is damaged or another kind of file."""
+    """What :func:`context_bytes` made; ValueError, naming the file, if it is damaged or another kind of file."""
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})["facts"])
-            names = file.keys()
-            return Context({name: file.get_tensor(name) for name in names}, facts)
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        constants, metadata = parse_tensors(read_checked(path))
+        return Context(constants, parse_json(metadata["facts"]))
+    except (ReadError, KeyError) as error:
         raise ValueError(f"{path}: damaged, or not the context of a run ({error!r})") from error
+
+
+def check_context(task: str, context: Context) -> None:
+    """ValueError, naming the entry, unless a context holds what using a model of ``task`` needs, in its kind."""
+    constants, facts = context.constants, context.facts
+    if not isinstance(facts, Mapping):
+        raise ValueError("context: its facts are not an object with names")
+    for name, kind in FACTS[task].items():
+        if name not in facts or not fits(facts[name], kind):
+            raise ValueError(f"context: {name} must be {described(kind)}, got {facts.get(name, 'nothing')!r:.200}")
+    for name, (width, is_index) in CONSTANTS[task].items():
+        tensor = constants.get(name)
+        if tensor is None or tensor.dim() != 2 or tensor.shape[1] != width or tensor.is_floating_point() == is_index:
+            kind = "whole numbers" if is_index else "floating-point numbers"
+            raise ValueError(f"context: {name} must be a tensor of {kind} of shape [_, {width}]")
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"context: {name} is not finite")
+    for name in FACTS[task].keys() - {"class_names", "extent", "radius"}:
+        if not all(0 < value <= LARGEST for value in _numbers(facts[name])):
+            raise ValueError(f"context: {name} must be positive, got {facts[name]!r:.200}")
+    for name in FACTS[task].keys() & {"extent", "radius"}:
+        if not all(abs(value) <= LARGEST for value in _numbers(facts[name])):
+            raise ValueError(f"context: {name} is too large: {facts[name]!r:.200}")
+    if task == "reconstruction":
+        # Made once for nothing: it checks the faces.
+        Mesh(constants["mean"].double().cpu().numpy(), constants["faces"].cpu().numpy())
+        if constants["deviation"].shape != constants["mean"].shape or not bool((constants["deviation"] > 0).all()):
+            raise ValueError("context: deviation must be positive, one number for each of mean")
+    elif task == "correspondence":
+        Mesh(constants["target_verts"].double().cpu().numpy(), constants["target_faces"].cpu().numpy())
+
+
+def _numbers(value: Any) -> Sequence[float]:
+    return value if isinstance(value, Sequence) else [value]
+
+
+def check_sizes(context: Context, model: nn.Module) -> None:
+    """ValueError unless a checked context is one of meshes, or classes, of the model's sizes."""
+    if isinstance(model, MeshAutoencoder):
+        sizes = "vertices", len(context.constants["mean"]), model.hierarchy().sizes[0]
+    elif isinstance(model, CorrespondenceNet):
+        sizes = "target vertices", len(context.constants["target_verts"]), model.output.out_features
+    else:
+        assert isinstance(model, GraphClassifier)
+        sizes = "classes", len(context.facts["class_names"]), model.output.out_features
+        if len(context.facts["largest"]) != len(model.convs):
+            raise ValueError(f"context: largest must have {len(model.convs)} numbers, one for each level")
+    if sizes[1] != sizes[2]:
+        raise ValueError(f"context: {sizes[1]} {sizes[0]}, and the model has {sizes[2]}")

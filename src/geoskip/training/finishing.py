@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from geoskip import __version__
 from geoskip.records import RunRecord, write_record
+from geoskip.records.manifest import list_files
 from geoskip.records.samples import write_samples
 from geoskip.training.devices import device_words
 from geoskip.training.naming import method_name, row_name
@@ -18,8 +19,10 @@ PACKAGES = ("torch", "triton", "numpy")
 
 
 def finish(session: Session, run: Run) -> RunRecord:
-    """Evaluate on the test and validation items, and store samples, weights and the record, in this order: a record
-    says that all is there. The seconds are those of training alone."""
+    """Evaluate on the test and validation items; store samples, weights, the record and their checksums, in this order.
+
+    A run is complete when its manifest lists the record. The seconds are those of training alone.
+    """
     seconds, model, task = session.elapsed, session.learner.model, session.task
     task.epoch = session.sampler.epoch
     found, metrics = Evaluation({}), dict[str, float]()
@@ -48,6 +51,7 @@ def finish(session: Session, run: Run) -> RunRecord:
         curves={**_curves(session), **found.curves},
     )
     write_record(run.folder / RECORD, record)
+    list_files(run.folder, [*[SAMPLES] * bool(shown), RECORD])
     return record
 
 

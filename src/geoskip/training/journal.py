@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import ReadError, parse_json
 
 
 class Journal:
@@ -42,8 +43,8 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     lines = []
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
+            line = parse_json(text)
+        except ReadError:
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), int):
             lines.append(line)

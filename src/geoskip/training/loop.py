@@ -9,6 +9,7 @@ from pathlib import Path
 
 from geoskip.data.locks import HeldLock, alone
 from geoskip.records.atomic import remove_leftovers
+from geoskip.records.manifest import list_files
 from geoskip.records.memory import explaining_out_of_memory
 from geoskip.records.refusals import REASONS
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
@@ -141,6 +142,7 @@ class _Loop:
         record = finish(self.session, self.run)
         if self.journal is not None and record.metrics:
             self.journal.write(self.session.step, record.metrics)
+        list_files(self.run.folder, [METRICS])
 
     def close(self) -> None:
         self.progress.close()

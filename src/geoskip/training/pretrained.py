@@ -8,19 +8,20 @@ unit. Nothing else is needed to use the model, the training data least of all, a
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from geoskip import __version__
-from geoskip.records.atomic import write_whole
+from geoskip.records.manifest import MANIFEST, DamagedFile, check_folder, read_checked, start_manifest, write_listed
+from geoskip.records.reading import ReadError, parse_json, parse_tensors
 from geoskip.training.config import Config
-from geoskip.training.context import Context
+from geoskip.training.context import Context, check_context, check_sizes
 from geoskip.training.rebuild import rebuild_model
 from geoskip.training.trees import apart
 
@@ -53,7 +54,7 @@ class Trained:
 
 
 def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
-    """Write ``trained`` to ``folder``; each file is there whole or not at all. Returns their paths."""
+    """Write ``trained`` to ``folder``, with the checksums of its files in ``manifest.json``. Returns their paths."""
     constants = {_PREFIX + name: tensor for name, tensor in trained.context.constants.items()}
     tensors = apart({**trained.model.state_dict(), **constants})
     about = {
@@ -65,8 +66,9 @@ def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
         "facts": dict(trained.context.facts),
     }
     paths = [Path(folder) / WEIGHTS, Path(folder) / CONFIG]
-    write_whole(paths[0], save(tensors, {"format": "pt"}))
-    write_whole(paths[1], (json.dumps(about, indent=1, allow_nan=False) + "\n").encode())
+    start_manifest(Path(folder))
+    write_listed(paths[0], save(tensors, {"format": "pt"}))
+    write_listed(paths[1], (json.dumps(about, indent=1, allow_nan=False) + "\n").encode())
     return paths
 
 
@@ -83,24 +85,43 @@ def _without_folders(config: Config) -> Config:
 def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """What :func:`save_pretrained` wrote; ValueError says what is missing, damaged or of another version."""
     folder = Path(folder)
-    about, tensors = _read_config(folder / CONFIG), _read_tensors(folder / WEIGHTS)
+    about = _read_config(folder / CONFIG)
+    _check_complete(folder)
+    tensors = _read_tensors(folder / WEIGHTS)
     weights = {name: tensor for name, tensor in tensors.items() if not name.startswith(_PREFIX)}
     constants = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
     try:
         config = Config.from_json(about["config"])
-        model = rebuild_model(config, weights, about["facts"])
-    except (ValueError, KeyError, TypeError) as error:
+        trained = rebuild(config, weights, Context(constants, about["facts"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}: not a whole model: {error}") from error
-    return Trained(config, model, Context(constants, about["facts"])).to(device)
+    return trained.to(device)
+
+
+def rebuild(config: Config, weights: Mapping[str, Tensor], context: Context) -> Trained:
+    """A trained model from what was stored of it, after all of it was checked; ValueError says what does not fit."""
+    check_context(config.task, context)
+    model = rebuild_model(config, weights, context.facts)
+    check_sizes(context, model)
+    return Trained(config, model, context)
+
+
+def _check_complete(folder: Path) -> None:
+    if not (folder / WEIGHTS).is_file():
+        raise ValueError(f"{folder}: not a pretrained model: it has no {WEIGHTS}")
+    if missing := [name for name in (WEIGHTS, CONFIG) if name not in check_folder(folder)]:
+        raise ValueError(f"{folder}: {missing[0]} has no checksum in {MANIFEST}; export the model again")
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path.parent}: not a pretrained model: it has no {path.name}; `geoskip export` writes one")
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = parse_json(read_checked(path))
         version = about["format"], about["library_name"]
-    except (ValueError, KeyError, TypeError) as error:
+    except DamagedFile:
+        raise
+    except (ReadError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not the description of a model of geoskip") from error
     if version != (FORMAT, "geoskip"):
         raise ValueError(
@@ -111,11 +132,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ValueError(f"{path.parent}: not a pretrained model: it has no {path.name}")
     try:
-        with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            return {name: file.get_tensor(name) for name in names}
-    except SafetensorError as error:
+        return parse_tensors(read_checked(path))[0]
+    except ReadError as error:
         raise ValueError(f"{path}: damaged, or not a file of weights ({error})") from error

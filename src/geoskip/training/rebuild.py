@@ -7,15 +7,19 @@ from dataclasses import fields
 from itertools import count, takewhile
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.matrix import SparseMatrix
+from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.models.correspondence import with_current_keys
 from geoskip.training.config import Config
+from geoskip.training.tasks.base import COORDINATES, spiral_length
+from geoskip.training.tasks.choices import task_class
 
 Weights = Mapping[str, Tensor]
 # Arguments of a configuration that are about the data, not the network.
@@ -30,19 +34,51 @@ def rebuild_model(config: Config, weights: Weights, facts: Mapping[str, Any]) ->
     """
     weights = with_current_keys(dict(weights))
     try:
+        task_class(config.task).check_network(config)
+        # First without memory for the parameters: a configuration may ask for more than the weights have.
+        with torch.device("meta"):
+            expected = _BUILDERS[config.task](config, weights, facts).state_dict()
+        _check_weights(expected, weights)
         model = _BUILDERS[config.task](config, weights, facts)
         model.load_state_dict(weights)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, IndexError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"weights: not those of the configured {config.task} model: {error}") from error
     return model.eval()
 
 
+def _check_weights(expected: Weights, weights: Weights) -> None:
+    if odd := sorted(expected.keys() ^ weights.keys()):
+        fault = "missing" if odd[0] in expected else "not part of the model"
+        raise ValueError(f"{odd[0]} is {fault}")
+    for name, tensor in weights.items():
+        if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
+            wanted = f"{list(expected[name].shape)} of {expected[name].dtype}"
+            raise ValueError(f"{name} is {list(tensor.shape)} of {tensor.dtype}, and the model has {wanted}")
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} is not finite: the file is damaged")
+
+
 def _autoencoder(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
-    return MeshAutoencoder(_hierarchy(weights, "hierarchy."), **_chosen(config))
+    hierarchy = _hierarchy(weights, "hierarchy.")
+    _check_levels(config, hierarchy)
+    return MeshAutoencoder(hierarchy, **_chosen(config))
+
+
+def _check_levels(config: Config, hierarchy: Hierarchy) -> None:
+    """ValueError unless every level has what the operator looks at."""
+    length = spiral_length(config)
+    for k, level in enumerate(hierarchy.levels):
+        if length is not None and (level.spirals is None or level.spirals.shape[1] < length):
+            raise ValueError(f"hierarchy.levels[{k}]: spirals of {length} vertices are needed")
+        widths = [None if graph.pseudo is None else graph.pseudo.shape[1] for graph in (level, hierarchy.levels[0])]
+        if widths[0] != widths[1] or (config.operator in COORDINATES and widths[0] is None):
+            raise ValueError(f"hierarchy.levels[{k}]: other pseudo-coordinates than the operator needs")
 
 
 def _correspondence(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
     graph = _graph(weights, "fixed_graph.") if "fixed_graph.order" in weights else None
+    if graph is not None:
+        check_record(graph, "fixed_graph")
     sizes = {"classes": len(weights["output.weight"]), "in_channels": weights["lift.weight"].shape[1]}
     return CorrespondenceNet(graph=graph, **sizes | _dim(facts) | _chosen(config))
 
@@ -78,7 +114,9 @@ def _hierarchy(weights: Weights, prefix: str) -> Hierarchy:
     levels = takewhile(lambda k: f"{prefix}levels__{k}__order" in weights, count())
     steps = range(len(graphs := tuple(_graph(weights, f"{prefix}levels__{k}__") for k in levels)) - 1)
     down, up = (tuple(_matrix(weights, f"{prefix}{name}__{k}__") for k in steps) for name in ("down", "up"))
-    return Hierarchy(graphs, down, up)
+    hierarchy = Hierarchy(graphs, down, up)
+    check_record(hierarchy, prefix.rstrip("."))
+    return hierarchy
 
 
 def _graph(weights: Weights, prefix: str) -> Graph:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from geoskip.data.catalog import OPTIONS, absolute
+from geoskip.records.manifest import DamagedFile, check_folder
 from geoskip.training.checkpoint import State, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.run import CHECKPOINTS, CONFIG, CONTEXT, MODEL, RECORD, Run, RunError
+
+log = logging.getLogger(__name__)
 
 # What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
 FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "test", "data")
@@ -36,7 +40,7 @@ def check_same(config: Config, state: State, folder: Path) -> None:
 
 def is_finished(config: Config, folder: Path) -> bool:
     """Whether the folder holds the end of this very run, its checkpoints being gone; RunError if it is another's."""
-    if not all((folder / name).is_file() for name in (CONFIG, MODEL, RECORD)):
+    if not {CONFIG, MODEL, RECORD} <= check_folder(folder):
         return False
     before = Run.open(folder).config
     data, options = absolute(config.data, config.data_options)
@@ -49,6 +53,15 @@ def is_finished(config: Config, folder: Path) -> bool:
     return True
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether the folder holds every file of a finished run, undamaged; if not, resuming it writes them again."""
+    try:
+        return {CONFIG, CONTEXT, MODEL, RECORD} <= check_folder(folder)
+    except DamagedFile as error:
+        log.warning("%s. It is made again from the last checkpoint", error)
+        return False
+
+
 def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
     # A run that an older version began lacks settings that are new; it had their defaults.
     begun, given = _leaves(Config.from_json(entries).to_json()), _leaves(config.to_json())
@@ -58,11 +71,6 @@ def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
                 f"{name}: the run in {folder} was begun with {begun.get(name)}, and now it is {given.get(name)}; "
                 "say the same, or choose another folder"
             )
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether the folder holds every file that a finished run needs; if not, resuming it writes them again."""
-    return all((folder / name).is_file() for name in (CONFIG, CONTEXT, MODEL, RECORD))
 
 
 def is_done(config: Config, state: State) -> bool:

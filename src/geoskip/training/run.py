@@ -7,6 +7,7 @@ model.safetensors     the weights and buffers at the end
 record.json           what came out, see geoskip.records.RunRecord
 evaluation.json       what ``geoskip evaluate`` found
 samples.safetensors   some items of the test set as the model sees them
+manifest.json         checksums of the files above that are complete, see geoskip.records.manifest
 pictures/
 """
 
@@ -22,18 +23,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from geoskip.data.catalog import absolute
 from geoskip.records import EVALUATION_PICTURES, RunRecord, read_record
-from geoskip.records.atomic import write_whole
+from geoskip.records.manifest import DamagedFile, check_folder, listed_files, read_checked, start_manifest, write_listed
+from geoskip.records.reading import parse_json, parse_tensors
 from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.context import Context, context_of, read_context, write_context
-from geoskip.training.pretrained import Trained
-from geoskip.training.rebuild import rebuild_model
+from geoskip.training.context import Context, context_bytes, context_of, read_context
+from geoskip.training.pretrained import Trained, rebuild
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.trees import apart
 
@@ -72,19 +72,24 @@ class Run:
         if Path(data).is_absolute():
             with suppress(ValueError):  # there is no way from one drive of Windows to another
                 entries[DATA_FROM_RUN] = os.path.relpath(data, folder.resolve())
-        write_whole(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
+        start_manifest(folder)
+        write_listed(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
         return cls(folder, config)
 
     @classmethod
     def open(cls, folder: Path | str, data: str | None = None) -> Run:
-        """The run in a folder; RunError if there is none. ``data`` says where its data are now, if they moved."""
+        """The run in a folder, whose complete files match their checksums; RunError if there is none.
+
+        ``data`` says where its data are now, if they moved.
+        """
         folder = Path(folder)
         if not folder.exists():
             raise RunError(f"{folder}: there is no such run; `geoskip train … -o {folder}` makes one")
         if not (folder / CONFIG).is_file():
             raise RunError(f"{folder}: not the folder of a run: it has no {CONFIG}")
+        check_folder(folder)
         try:
-            entries = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            entries = parse_json(read_checked(folder / CONFIG))
             if "library_name" in entries:
                 raise RunError(f"{folder}: an exported model, to be applied; name the run that it was exported from")
             nearby = entries.pop(DATA_FROM_RUN, None)
@@ -127,14 +132,16 @@ class Run:
     @cached_property
     def weights(self) -> tuple[dict[str, Tensor], int]:
         """The latest weights and buffers, by name, and their step: those at the end, or the newest checkpoint's."""
-        final, checkpoint = self.folder / MODEL, self.checkpoint
+        checkpoint = self.checkpoint
         step = -1 if checkpoint is None else int(checkpoint.name.split("-")[1].split(".")[0])
-        if final.is_file():
-            tensors, stored = _read_model(final)
+        if MODEL in listed_files(self.folder) and (self.folder / MODEL).is_file():
+            tensors, stored = _read_model(self.folder / MODEL)
             if stored >= step:
                 return tensors, stored
         if checkpoint is None:
-            raise RunError(f"{self.folder}: no weights: neither a whole checkpoint nor {MODEL}; train it first")
+            raise RunError(
+                f"{self.folder}: no weights: neither a whole checkpoint nor a complete {MODEL}; train it first"
+            )
         return dict(load_checkpoint(checkpoint).model), step
 
     @property
@@ -159,16 +166,10 @@ class Run:
     def trained(self, device: str | torch.device = "cpu") -> Trained:
         """The model with all that is needed to use it."""
         weights, context = self.weights[0], self.context
-        for name, tensor in weights.items():
-            if not tensor.isfinite().all():
-                raise RunError(
-                    f"{self.folder}: {name} of its weights is not finite: the file is damaged; train it again"
-                )
         try:
-            model = rebuild_model(self.config, weights, context.facts)
-        except ValueError as error:
+            return rebuild(self.config, weights, context).to(device)
+        except (ValueError, TypeError) as error:
             raise RunError(f"{self.folder}: {error}") from error
-        return Trained(self.config, model, context).to(device)
 
     @cached_property
     def context(self) -> Context:
@@ -182,20 +183,20 @@ class Run:
 
     def write_context(self, task: Task) -> None:
         """Store what the model will need of the data; done before training, since it does not change."""
-        write_context(self.folder / CONTEXT, context_of(task))
+        write_listed(self.folder / CONTEXT, context_bytes(context_of(task)))
 
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the weights of the end."""
-        write_whole(self.folder / MODEL, save(apart(model.state_dict()), {"step": str(step)}))
+        write_listed(self.folder / MODEL, save(apart(model.state_dict()), {"step": str(step)}))
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:
     try:
-        with safe_open(path, framework="pt") as file:
-            step = int((file.metadata() or {}).get("step", 0))
-            names = file.keys()
-            return {name: file.get_tensor(name) for name in names}, step
-    except (SafetensorError, ValueError) as error:
+        tensors, metadata = parse_tensors(read_checked(path))
+        return tensors, int(metadata.get("step", 0))
+    except DamagedFile:
+        raise
+    except ValueError as error:
         raise RunError(
             f"{path}: damaged, or not a file of weights ({error}); train it again, or put the file back"
         ) from error

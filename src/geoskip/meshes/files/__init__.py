@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from geoskip.meshes.files import gltf, obj, off, ply, stl
-from geoskip.meshes.files.contents import read_bytes
 from geoskip.meshes.files.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import ReadError, read_bytes
 
 PARSERS: dict[str, Callable[[bytes], Polygons]] = {
     ".ply": ply.parse,
@@ -51,7 +51,7 @@ def read_mesh(path: str | Path, *, drop_degenerate: bool = False) -> Mesh:
         data = read_bytes(path)
         polygons = gltf.parse(data, path.parent) if parse is gltf.parse else parse(data)
         return _mesh(polygons, drop_degenerate, str(path))
-    except MeshError as error:
+    except (MeshError, ReadError) as error:
         raise MeshError(f"{path}: {error}") from error
 
 

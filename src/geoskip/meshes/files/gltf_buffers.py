@@ -6,9 +6,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from geoskip.meshes.files.contents import read_bytes
 from geoskip.meshes.files.gltf_json import Json, natural, objects, pick
 from geoskip.meshes.mesh import MeshError
+from geoskip.records.reading import ReadError, read_bytes
 
 WIDTHS = {"SCALAR": 1, "VEC3": 3}
 
@@ -82,3 +82,5 @@ def _beside(uri: str, folder: Path | None) -> bytes:
         return read_bytes(folder / name)
     except OSError as error:
         raise MeshError(f"glTF buffer {uri[:60]!r}: {error.strerror}") from error
+    except ReadError as error:
+        raise MeshError(f"glTF buffer {uri[:60]!r}: {error}") from error

@@ -1,10 +1,10 @@
 """The JSON document of a glTF file, and access to its values that trusts none of them."""
 
-import json
 import struct
 from typing import Any
 
 from geoskip.meshes.mesh import MeshError
+from geoskip.records.reading import ReadError, parse_json
 
 Json = dict[str, Any]
 JSON_CHUNK, BINARY_CHUNK = 0x4E4F534A, 0x004E4942
@@ -30,8 +30,8 @@ def split(data: bytes) -> tuple[Json, bytes]:
 
 def _document(text: bytes) -> Json:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ReadError as error:
         raise MeshError(f"glTF without a JSON document: {str(error)[:100]}") from None
     if not isinstance(document, dict):
         raise MeshError("glTF whose JSON is no object")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.data.images import read_image
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float, Shaped
 from geoskip.training.inference.classifying import ImageClassifier
@@ -28,7 +29,6 @@ from geoskip.training.inference.files import (
     mesh_bytes,
     mesh_suffix,
     read_codes,
-    read_image,
     read_user_mesh,
     read_values,
 )

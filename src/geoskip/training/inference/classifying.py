@@ -38,6 +38,8 @@ class ImageClassifier(Classification):
         self.in_channels: int = facts["in_channels"]
         self.num_segments: int = facts["vertices"]
         self.extent: list[float] = facts["extent"]
+        if len(self.extent) != 2:
+            raise ValueError("classifying images needs a model of graphs in the plane, and this is one of other graphs")
 
     @property
     def image_size(self) -> tuple[int, int] | None:

@@ -17,8 +17,9 @@ from torch import Tensor
 from geoskip.meshes import Mesh, read_mesh
 from geoskip.meshes.files import PARSERS, WRITERS
 from geoskip.records.atomic import write_whole
+from geoskip.records.reading import read_json, read_npy, read_text
 from geoskip.records.unfinished import unfinished, writing
-from geoskip.shapes import Float, Shaped
+from geoskip.shapes import Float
 
 LATENT_SUFFIXES = (".npy", ".json")
 
@@ -103,9 +104,11 @@ def read_codes(path: Path, latent: int) -> Float[Tensor, "codes latent"]:
     codes = values[None] if values.ndim == 1 else values
     if codes.ndim != 2 or codes.shape[1] != latent or not len(codes):
         raise ValueError(f"{path}: codes of {latent} numbers are needed, not an array of shape {values.shape}")
+    with np.errstate(over="ignore"):
+        codes = codes.astype(np.float32)
     if not np.isfinite(codes).all():
-        raise ValueError(f"{path}: its codes are not finite")
-    return torch.from_numpy(codes.astype(np.float32))
+        raise ValueError(f"{path}: its codes are not finite in 32 bits")
+    return torch.from_numpy(codes)
 
 
 def read_values(path: Path) -> np.ndarray:
@@ -113,8 +116,11 @@ def read_values(path: Path) -> np.ndarray:
     if path.suffix.lower() in LATENT_SUFFIXES:
         return np.atleast_1d(_numbers(path))
     try:
-        return np.loadtxt(path, ndmin=1)
-    except (ValueError, UnicodeDecodeError) as error:
+        lines = read_text(path).splitlines()
+        if not any(line.partition("#")[0].strip() for line in lines):
+            raise ValueError("it is empty")
+        return np.loadtxt(lines, ndmin=1)
+    except ValueError as error:
         raise ValueError(f"{path}: not a list of numbers: {error}") from error
 
 
@@ -134,30 +140,14 @@ def is_mesh(path: Path) -> bool:
     return path.suffix.lower() in PARSERS
 
 
-def read_image(path: Path, size: tuple[int, int] | None, colour: bool) -> Shaped[np.ndarray, "height width *channels"]:
-    """An 8-bit image, scaled to ``size`` (height, width) if it is given."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
-    try:
-        with Image.open(path) as image:
-            pixels = image.convert("RGB" if colour else "L")
-            return np.asarray(pixels if size is None else pixels.resize(size[::-1], Image.Resampling.BILINEAR))
-    except FileNotFoundError:
-        raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: not an image that can be read: {error}") from error
-
-
 def _numbers(path: Path) -> np.ndarray:
     try:
         if path.suffix.lower() == ".npy":
-            array = np.load(path, allow_pickle=False)
+            array = read_npy(path)
         else:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = read_json(path)
             array = np.array(stored["latent"] if isinstance(stored, dict) else stored)
-    except (ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError) as error:
         raise ValueError(f"{path}: no numbers can be read there: {error}") from error
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{path}: numbers are needed, not {array.dtype}")

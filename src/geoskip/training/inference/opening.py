@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
+from geoskip.records.reading import read_json
 from geoskip.training.pretrained import CONFIG, Trained, from_pretrained
 from geoskip.training.run import Run
 
@@ -25,6 +25,6 @@ def wants(trained: Trained, task: str, purpose: str) -> None:
 
 def _is_exported(path: Path) -> bool:
     try:
-        return "library_name" in json.loads(path.read_text(encoding="utf-8"))
+        return "library_name" in read_json(path)
     except (OSError, ValueError, TypeError):
         return False

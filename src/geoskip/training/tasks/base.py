@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from geoskip.data.split import Split
 from geoskip.models import OPERATORS, make_operator
 from geoskip.shapes import Float, Int
-from geoskip.training.checks import check_type, unknown_name
+from geoskip.training.checks import check_arguments, check_type, unknown_name
 from geoskip.training.config import Config
 
 # Operators that add self-loops, and those that look at pseudo-coordinates.
@@ -153,22 +153,31 @@ class Task(ABC):
 
     def check(self) -> None:
         """ValueError for what can be wrong before any data are loaded: unknown names, an operator that does not fit."""
-        if self.config.operator not in OPERATORS:
-            raise ValueError(f"operator: {unknown_name(self.config.operator, sorted(OPERATORS))}")
-        hidden = ("self", "options", "operator", "skip", "kernel_size", *self.from_data)
-        parameters = signature(self.Model.__init__).parameters.items()
-        known = {name: str(entry.annotation) for name, entry in parameters if name not in hidden} | dict(self.own)
-        for name, value in self.config.model.items():
+        self.check_network(self.config)
+
+    @classmethod
+    def check_network(cls, config: Config) -> None:
+        """ValueError for arguments of the model and of the operator that they do not take."""
+        if config.operator not in OPERATORS:
+            raise ValueError(f"operator: {unknown_name(config.operator, sorted(OPERATORS))}")
+        hidden = ("self", "options", "operator", "skip", "kernel_size", *cls.from_data)
+        parameters = signature(cls.Model.__init__).parameters.items()
+        known = {name: str(entry.annotation) for name, entry in parameters if name not in hidden} | dict(cls.own)
+        for name, value in config.model.items():
             if name not in known:
                 raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
             check_type(f"model.{name}", value, known[name])
-        if self.config.task != "classification":
+        if config.task != "classification":
             for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
-                if getattr(self.config, name) != default:
-                    raise ValueError(f"{name}: is for classification, and {self.config.task} has no such setting")
-        # Made once for nothing, without memory for its weights: it checks the kernel size and the options.
-        with torch.device("meta"):
-            make_operator(self.config.operator, 1, 1, self.config.kernel_size, 1, **self.config.options)
+                if getattr(config, name) != default:
+                    raise ValueError(f"{name}: is for classification, and {config.task} has no such setting")
+        check_arguments(OPERATORS[config.operator].__init__, config.options, "options.")
+        # Made once for nothing, without its weights: it checks the kernel size and the options.
+        try:
+            with torch.device("meta"):
+                make_operator(config.operator, 1, 1, config.kernel_size, 1, **config.options)
+        except RuntimeError as error:
+            raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
 
     def chosen(self) -> dict[str, Any]:
         """The arguments of the model that the configuration gives."""
@@ -178,10 +187,15 @@ class Task(ABC):
 
     def spiral_length(self) -> int | None:
         """How long spirals have to be; None where the operator follows none."""
-        if self.config.operator != "spiral":
-            return None
-        first = 0 if self.config.options.get("centre", True) else 1
-        return first + ((self.config.kernel_size or 1) - 1) * self.config.options.get("dilation", 1) + 1
+        return spiral_length(self.config)
+
+
+def spiral_length(config: Config) -> int | None:
+    """How long spirals have to be; None where the operator follows none."""
+    if config.operator != "spiral":
+        return None
+    first = 0 if config.options.get("centre", True) else 1
+    return first + ((config.kernel_size or 1) - 1) * config.options.get("dilation", 1) + 1
 
 
 def chosen_split(split: Split, config: Config, names: Sequence[str] | None = None) -> Split:

@@ -15,14 +15,20 @@ def make_task(config: Config, data: Any = None) -> Task:
     :class:`~geoskip.data.correspondence_set.CorrespondenceSet`, :class:`~geoskip.data.graph_set.GraphSet` for
     classification); without it ``config.data`` is loaded.
     """
-    if config.task == "reconstruction":
+    make: Any = task_class(config.task)
+    return make(config, data)
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task by its name in a configuration."""
+    if name == "reconstruction":
         from geoskip.training.tasks.reconstruction import Reconstruction
 
-        return Reconstruction(config, data)
-    if config.task == "correspondence":
+        return Reconstruction
+    if name == "correspondence":
         from geoskip.training.tasks.correspondence import Correspondence
 
-        return Correspondence(config, data)
+        return Correspondence
     from geoskip.training.tasks.classification import Classification
 
-    return Classification(config, data)
+    return Classification

@@ -61,11 +61,12 @@ class Classification(Task):
         self.names = [f"graph {item}" for item in self.data.split.train.tolist()]
         self.device = torch.device("cpu")
 
-    def check(self) -> None:
-        if self.config.operator == "spiral":
+    @classmethod
+    def check_network(cls, config: Config) -> None:
+        if config.operator == "spiral":
             raise ValueError("operator: spiral needs meshes, and graphs to be classified have no faces; choose another")
-        super().check()
-        Coarsening.from_settings(self.config.coarsening)
+        super().check_network(config)
+        Coarsening.from_settings(config.coarsening)
 
     @property
     def num_items(self) -> int:
