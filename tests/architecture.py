@@ -142,7 +142,8 @@ def without_encoding(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or any(keyword.arg == "encoding" for keyword in node.keywords):
             continue
-        if _called(node) in ("read_text", "write_text") or ((mode := _mode(node)) is not None and "b" not in mode):
+        on_path = isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "write_text")
+        if on_path or ((mode := _mode(node)) is not None and "b" not in mode):
             found.append(ast.unparse(node))
     return found
 

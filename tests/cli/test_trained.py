@@ -268,7 +268,7 @@ def test_help_does_not_wait_for_torch(command: str) -> None:
 
 
 def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pretrained.write_whole
+    real = pretrained.write_listed
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "config.json":
@@ -276,7 +276,7 @@ def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pyte
         real(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrained, "write_whole", full)
+        patch.setattr(pretrained, "write_listed", full)
         assert run("export", "run", "-o", "model").exit_code == 2
     assert run("export", "run", "-o", "model").exit_code == 0
     from_pretrained("model")

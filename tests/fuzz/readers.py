@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from geoskip.analysis.record import make_record, read_analysis, write_analysis
-from geoskip.analysis.study_data import read_study, write_study
 
 from geoskip.data.archives import Limits, read_files
 from geoskip.data.entries import ARRAYS, read_entry
@@ -34,6 +32,8 @@ from geoskip.data.template import prepare_template
 from geoskip.data.template_file import load_template, pack, save_template
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.files import ply
+from geoskip.paper.record import make_record, read_analysis, write_analysis
+from geoskip.paper.study_data import read_study, write_study
 from geoskip.rbf.warping import read_landmarks
 from geoskip.records import RunRecord, Samples, read_record, read_samples, write_record, write_samples
 from geoskip.records.manifest import digest, list_files

@@ -45,10 +45,10 @@ def test_json_comes_back(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
         ("[" * 70 + "]" * 70, "more than 64 levels deep"),
-        ("1" * 5000, "is not JSON"),
+        ("1" * 5000, "not valid JSON"),
         ("1" * 400, "does not fit into 64 bits"),
         ("-1" + "0" * 30, "does not fit into 64 bits"),
         ("NaN", "nan, which is not finite"),
@@ -57,8 +57,8 @@ def test_json_comes_back(value: object) -> None:
         ('{"a": 1, "a": 2}', "a name occurs twice: 'a'"),
         ('"\\ud800"', "surrogate"),
         ('{"\\udfff": 1}', "surrogate"),
-        (b"\xff\xfe\xfd", "is not JSON"),
-        (b'"\xff"', "is not JSON"),
+        (b"\xff\xfe\xfd", "not valid JSON"),
+        (b'"\xff"', "not valid JSON"),
     ],
 )
 def test_what_is_not_json(text: str | bytes, fault: str) -> None:
@@ -161,10 +161,10 @@ def test_text(tmp_path: Path) -> None:
 # Those that read no file of a user: answers of processes that geoskip started, the paper's tables, lock files.
 OWN = {
     "report/render_jobs.py",
-    "experiments/worker.py",
-    "experiments/side_by_side.py",
-    "experiments/rows.py",
-    "experiments/running.py",
+    "paper/worker.py",
+    "paper/side_by_side.py",
+    "paper/rows.py",
+    "paper/running.py",
     "data/locks.py",
 }
 DIRECT = re.compile(r"(?<!\w)(json\.loads?\((?!json\.dumps)|np\.load\(|np\.loadtxt\(path|safe_open\(|Image\.open\()")

@@ -14,11 +14,12 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a trained model: model.safetensors, config.json and their checksums, all that from_pretrained needs."""
+    from geoskip.records.manifest import MANIFEST
     from geoskip.records.unfinished import unfinished, writing
     from geoskip.training.inference import open_trained
     from geoskip.training.pretrained import CONFIG, WEIGHTS
 
-    names = [CONFIG, WEIGHTS, *["model.pt2"] * program, *["model.onnx"] * onnx]
+    names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
     replaceable = unfinished(output)
     if not force and (there := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} has {', '.join(there)} already; --force replaces them", param_hint="-o")

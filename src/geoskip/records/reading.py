@@ -65,7 +65,7 @@ def parse_json(text: str | bytes) -> Any:
     except ReadError:
         raise
     except (ValueError, RecursionError) as error:
-        raise ReadError(f"is not JSON: {str(error)[:200]}") from error
+        raise ReadError(f"not valid JSON: {str(error)[:200]}") from error
     _check_json(value)
     return value
 
@@ -166,7 +166,7 @@ def _check_json(value: Any) -> None:
 
 def _check_leaf(value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ReadError(f"is not JSON: it holds {value}, which is not finite")
+        raise ReadError(f"not valid JSON: it holds {value}, which is not finite")
     if type(value) is int and not -MAX_INTEGER < value < MAX_INTEGER:
         raise ReadError("a whole number that does not fit into 64 bits")
     if isinstance(value, str) and not value.isascii():
