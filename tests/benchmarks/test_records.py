@@ -59,7 +59,7 @@ def test_load_is_told_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "is no JSON"), ("[]", "not a benchmark record"), ("{}", "not a benchmark record")]
+    ("text", "message"), [("{", "not valid JSON"), ("[]", "not a benchmark record"), ("{}", "not a benchmark record")]
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "other.json"
