@@ -160,7 +160,7 @@ def test_text(tmp_path: Path) -> None:
 
 # Those that read no file of a user: answers of processes that geoskip started, the paper's tables, lock files.
 OWN = {
-    "report/render_jobs.py",
+    "report/renders.py",
     "paper/worker.py",
     "paper/side_by_side.py",
     "paper/rows.py",
