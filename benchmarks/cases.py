@@ -13,7 +13,7 @@ from benchmarks.workloads import Problem
 from geoskip.blocks import make_block
 from geoskip.graphs import Graph
 from geoskip.kernels import use_path
-from geoskip.models import make_operator
+from geoskip.operators import make_operator
 
 # Runs over one small buffer would measure the cache: the sets of inputs together outgrow it.
 CPU_CACHE, MOST_SETS = 32 << 20, 32

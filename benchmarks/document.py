@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.records import Row, rows_of
 from benchmarks.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
 from benchmarks.training.tables import training_section
-from benchmarks.workloads import TITLES
+from geoskip.operators import operator_info
 
 INTRODUCTION = """\
 # Benchmarks
@@ -110,7 +110,7 @@ def _notes(rows: list[Row]) -> Iterator[str]:
     """Which call of the peer was timed, what failed, what the skip costs."""
     calls = {row.operator: row.call for row in rows if row.path == "PyG" and row.problem is None}
     for operator, call in calls.items():
-        yield f"- {TITLES[operator]}'s peer: `{call}`"
+        yield f"- {operator_info(operator).title}'s peer: `{call}`"
     for row in rows:
         if row.problem is not None:
             yield f"- {block_name(row)}, {row.path}: {row.problem}"
@@ -146,10 +146,10 @@ def _scaling(record: dict[str, Any]) -> Iterator[str]:
     yield line(["---", *["---:"] * 5])
     for point in record["points"]:
         time = number(point["milliseconds"]) if point["problem"] is None else point["problem"].partition(":")[0]
-        cells = [TITLES[point["operator"]], f"{point['vertices']:,}", time, megabytes(point["peak_bytes"])]
+        cells = [operator_info(point["operator"]).title, f"{point['vertices']:,}", time, megabytes(point["peak_bytes"])]
         yield line([*cells, scientific(point["error"]), yes_no(point["repeats"])])
     for growth in record["growth"]:
-        name = f"**{TITLES[growth['operator']]}**"
+        name = f"**{operator_info(growth['operator']).title}**"
         yield line([name, "**exponent**", number(growth["time"]), number(growth["memory"]), "", ""])
     yield ""
 

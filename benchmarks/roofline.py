@@ -25,6 +25,7 @@ from benchmarks.cases import Case
 from benchmarks.timing import time_steps
 from benchmarks.workloads import Problem
 from geoskip.graphs import Graph
+from geoskip.operators import operator_info
 
 # Bytes of the copy and side of the product that are timed.
 SIZES = {"cuda": (1 << 30, 8192), "cpu": (1 << 28, 1536)}
@@ -75,10 +76,10 @@ def measure_ceilings(device: torch.device, seconds: float = 0.2) -> Ceilings:
 def _graph_bytes(problem: Problem, graph: Graph) -> int:
     """Connectivity and what is fixed on its edges, forward and backward."""
     size = graph.pattern.senders.element_size()
-    if problem.operator == "spiral":
+    if operator_info(problem.operator).needs_spirals:
         return size * 3 * problem.slots * graph.num_vertices
     indices = size * (3 * graph.num_edges + 3 * graph.num_vertices)
-    return indices + 2 * _num_bytes(graph.pseudo) * (problem.operator in ("monet", "spline"))
+    return indices + 2 * _num_bytes(graph.pseudo) * operator_info(problem.operator).uses_pseudo
 
 
 def _num_bytes(values: Tensor | None) -> int:
@@ -102,7 +103,7 @@ def _operations(problem: Problem, graph: Graph) -> int:
 
 def _slots_of_an_edge(problem: Problem) -> int:
     """To how many slots an edge contributes; a step along a spiral is no arithmetic."""
-    if problem.operator == "spiral":
+    if operator_info(problem.operator).needs_spirals:
         return 0
     if problem.operator == "spline":
         assert isinstance(problem.kernel_size, tuple)

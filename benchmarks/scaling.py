@@ -13,7 +13,8 @@ from benchmarks.cases import Case, make_problem_block, ours, seeded
 from benchmarks.checking import TOLERANCE, check, reference_results
 from benchmarks.surfaces import PATCH, sheet_graph, tiled, with_sheet_spirals
 from benchmarks.timing import peak_bytes, release, time_steps
-from benchmarks.workloads import ONE_MATRIX, Problem, Workload
+from benchmarks.workloads import Problem, Workload
+from geoskip.operators import operator_info
 
 CHANNELS, SLOTS = 32, 9
 FITTED_FROM = 1 << 16
@@ -53,7 +54,7 @@ def sizes_up_to(largest: int) -> list[int]:
 
 def measure_scaling(operator: str, sizes: Sequence[int], device: torch.device, seconds: float = 0.5) -> Iterator[Point]:
     """A block with affine skip, batch 1, 32 → 32, M = 9, at each size; a result that is off has no time."""
-    problem = Problem(SHEET, operator, 1 if operator in ONE_MATRIX else SLOTS, skip=True)
+    problem = Problem(SHEET, operator, SLOTS if operator_info(operator).has_kernel_size else 1, skip=True)
     patch = _case(problem, SMALLEST, device)
     reference = reference_results(patch)
     for size in sizes:
@@ -63,7 +64,7 @@ def measure_scaling(operator: str, sizes: Sequence[int], device: torch.device, s
 
 def _case(problem: Problem, size: int, device: torch.device) -> Case:
     graph = sheet_graph(size, device)
-    graph = with_sheet_spirals(graph, SLOTS) if problem.operator == "spiral" else graph
+    graph = with_sheet_spirals(graph, SLOTS) if operator_info(problem.operator).needs_spirals else graph
     with seeded(0):
         block = make_problem_block(problem).to(device)
         patches = [torch.randn(SMALLEST, CHANNELS) for _ in range(2)]

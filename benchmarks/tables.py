@@ -9,7 +9,9 @@ from rich.table import Table
 
 from benchmarks.records import Row
 from benchmarks.scaling import Growth, Point
-from benchmarks.workloads import ONE_MATRIX, TITLES, Problem
+from benchmarks.workloads import Problem
+from geoskip.blocks import AffineSkip
+from geoskip.operators import operator_info
 
 
 def row_tables(rows: Sequence[Row]) -> list[Table]:
@@ -51,15 +53,16 @@ def scaling_table(points: Sequence[Point], growths: Sequence[Growth]) -> Table:
     for point in points:
         time = number(point.milliseconds, 3) if point.problem is None else point.problem.partition(":")[0]
         cells = f"{point.vertices:,}", time, megabytes(point.peak_bytes), scientific(point.error), yes_no(point.repeats)
-        table.add_row(TITLES[point.operator], *cells)
+        table.add_row(operator_info(point.operator).title, *cells)
     for growth in growths:
-        table.add_row(TITLES[growth.operator], "exponent", number(growth.time, 3), number(growth.memory, 3), "", "")
+        exponents = number(growth.time, 3), number(growth.memory, 3)
+        table.add_row(operator_info(growth.operator).title, "exponent", *exponents, "", "")
     return table
 
 
 def block_name(row: Row | Problem) -> str:
-    kernel = "" if row.operator in ONE_MATRIX else f", M={row.slots}"
-    return f"{'Aff-' if row.skip else ''}{TITLES[row.operator]}{kernel}"
+    kernel = f", M={row.slots}" if operator_info(row.operator).has_kernel_size else ""
+    return f"{AffineSkip.skip_prefix if row.skip else ''}{operator_info(row.operator).title}{kernel}"
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -7,19 +7,10 @@ from dataclasses import dataclass, replace
 
 from benchmarks.surfaces import sphere_graph, superpixel_graphs
 from geoskip.graphs import Graph
+from geoskip.operators import operator_info
 
-TITLES = {
-    "cheb": "ChebNet",
-    "feast": "FeaStNet",
-    "gcn": "GCN",
-    "gin": "GIN",
-    "monet": "MoNet",
-    "spiral": "SpiralNet++",
-    "spline": "SplineCNN",
-}
 # In the order in which they are measured and shown.
 ORDER = ("monet", "feast", "cheb", "gcn", "gin", "spiral", "spline")
-ONE_MATRIX = ("gcn", "gin")
 # B-splines multiply over the dimensions: M as a product of one size for each.
 SPLINE_SIZES = {9: (3, 3, 1), 10: (5, 2, 1), 14: (7, 2, 1), 25: (5, 5)}
 # What a superpixel graph of PyTorch Geometric's MNIST has on average: 1,393 edges, half of them the other way.
@@ -60,8 +51,8 @@ class Problem:
 
     @property
     def kernel_size(self) -> int | tuple[int, ...] | None:
-        """As :func:`~geoskip.models.make_operator` takes it."""
-        if self.operator in ONE_MATRIX:
+        """As :func:`~geoskip.operators.make_operator` takes it."""
+        if not operator_info(self.operator).has_kernel_size:
             return None
         return spline_sizes(self.slots, self.workload.dim) if self.operator == "spline" else self.slots
 
@@ -91,9 +82,9 @@ def chosen_workloads(names: Sequence[str] | None, quick: bool = False, smallest:
 def problems(workload: Workload, operators: Sequence[str] | None = None) -> Iterator[tuple[Problem, Problem]]:
     """Every operator and kernel size of a workload, without and with the skip."""
     for operator in checked_operators(operators):
-        if operator == "spiral" and not workload.has_spirals:
+        if operator_info(operator).needs_spirals and not workload.has_spirals:
             continue
-        for slots in (1,) if operator in ONE_MATRIX else workload.kernel_sizes:
+        for slots in workload.kernel_sizes if operator_info(operator).has_kernel_size else (1,):
             yield Problem(workload, operator, slots, skip=False), Problem(workload, operator, slots, skip=True)
 
 

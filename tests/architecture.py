@@ -12,6 +12,7 @@ from collections.abc import Iterator
 LAYERS = (
     "shapes",
     "arguments",
+    "registry",
     "records",
     "meshes",
     "report",

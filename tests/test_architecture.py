@@ -161,7 +161,7 @@ def test_relative_imports_are_resolved() -> None:
 
 
 def test_reports_are_made_from_records_alone() -> None:
-    assert allowed("report") == {"shapes", "arguments", "records", "meshes", "report"}
+    assert allowed("report") == {"shapes", "arguments", "registry", "records", "meshes", "report"}
 
 
 def test_only_the_command_line_sees_the_paper() -> None:

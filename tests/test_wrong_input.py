@@ -44,7 +44,7 @@ from geoskip.graphs import (
 )
 from geoskip.graphs.coarsening import graclus
 from geoskip.meshes import Mesh, decimate, grid, icosphere, mesh_hierarchy, spirals
-from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder, make_operator
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import (
     ChebConv,
     FeaStConv,
@@ -54,6 +54,7 @@ from geoskip.operators import (
     RBFConv,
     SpiralConv,
     SplineConv,
+    make_operator,
 )
 from tests.models.small import autoencoder, hierarchy, pooled_graph
 from tests.specimens import specimen

@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmarks.peers import HAS_PEER
 from benchmarks.training.sets import correspondence_set, graph_set, mesh_set
-from benchmarks.workloads import ONE_MATRIX, SUPERPIXEL_PAIRS, chosen_names
+from benchmarks.workloads import SUPERPIXEL_PAIRS, chosen_names
+from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve
 
 
@@ -54,21 +55,21 @@ class Run:
 
     @property
     def slots(self) -> int:
-        return 1 if self.operator in ONE_MATRIX else self.training.slots
+        return self.training.slots if operator_info(self.operator).has_kernel_size else 1
 
     def config(self, compared: bool) -> Config:
         """As it is trained; to be compared it has no dropout, which would draw other numbers on each side."""
         model = dict(self.training.model)
         if self.training.task != "reconstruction" and compared:
             model["dropout"] = 0.0
-        if self.training.task == "classification" and self.operator in ONE_MATRIX:
+        if self.training.task == "classification" and not operator_info(self.operator).has_kernel_size:
             # GCN and GIN give the same to vertices with the same neighbours; rounding would choose the largest.
             model["pooling"] = "mean"
         return resolve(
             self.training.task,
             operator=self.operator,
             skip="affine" if self.skip else "none",
-            kernel_size=None if self.operator in ONE_MATRIX else self.training.slots,
+            kernel_size=self.training.slots if operator_info(self.operator).has_kernel_size else None,
             model=model,
             optim={"batch": self.training.batch},
             tf32=self.training.tf32 and not compared,

@@ -6,9 +6,10 @@ import pytest
 import torch
 from benchmarks.checking import reference_results
 from benchmarks.scaling import SHEET, Point, _case, expected_at, exponent, growth, measure_scaling, sizes_up_to
-from benchmarks.workloads import ONE_MATRIX, Problem
+from benchmarks.workloads import Problem
 from torch.testing import assert_close
 
+from geoskip.operators import operator_info
 from tests.benchmarks.tiny import ALL_OPERATORS, CPU, plant
 
 
@@ -39,7 +40,7 @@ def test_small_sizes_do_not_count() -> None:
 
 @pytest.mark.parametrize("operator", ALL_OPERATORS)
 def test_results_of_a_patch_tell_those_of_a_sheet(operator: str) -> None:
-    problem = Problem(SHEET, operator, 1 if operator in ONE_MATRIX else 9, skip=True)
+    problem = Problem(SHEET, operator, 9 if operator_info(operator).has_kernel_size else 1, skip=True)
     reference = reference_results(_case(problem, 1024, CPU))
     direct = reference_results(_case(problem, 2048, CPU))
     expected = expected_at(2048, reference)

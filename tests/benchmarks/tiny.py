@@ -8,10 +8,11 @@ import pytest
 import torch
 from benchmarks.cases import Case, make_case
 from benchmarks.surfaces import sphere_graph, superpixel_graphs
-from benchmarks.workloads import ONE_MATRIX, Problem, Workload
+from benchmarks.workloads import Problem, Workload
 from torch import Tensor
 
 from geoskip.kernels import cpu
+from geoskip.operators import operator_info
 
 CPU = torch.device("cpu")
 MESHES = Workload("meshes", "40 vertices", 3, 4, 5, (4,), 3, lambda: sphere_graph(40, 6))
@@ -20,7 +21,9 @@ ALL_OPERATORS = ("cheb", "feast", "gcn", "gin", "monet", "spiral", "spline")
 
 
 def case(operator: str, skip: bool, workload: Workload = MESHES) -> Case:
-    problem = Problem(workload, operator, 1 if operator in ONE_MATRIX else workload.kernel_sizes[0], skip)
+    problem = Problem(
+        workload, operator, workload.kernel_sizes[0] if operator_info(operator).has_kernel_size else 1, skip
+    )
     return make_case(problem, workload.make_graph(), CPU)
 
 

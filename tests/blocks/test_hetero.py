@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, Skip, add_skips, make_block
-from geoskip.models import OPERATORS, make_operator
+from geoskip.operators import OPERATORS, make_operator
 
 # Two edge types into "item", two into "user"; one of them within a type, the others bipartite.
 NODES = ["user", "item"]
@@ -166,7 +166,7 @@ def test_refused_however_it_is_called(call: str) -> None:
         pyg_nn.to_hetero(Sequential(call), METADATA)
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("name", OPERATORS.names())
 @pytest.mark.parametrize("skip", ["none", "affine"])
 def test_our_operators_are_refused(name: str, skip: str) -> None:
     """They are no MessagePassing modules either, and would lose the sum over edge types without a word."""

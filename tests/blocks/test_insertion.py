@@ -294,7 +294,7 @@ def test_kinds(kind: str, made: type[Skip]) -> None:
         (pyg_nn.GCNConv(2, 2), {}, ["model: GCNConv is itself a convolution", "model = AffineSkip(model)"]),
         (GCNConv(2, 2), {"kind": "residual"}, ["GCNConv is itself a convolution", "model = ResidualSkip(model)"]),
         (nn.Linear(2, 2), {}, ["model: Linear has no graph convolutions", "AffineSkip(module)"]),
-        (Nested(), {"kind": "none"}, ["kind: choose from ['affine', 'polynomial', 'residual'], got 'none'"]),
+        (Nested(), {"kind": "none"}, ["kind: unknown name 'none'; choose from affine, polynomial, residual"]),
         (Nested(), {"init": "ones"}, ["init: add_skips starts with one of ['glorot', 'zeros'], got 'ones'"]),
         (Nested(), {"kind": "residual", "init": "zeros"}, ["init: a residual skip has no parameters"]),
         (

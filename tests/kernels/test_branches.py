@@ -11,7 +11,7 @@ from torch import Tensor
 from geoskip.graphs import Graph
 from geoskip.kernels import branches as module
 from geoskip.kernels.branches import branches, in_turn
-from geoskip.models import OPERATORS, make_operator
+from geoskip.operators import OPERATORS, make_operator
 
 
 class Stream:
@@ -104,7 +104,7 @@ def test_a_build_without_cuda_may_trace_for_it(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("batch", [(), (16,)])
-@pytest.mark.parametrize("operator", sorted(OPERATORS))
+@pytest.mark.parametrize("operator", OPERATORS.names())
 def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     edge_index, spirals = torch.randint(300, (2, 2000)), torch.randint(300, (300, 4))

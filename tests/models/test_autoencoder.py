@@ -17,7 +17,7 @@ from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
 from geoskip.models import MeshAutoencoder
-from geoskip.models.linear import GlorotLinear
+from geoskip.models.layers import GlorotLinear
 from tests.models.small import OPERATORS, SKIPS, autoencoder, hierarchy, name
 from tests.specimens import features
 

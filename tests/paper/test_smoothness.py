@@ -11,8 +11,7 @@ from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
 from geoskip.graphs import Graph
-from geoskip.models import make_operator
-from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv
+from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv, make_operator
 from geoskip.paper.grams import filter_roughness
 from geoskip.paper.runs import method_of, run_smoothness, side_by_side
 from geoskip.paper.smoothness import kernel_grams, met_pseudo, model_smoothness, overall, spectrum

@@ -13,6 +13,7 @@ from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes import Mesh, icosphere
+from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -25,7 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
 def config(task: str = "reconstruction", **given: Any) -> Config:
     """A small configuration; ``optim`` and ``model`` add to what is small about it."""
     small = {**SMALL[task], "data": "tiny", "device": "cpu", "checkpoint_every": 0}
-    if given.get("operator") in ("gcn", "gin"):
+    if not operator_info(given.get("operator", "monet")).has_kernel_size:
         del small["kernel_size"]
     model = {**small["model"], **given.pop("model", {})}
     optim = {"epochs": 3, "batch": 4, **given.pop("optim", {})}

@@ -115,9 +115,8 @@ def test_unknown_tasks_and_entries_are_refused() -> None:
     ],
 )
 def test_what_does_not_fit_the_task_is_refused(task: str, given: dict[str, Any], complaint: str) -> None:
-    config = sets.config(task, **given)
     with pytest.raises(ValueError, match=complaint):
-        make_task(config, sets.data(task))
+        make_task(sets.config(task, **given), sets.data(task))
 
 
 @pytest.mark.parametrize(

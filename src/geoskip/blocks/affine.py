@@ -10,13 +10,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from geoskip.blocks.base import Skip
+from geoskip.blocks.base import SKIPS, Skip
 from geoskip.blocks.initial import check_init, start
 from geoskip.operators import Operator
 from geoskip.operators.initial import zeros
 from geoskip.shapes import Float
 
 
+@SKIPS.register
 class AffineSkip(Skip):
     r"""A convolution and an affine map of the vertex's own features, as a thin plate spline has one:
 
@@ -35,6 +36,10 @@ class AffineSkip(Skip):
         bias: whether to bring b where the convolution has no ``bias``. Some keep theirs elsewhere (PyTorch
             Geometric's SAGEConv in ``lin_l``): pass ``False`` there to save a second one.
     """
+
+    skip_name = "affine"
+    skip_title = "affine skip"
+    skip_prefix = "Aff-"
 
     weight: nn.Parameter
     init: str = "glorot"

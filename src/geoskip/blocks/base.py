@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ from geoskip.blocks.features import check_features, check_same_vertices, feature
 from geoskip.blocks.lazy import LateParameters
 from geoskip.operators.checks import check_home
 from geoskip.operators.hetero import refuse_to_hetero
+from geoskip.registry import Registry
 from geoskip.shapes import Float
 
 
@@ -35,11 +36,21 @@ class Skip(LateParameters):
 
     A checkpoint of the bare convolution loads into the block, strictly too; the skip then keeps its values.
 
+    A subclass declares its name, and ``@SKIPS.register`` makes it available by that name.
+
     Attributes:
+        skip_name: what users write: ``--skip affine``. (The prefix ``skip_`` keeps it apart from the attributes of the
+            convolution.)
+        skip_title: what it is called in text: ``"affine skip"``.
+        skip_prefix: what tables print before the operator: ``"Aff-"``.
         conv: the convolution.
         part: ``"both"``, or the one part that is computed; see :func:`~geoskip.blocks.only`.
         skip_channels: channels that P maps from and to; ``None`` until they are known.
     """
+
+    skip_name: ClassVar[str] = ""
+    skip_title: ClassVar[str] = ""
+    skip_prefix: ClassVar[str] = ""
 
     conv: nn.Module
     bias: nn.Parameter | None
@@ -226,3 +237,7 @@ class Skip(LateParameters):
 
     def extra_repr(self) -> str:
         return "channels at the first call" if self.skip_channels is None else "{} → {}".format(*self.skip_channels)
+
+
+SKIPS: Registry[type[Skip]] = Registry("skip", entry_points="geoskip.skips", attribute="skip_name")
+NO_SKIP = "none"

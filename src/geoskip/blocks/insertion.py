@@ -13,7 +13,7 @@ from geoskip.blocks.base import Skip
 from geoskip.blocks.calls import count_calls, is_called_at_several_widths
 from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
 from geoskip.blocks.initial import check_init
-from geoskip.blocks.make import SKIPS
+from geoskip.blocks.make import find_skip, takes_init
 from geoskip.blocks.summary import Left, SkipSummary, Wrapped
 
 Choice = Callable[[str, nn.Module], bool]
@@ -73,14 +73,13 @@ def add_skips(
 
 def _check(model: nn.Module, kind: str, init: str) -> None:
     check_type("model", model, nn.Module)
-    if not isinstance(kind, str) or kind not in SKIPS:
-        raise ValueError(f"kind: choose from {sorted(SKIPS)}, got {kind!r}")
-    if check_init(init, "add_skips") == "zeros" and kind == "residual":
-        raise ValueError("init: a residual skip has no parameters that could start at zero; use kind='affine'")
+    skip = find_skip(kind, "kind")
+    if check_init(init, "add_skips") == "zeros" and not takes_init(skip):
+        raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
     if is_convolution(model):
         raise ValueError(
             f"model: {type(model).__name__} is itself a convolution, which cannot be replaced in place; write "
-            f"model = {kind.capitalize()}Skip(model)"
+            f"model = {skip.__name__}(model)"
         )
 
 
@@ -145,12 +144,13 @@ def _check_widths(model: nn.Module, chosen: list[tuple[nn.Module, list[_Place]]]
             raise ValueError(
                 f"model: {names} ({type(conv).__name__}) takes any number of channels and {used}, so one skip may not "
                 "fit them all. Use one convolution per call, leave it out with where=…, or, if the channels never "
-                f"change, replace it by {kind.capitalize()}Skip(conv, in_channels, out_channels)"
+                f"change, replace it by {find_skip(kind).__name__}(conv, in_channels, out_channels)"
             )
 
 
 def _wrap(conv: nn.Module, kind: str, init: str, model: nn.Module) -> Skip:
-    block = SKIPS[kind](conv) if kind == "residual" else SKIPS[kind](conv, init=init)
+    skip = find_skip(kind)
+    block = skip(conv, init=init) if takes_init(skip) else skip(conv)  # type: ignore[call-arg]
     bare = next(conv.parameters(), None) is None and next(conv.buffers(), None) is None
     # A convolution without tensors cannot tell where the model lives.
     return block.to(**home_of(model)) if bare else block

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geoskip.arguments import whole_number
-from geoskip.blocks.base import Skip
+from geoskip.blocks.base import SKIPS, Skip
 from geoskip.blocks.initial import check_init, start
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
 
+@SKIPS.register
 class PolynomialSkip(Skip):
     r"""A convolution and a small network on the vertex's own features:
 
@@ -38,6 +39,10 @@ class PolynomialSkip(Skip):
             drawn when the channels are known; if that is the first call, dropout draws other numbers in it.)
         bias: whether to bring b where the convolution has no ``bias``.
     """
+
+    skip_name = "polynomial"
+    skip_title = "polynomial skip"
+    skip_prefix = "Poly-"
 
     weight: nn.Parameter
     hidden_bias: nn.Parameter

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geoskip.blocks.base import Skip
+from geoskip.blocks.base import SKIPS, Skip
 from geoskip.blocks.channels import home_of
 from geoskip.shapes import Float
 
 
+@SKIPS.register
 class ResidualSkip(Skip):
     r"""A convolution and the vertex's own features as they are:
 
@@ -27,6 +28,10 @@ class ResidualSkip(Skip):
         in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
         out_channels: channels of the output, if ``conv`` does not say.
     """
+
+    skip_name = "residual"
+    skip_title = "residual skip"
+    skip_prefix = "Res-"
 
     def __init__(self, conv: nn.Module, in_channels: int | None = None, out_channels: int | None = None) -> None:
         super().__init__(conv, in_channels, out_channels, bias=False)

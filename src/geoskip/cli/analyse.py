@@ -252,7 +252,7 @@ def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
 
 
 def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None:
-    from geoskip.training.naming import SKIPS
+    from geoskip.blocks import skip_prefix
 
     # No lines between the columns: 80 characters must hold them.
     table = Table(title=f"{title}, by number of layers", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -263,7 +263,7 @@ def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None
     for skip, activation in kinds:
         same = [row for row in rows if (row["skip"], row["activation"]) == (skip, activation)]
         cells = ([row[quantity] for row in same if row["depth"] == layers] for layers in depths)
-        table.add_row(f"{SKIPS[skip]}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
+        table.add_row(f"{skip_prefix(skip)}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
     Console().print(table)
 
 

@@ -1,8 +1,7 @@
 """The paper's three networks, for any operator and any skip."""
 
 from geoskip.models.autoencoder import MeshAutoencoder
-from geoskip.models.choices import OPERATORS, make_operator
 from geoskip.models.classifier import GraphClassifier
 from geoskip.models.correspondence import CorrespondenceNet
 
-__all__ = ["OPERATORS", "CorrespondenceNet", "GraphClassifier", "MeshAutoencoder", "make_operator"]
+__all__ = ["CorrespondenceNet", "GraphClassifier", "MeshAutoencoder"]

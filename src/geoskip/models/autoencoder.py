@@ -12,8 +12,7 @@ from torch.nn.functional import elu
 from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.graphs import RecordBuffers
 from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.models.choices import MakeLayer, layer_maker
-from geoskip.models.linear import GlorotLinear
+from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
 from geoskip.operators.checks import check_home, check_is_tensor
 from geoskip.shapes import Float
 
@@ -32,7 +31,7 @@ class MeshAutoencoder(nn.Module):
     Args:
         hierarchy: one level more than there are ``channels``. Level graphs carry what the operator looks at:
             pseudo-coordinates, spirals. Copied to buffers, so that ``.to()`` and checkpoints carry it.
-        operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
+        operator: a name (see :func:`~geoskip.operators.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 4, 9 and 14.
         in_channels: features of a vertex, going in and coming out.

@@ -12,8 +12,8 @@ from torch.nn.functional import elu
 from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
 from geoskip.graphs.pooled import PooledGraphs
-from geoskip.models.choices import MakeLayer, layer_maker
-from geoskip.models.linear import GlorotLinear
+from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
+from geoskip.operators import operator_info
 from geoskip.operators.checks import check_order
 from geoskip.shapes import Float
 
@@ -30,7 +30,7 @@ class GraphClassifier(nn.Module):
     merges; here it takes their maximum, unless ``pooling`` says otherwise.
 
     Args:
-        operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
+        operator: a name (see :func:`~geoskip.operators.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 25.
         dim: dimension of the pseudo-coordinates, where the operator looks at them: 2 for positions, 1 for degrees.
@@ -40,7 +40,7 @@ class GraphClassifier(nn.Module):
         head: channels of the first fully connected layer.
         dropout: probability that one of these is dropped.
         pooling: ``"max"`` or ``"mean"``.
-        normalise: whether batch normalisation follows each convolution; by default for GIN alone.
+        normalise: whether batch normalisation follows each convolution; by default if the operator needs it (GIN).
         options: further options of the operator.
     """
 
@@ -67,10 +67,11 @@ class GraphClassifier(nn.Module):
         sizes = {"classes": classes, "in_channels": in_channels, "head": head}
         classes, in_channels, head = (whole_number(*size, "GraphClassifier") for size in sizes.items())
         layer = layer_maker(operator, skip, kernel_size, dim, options)
-        wanted = operator == "gin" if normalise is None else normalise
+        if normalise is None:
+            normalise = isinstance(operator, str) and operator_info(operator).needs_batch_norm
         self.pool = choose_pooling(pooling)
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([in_channels, *channels]))
-        self.norms = nn.ModuleList(VertexNorm(c) if wanted else nn.Identity() for c in channels)
+        self.norms = nn.ModuleList(VertexNorm(c) if normalise else nn.Identity() for c in channels)
         self.head = GlorotLinear(channels[-1], head)
         self.dropout = nn.Dropout(dropout)
         self.output = GlorotLinear(head, classes)

@@ -11,8 +11,7 @@ from torch.nn.functional import elu
 
 from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.graphs import Graph, RecordBuffers
-from geoskip.models.choices import MakeLayer, layer_maker
-from geoskip.models.linear import GlorotLinear
+from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
 from geoskip.operators.checks import check_features, check_order
 from geoskip.shapes import Float
 
@@ -28,7 +27,7 @@ class CorrespondenceNet(nn.Module):
 
     Args:
         classes: vertices of the template; 6890 for FAUST.
-        operator: a name (see :func:`~geoskip.models.make_operator`), or a function (in, out) → module.
+        operator: a name (see :func:`~geoskip.operators.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 10.
         graph: copied to buffers and used where :meth:`forward` is given no graph of its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,10 @@ from geoskip.graphs.checks import as_tensor
 from geoskip.operators.checks import check_features, check_home, check_is_tensor, check_order
 from geoskip.operators.edge_values import with_edge_values
 from geoskip.operators.hetero import refuse_to_hetero
+from geoskip.registry import Registry
 from geoskip.shapes import Float, Int, Shaped
+
+OPERATORS: Registry[Callable[..., nn.Module]] = Registry("operator", entry_points="geoskip.operators")
 
 
 class Operator(nn.Module, ABC):
@@ -35,13 +39,28 @@ class Operator(nn.Module, ABC):
     :class:`~geoskip.blocks.AffineSkip` that passes it, because one more basis function costs less than one more
     pass over memory.
 
+    A subclass declares what the rest of the package needs to know about it, and ``@OPERATORS.register`` makes it
+    available by name.
+
     Attributes:
+        name: what users write: ``--operator monet``.
+        title: what tables print: ``"MoNet"``.
         uses_edge_weight: whether the formula has edge weights.
-        uses_pseudo: whether it has pseudo-coordinates.
+        uses_pseudo: whether the formula has pseudo-coordinates.
+        adds_self_loops: whether it adds a self-loop to each vertex, so that graphs should store them.
+        needs_spirals: whether the graph must have spirals, which are made from a mesh.
+        needs_batch_norm: whether a classifier normalizes its output by default.
+        without_center: the options that remove the center vertex's own term, the paper's †.
     """
 
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
     uses_edge_weight: ClassVar[bool] = False
     uses_pseudo: ClassVar[bool] = False
+    adds_self_loops: ClassVar[bool] = False
+    needs_spirals: ClassVar[bool] = False
+    needs_batch_norm: ClassVar[bool] = False
+    without_center: ClassVar[Mapping[str, Any]] = {}
 
     bias: nn.Parameter | None
 
@@ -54,6 +73,11 @@ class Operator(nn.Module, ABC):
 
     def _make_bias(self, wanted: bool) -> None:
         self.register_parameter("bias", nn.Parameter(torch.empty(self.out_channels)) if wanted else None)
+
+    @classmethod
+    def spiral_length(cls, kernel_size: int, **options: Any) -> int | None:
+        """How long the graph's spirals must be for an operator with these options; None if it needs none."""
+        return None
 
     @abstractmethod
     def reset_parameters(self) -> None:

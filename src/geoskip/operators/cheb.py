@@ -6,12 +6,15 @@ Defferrard et al., `Convolutional neural networks on graphs with fast localized 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph, laplacian_edges
 from geoskip.kernels import chebyshev_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -29,6 +32,7 @@ def cheb(
     return chebyshev_convolution(x, weights, theta, pattern, 0 if centre else 1, skip, bias)
 
 
+@OPERATORS.register
 class ChebConv(Operator):
     r"""Chebyshev polynomials of the Laplacian, a weight matrix each:
 
@@ -54,7 +58,10 @@ class ChebConv(Operator):
         bias: whether to add b.
     """
 
+    name = "cheb"
+    title = "ChebNet"
     uses_edge_weight = True
+    without_center: ClassVar[Mapping[str, Any]] = {"centre": False}
 
     def __init__(
         self,

@@ -6,12 +6,15 @@ Verma et al., `FeaStNet: Feature-steered graph convolutions for 3D shape analysi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
 from geoskip.kernels import softmax_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.initial import check_init, normal, zeros
 from geoskip.shapes import Float
 
@@ -46,6 +49,7 @@ def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> Weigh
     return graph.remember(("feast", self_loops, dtype), build)
 
 
+@OPERATORS.register
 class FeaStConv(Operator):
     r"""Each neighbour is shared out among the weight matrices by a softmax over them:
 
@@ -70,6 +74,11 @@ class FeaStConv(Operator):
         init: initial value of b. ``"paper"``: 0. ``"authors"``: drawn from N(0, 0.1) like all other parameters, as in
             the authors' public code.
     """
+
+    name = "feast"
+    title = "FeaStNet"
+    adds_self_loops = True
+    without_center: ClassVar[Mapping[str, Any]] = {"self_loops": False}
 
     receiver_attention: nn.Parameter | None
 

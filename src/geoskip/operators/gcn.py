@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, gcn_edges
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -28,6 +28,7 @@ def gcn(
     return basis_convolution(x, weights.unsqueeze(1), theta.unsqueeze(0), pattern, skip, bias)
 
 
+@OPERATORS.register
 class GCNConv(Operator):
     r"""The neighbours and the vertex itself, weighted by the inverse roots of their degrees:
 
@@ -48,7 +49,10 @@ class GCNConv(Operator):
         bias: whether to add b.
     """
 
+    name = "gcn"
+    title = "GCN"
     uses_edge_weight = True
+    adds_self_loops = True
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from geoskip.arguments import real_number, whole_number
 from geoskip.graphs import Graph, weighted_edges
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 
@@ -33,6 +33,7 @@ def gin(
     return y if skip is None else y + x @ skip
 
 
+@OPERATORS.register
 class GINConv(Operator):
     r"""The sum of the neighbours and the vertex itself, then a network of two layers with a ReLU between them:
 
@@ -52,7 +53,10 @@ class GINConv(Operator):
         train_epsilon: whether ε is learned.
     """
 
+    name = "gin"
+    title = "GIN-0"
     uses_edge_weight = True
+    needs_batch_norm = True
 
     epsilon: Tensor
 

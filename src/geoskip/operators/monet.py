@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import check_init, glorot, linear_default, zeros
 from geoskip.shapes import Float
@@ -32,6 +32,7 @@ def monet(
     return gaussian_convolution(x, pseudo, mean, scale, theta, graph.pattern, skip, bias)
 
 
+@OPERATORS.register
 class MoNetConv(Operator):
     r"""Each weight matrix acts on the neighbours that lie near its centre in pseudo-coordinate space:
 
@@ -55,6 +56,8 @@ class MoNetConv(Operator):
             it. μ and σ are Glorot in both.
     """
 
+    name = "monet"
+    title = "MoNet"
     uses_pseudo = True
 
     def __init__(

@@ -57,6 +57,8 @@ class RBFConv(Operator):
         bias: whether to add b.
     """
 
+    name = "rbf"
+    title = "RBF"
     uses_pseudo = True
 
     def __init__(

@@ -6,13 +6,16 @@ Gong et al., `SpiralNet++: A fast and highly efficient mesh convolution operator
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Bool, Float
 
@@ -34,7 +37,7 @@ def spiral(
 
 def _places(graph: Graph, kernel_size: int, dilation: int, centre: bool) -> slice:
     first = 0 if centre else 1
-    needed = first + (kernel_size - 1) * dilation + 1
+    needed = SpiralConv.spiral_length(kernel_size, dilation=dilation, centre=centre)
     if graph.spirals is None:
         raise ValueError(
             "graph: SpiralConv needs spirals, which only a mesh has; attach them with graph.with_spirals(...)"
@@ -64,6 +67,7 @@ def _edges(graph: Graph, places: slice) -> tuple[Pattern, Bool[Tensor, " edges"]
     return pattern, (spirals >= 0).flatten()[order]
 
 
+@OPERATORS.register
 class SpiralConv(Operator):
     r"""The vertices of the spiral :math:`S(i) = (i, s_1, s_2, \dots)` around each vertex, concatenated:
 
@@ -82,6 +86,16 @@ class SpiralConv(Operator):
         centre: whether the sequence starts with the vertex itself.
         bias: whether to add b.
     """
+
+    name = "spiral"
+    title = "SpiralNet++"
+    needs_spirals = True
+    without_center: ClassVar[Mapping[str, Any]] = {"centre": False}
+
+    @classmethod
+    def spiral_length(cls, kernel_size: int, **options: Any) -> int:
+        first = 0 if options.get("centre", True) else 1
+        return first + (kernel_size - 1) * options.get("dilation", 1) + 1
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number, whole_numbers
 from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.bspline import bspline_products, check_size
 from geoskip.operators.edge_values import pseudo_of
 from geoskip.operators.initial import glorot, zeros
@@ -46,6 +46,7 @@ def spline(
     return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
 
 
+@OPERATORS.register
 class SplineConv(Operator):
     r"""Each weight matrix belongs to a product of B-splines over pseudo-coordinate space:
 
@@ -70,6 +71,8 @@ class SplineConv(Operator):
     """
 
     kernel_size: int | tuple[int, ...]  # type: ignore[assignment]
+    name = "spline"
+    title = "SplineCNN"
     uses_pseudo = True
 
     def __init__(

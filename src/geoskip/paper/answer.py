@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
+from geoskip.blocks import skip_prefix
+from geoskip.operators import operator_info
 from geoskip.paper.record import AnalysisRecord
 from geoskip.paper.runs import side_by_side
-from geoskip.training.naming import OPERATORS, SKIPS
 
 Rows = Sequence[dict[str, Any]]
 # Where a filter lives: on the edges of the mesh, or, for ChebNet, on the spectrum.
@@ -49,7 +50,7 @@ def short_answer(record: AnalysisRecord) -> str:
     for operator in dict.fromkeys(row["operator"] for row in record.rows):
         plain, affine = (_changes(record.rows, operator, skip) for skip in ("none", "affine"))
         if plain and affine:
-            said.append(f"{OPERATORS.get(operator, operator)} {verdict(plain, affine)}")
+            said.append(f"{operator_info(operator).title} {verdict(plain, affine)}")
     return f"**With affine skips against none**, change of roughness in training: {'; '.join(said)}."
 
 
@@ -105,4 +106,4 @@ def _line(rows: Rows, quantity: str, change: Sequence[float], said: str) -> str:
 
 def _method(run: str) -> str:
     operator, skip = run.split("-")
-    return SKIPS[skip] + OPERATORS.get(operator, operator)
+    return skip_prefix(skip) + operator_info(operator).title

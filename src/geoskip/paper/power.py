@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.graphs import Graph
-from geoskip.models.choices import layer_maker
+from geoskip.models.layers import layer_maker
 from geoskip.paper.pairs import GraphPair, graph_pairs
 from geoskip.shapes import Float
 

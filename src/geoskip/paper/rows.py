@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from geoskip.operators import operator_info
+
 
 @dataclass(frozen=True)
 class Row:
@@ -18,7 +20,7 @@ class Row:
 
     Attributes:
         method: as the paper prints it.
-        operator: as :func:`geoskip.models.make_operator` names it.
+        operator: as :func:`geoskip.operators.make_operator` names it.
         skip: as :func:`geoskip.blocks.make_block` names it.
         experiment: ``"reconstruction"``, ``"superpixels"`` or ``"correspondence"``.
         column: the M that the row stands under, None where the operator has no kernel size.
@@ -66,8 +68,7 @@ def larger(row: Row) -> Row:
 
 def daggered(row: Row) -> Row:
     """Without a weight of the centre vertex's own (ChebNet, SpiralNet++), or without self-loops (FeaStNet)."""
-    without = {"self_loops": False} if row.operator == "feast" else {"centre": False}
-    return replace(row, method=f"{row.method}†", options=without)
+    return replace(row, method=f"{row.method}†", options=dict(operator_info(row.operator).without_center))
 
 
 def by_position(row: Row) -> Row:
@@ -114,7 +115,7 @@ def all_rows() -> tuple[Row, ...]:
 
 def place(method: Row, experiment: str, column: int) -> Row:
     """A method as the row of an experiment, with the paper's figures."""
-    sized = method.operator not in ("gcn", "gin")
+    sized = operator_info(method.operator).has_kernel_size
     row = replace(method, experiment=experiment, column=column if sized else None)
     return replace(row, figures=_figures(row, column))
 

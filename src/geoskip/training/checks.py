@@ -5,20 +5,8 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
-
-
-def unknown_name(name: Any, choices: Sequence[str]) -> str:
-    """What to say of a name that is not one of the choices."""
-    # The last part counts too: who writes lr means optim.lr.
-    ends = {choice.rpartition(".")[2]: choice for choice in reversed(choices)}
-    near = get_close_matches(str(name), choices, n=1)
-    near = near or [ends[end] for end in get_close_matches(str(name).rpartition(".")[2], list(ends), n=1)]
-    meant = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(choices)}"
-    return f"unknown name {str(name)!r:.200}{meant}"
-
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "text"),

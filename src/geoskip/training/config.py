@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from geoskip.records.reading import ReadError, parse_json
-from geoskip.training.checks import at_least, check_types, unknown_name
+from geoskip.registry import unknown_name
+from geoskip.training.checks import at_least, check_types
 
 TASKS = ("reconstruction", "correspondence", "classification")
-SKIPS = ("none", "residual", "affine", "polynomial")
 PSEUDO = ("position", "degree")
 PSEUDO_SCALES = ("set", "batch")
 FINEST_PSEUDO = ("cartesian", "polar")
@@ -55,7 +55,7 @@ class Config:
     Attributes:
         task: ``"reconstruction"``, ``"correspondence"`` or ``"classification"``.
         data: the name of a data set (``mixed-faces``, ``coma``, ``bodies``, ``faust``, ``superpixels``, …) or a path.
-        operator: as :func:`geoskip.models.make_operator` names it.
+        operator: as :func:`geoskip.operators.make_operator` names it.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``.
         kernel_size: the paper's M; None for operators with one weight matrix.
         pseudo: what pseudo-coordinates are made of, positions or degrees.
@@ -116,7 +116,6 @@ class Config:
             raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r:.200}")
         chosen = {
             "task": TASKS,
-            "skip": SKIPS,
             "pseudo": PSEUDO,
             "pseudo_scale": PSEUDO_SCALES,
             "finest_pseudo": FINEST_PSEUDO,
@@ -125,6 +124,7 @@ class Config:
         for name, choices in chosen.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
+        _check_skip(self.skip)
         sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
         for name, least in sizes.items():
             at_least(name, getattr(self, name), least)
@@ -160,7 +160,6 @@ PAPER: dict[str, dict[str, Any]] = {
         "optim": Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch=64),
     },
 }
-WITHOUT_KERNEL_SIZE = ("gcn", "gin")
 
 
 def resolve(task: str, **given: Any) -> Config:
@@ -173,13 +172,26 @@ def resolve(task: str, **given: Any) -> Config:
     known = {key: value for key, value in _known(given, Config).items() if value is not None}
     operator = known.get("operator", "monet")
     defaults = dict(PAPER[task])
-    if operator in WITHOUT_KERNEL_SIZE:
+    if not _has_kernel_size(operator):
         del defaults["kernel_size"]
     if task == "correspondence" and operator == "feast":
         defaults["optim"] = replace(defaults["optim"], lr=0.01, lr_decay=0.5, decay_every=100)
     if isinstance(known.get("optim"), Mapping):
         known["optim"] = replace(defaults["optim"], **_known(known["optim"], Optim, "optim."))
     return Config(**({"task": task} | defaults | known))
+
+
+def _has_kernel_size(operator: Any) -> bool:
+    from geoskip.operators import operator_info
+
+    return operator_info(operator).has_kernel_size
+
+
+def _check_skip(skip: str) -> None:
+    from geoskip.blocks import NO_SKIP, find_skip
+
+    if skip != NO_SKIP:
+        find_skip(skip)
 
 
 def override(config: Config, settings: Sequence[str]) -> Config:

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.kernels import use_path
+from geoskip.operators import operator_info
 from geoskip.records.atomic import write_whole
 from geoskip.shapes import Float
 from geoskip.training.inference.coding import MeshCoder
 from geoskip.training.inference.matching import Matcher
 from geoskip.training.packed import own_scale, relative
 from geoskip.training.pretrained import Trained
-from geoskip.training.tasks.base import COORDINATES
 
 
 class Reconstructs(nn.Module):
@@ -57,7 +57,7 @@ class Matches(nn.Module):
         self.model = matcher.model
         # Not ``graph``: a traced module has an attribute of that name.
         self.topology = RecordBuffers(matcher.graph(matcher.target))
-        self.relative = matcher.config.operator in COORDINATES and matcher.config.pseudo == "position"
+        self.relative = operator_info(matcher.config.operator).uses_pseudo and matcher.config.pseudo == "position"
 
     def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:
         graph: Graph = self.topology()

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from geoskip.blocks import skip_prefix
+from geoskip.operators import operator_info
 from geoskip.training.config import Config
-
-OPERATORS = {
-    "cheb": "ChebNet",
-    "feast": "FeaStNet",
-    "gcn": "GCN",
-    "gin": "GIN-0",
-    "monet": "MoNet",
-    "spiral": "SpiralNet++",
-    "spline": "SplineCNN",
-}
-SKIPS = {"none": "", "residual": "Res-", "affine": "Aff-", "polynomial": "Poly-"}
 
 
 def method_name(config: Config) -> str:
-    """The paper's name of operator and skip: ``Aff-MoNet``, and † where the centre vertex is left out."""
-    without = config.options.get("centre") is False or config.options.get("self_loops") is False
-    return SKIPS[config.skip] + OPERATORS.get(config.operator, config.operator) + "†" * without
+    """The paper's name of operator and skip: ``Aff-MoNet``, and † where the center vertex is left out."""
+    operator = operator_info(config.operator)
+    without = any(config.options.get(option) == value for option, value in operator.without_center.items())
+    return skip_prefix(config.skip) + operator.title + "†" * without
 
 
 def row_name(config: Config) -> str:

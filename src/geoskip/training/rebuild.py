@@ -17,8 +17,9 @@ from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.models.correspondence import with_current_keys
+from geoskip.operators import operator_info
 from geoskip.training.config import Config
-from geoskip.training.tasks.base import COORDINATES, spiral_length
+from geoskip.training.tasks.base import spiral_length
 from geoskip.training.tasks.choices import task_class
 
 Weights = Mapping[str, Tensor]
@@ -71,7 +72,7 @@ def _check_levels(config: Config, hierarchy: Hierarchy) -> None:
         if length is not None and (level.spirals is None or level.spirals.shape[1] < length):
             raise ValueError(f"hierarchy.levels[{k}]: spirals of {length} vertices are needed")
         widths = [None if graph.pseudo is None else graph.pseudo.shape[1] for graph in (level, hierarchy.levels[0])]
-        if widths[0] != widths[1] or (config.operator in COORDINATES and widths[0] is None):
+        if widths[0] != widths[1] or (operator_info(config.operator).uses_pseudo and widths[0] is None):
             raise ValueError(f"hierarchy.levels[{k}]: other pseudo-coordinates than the operator needs")
 
 

@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy, l1_loss
 from geoskip.blocks import make_block
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, attach, cartesian
 from geoskip.meshes import mesh_hierarchy
-from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder, make_operator
-from geoskip.operators import Operator
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.operators import Operator, make_operator
 
 CPU = torch.device("cpu")
 STEPS = 20

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from geoskip.data.graph_set import local_dtype
 from geoskip.graphs.matching import WEIGHTS, DenseGraphs, coarsen, random_order
+from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
-from geoskip.training.checks import check_types, unknown_name
+from geoskip.training.checks import check_types
 from geoskip.training.packed.edges import PackedEdges, join
 from geoskip.training.packed.level import PackedLevel
 

@@ -13,14 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.data.split import Split
-from geoskip.models import OPERATORS, make_operator
+from geoskip.operators import OperatorInfo, make_operator, operator_info
+from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
-from geoskip.training.checks import check_arguments, check_type, unknown_name
+from geoskip.training.checks import check_arguments, check_type
 from geoskip.training.config import Config
-
-# Operators that add self-loops, and those that look at pseudo-coordinates.
-LOOPED = ("feast", "gcn")
-COORDINATES = ("monet", "spline")
 
 
 @dataclass(frozen=True)
@@ -138,6 +135,11 @@ class Task(ABC):
             torch.manual_seed(self.config.seed)
             return self.build()
 
+    @property
+    def operator(self) -> OperatorInfo:
+        """What the operator declares about itself; ValueError if there is none of this name."""
+        return operator_info(self.config.operator)
+
     def outline(self) -> nn.Module:
         """The model without memory for its weights, to be counted."""
         with torch.device("meta"):
@@ -158,8 +160,7 @@ class Task(ABC):
     @classmethod
     def check_network(cls, config: Config) -> None:
         """ValueError for arguments of the model and of the operator that they do not take."""
-        if config.operator not in OPERATORS:
-            raise ValueError(f"operator: {unknown_name(config.operator, sorted(OPERATORS))}")
+        operator = operator_info(config.operator)
         hidden = ("self", "options", "operator", "skip", "kernel_size", *cls.from_data)
         parameters = signature(cls.Model.__init__).parameters.items()
         known = {name: str(entry.annotation) for name, entry in parameters if name not in hidden} | dict(cls.own)
@@ -171,7 +172,9 @@ class Task(ABC):
             for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
                 if getattr(config, name) != default:
                     raise ValueError(f"{name}: is for classification, and {config.task} has no such setting")
-        check_arguments(OPERATORS[config.operator].__init__, config.options, "options.")
+        check_arguments(
+            operator.make.__init__ if isinstance(operator.make, type) else operator.make, config.options, "options."
+        )
         # Made once for nothing, without its weights: it checks the kernel size and the options.
         try:
             with torch.device("meta"):
@@ -192,10 +195,7 @@ class Task(ABC):
 
 def spiral_length(config: Config) -> int | None:
     """How long spirals have to be; None where the operator follows none."""
-    if config.operator != "spiral":
-        return None
-    first = 0 if config.options.get("centre", True) else 1
-    return first + ((config.kernel_size or 1) - 1) * config.options.get("dilation", 1) + 1
+    return operator_info(config.operator).spiral_length(config.kernel_size, config.options)
 
 
 def chosen_split(split: Split, config: Config, names: Sequence[str] | None = None) -> Split:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from geoskip.data.graph_set import GraphSet
 from geoskip.models import GraphClassifier
+from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import classification_metrics, confusion
@@ -27,7 +28,7 @@ from geoskip.training.packed import (
     store_set,
 )
 from geoskip.training.packed.level import PackedLevel
-from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, in_parts, spread_evenly
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
 EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
@@ -63,8 +64,10 @@ class Classification(Task):
 
     @classmethod
     def check_network(cls, config: Config) -> None:
-        if config.operator == "spiral":
-            raise ValueError("operator: spiral needs meshes, and graphs to be classified have no faces; choose another")
+        if operator_info(config.operator).needs_spirals:
+            raise ValueError(
+                f"operator: {config.operator} needs meshes, and graphs to be classified have no faces; choose another"
+            )
         super().check_network(config)
         Coarsening.from_settings(config.coarsening)
 
@@ -82,7 +85,7 @@ class Classification(Task):
 
     @property
     def coordinates(self) -> str | None:
-        return self.config.pseudo if self.config.operator in COORDINATES else None
+        return self.config.pseudo if self.operator.uses_pseudo else None
 
     @cached_property
     def largest(self) -> tuple[float, ...]:
@@ -126,7 +129,7 @@ class Classification(Task):
                 f"finest_pseudo: polar coordinates need positions of 2 dimensions, and the data have "
                 f"{self.data.levels[0].pos.shape[1]}; use cartesian"
             )
-        kind: Any = {"looped": self.config.operator in LOOPED, "polar": polar}
+        kind: Any = {"looped": self.operator.adds_self_loops, "polar": polar}
         # On a GPU steps are captured and kernels compiled for a shape: all batches of a size have one.
         padded = self.device.type == "cuda"
         largest = None if self.config.pseudo_scale == "batch" else self.largest

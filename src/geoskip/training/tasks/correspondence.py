@@ -20,7 +20,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
-from geoskip.training.tasks.base import COORDINATES, LOOPED, Evaluation, Task, chosen_split, spread_evenly
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, spread_evenly
 from geoskip.training.tasks.loading import load_data
 
 
@@ -54,8 +54,8 @@ class Correspondence(Task):
         meshes = [self.data.meshes[item] for item in items]
         graphs = self._connected(meshes)
         verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
-        coordinates = self.config.pseudo if self.config.operator in COORDINATES else None
-        return store_graphs(graphs, verts, coordinates, looped=self.config.operator in LOOPED, padded=False)
+        coordinates = self.config.pseudo if self.operator.uses_pseudo else None
+        return store_graphs(graphs, verts, coordinates, looped=self.operator.adds_self_loops, padded=False)
 
     def _connected(self, meshes: Sequence[Mesh]) -> list[Graph]:
         """The graph of each mesh: for those of one connectivity that of the first."""
@@ -74,7 +74,7 @@ class Correspondence(Task):
     def graph(self, mesh: Mesh) -> Graph:
         """A mesh as the model takes it, on the CPU."""
         graph = self._connect(mesh)
-        if self.config.operator not in COORDINATES:
+        if not self.operator.uses_pseudo:
             return graph
         verts = torch.tensor(mesh.verts, dtype=torch.float32)
         pos = verts if self.config.pseudo == "position" else None

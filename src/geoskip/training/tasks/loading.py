@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.data.catalog import DATA_SETS, FOLDERS, names_for
-from geoskip.training.checks import unknown_name
+from geoskip.registry import unknown_name
 from geoskip.training.config import Config
 
 
