@@ -179,7 +179,7 @@ def test_a_configuration_cannot_ask_for_more_than_the_weights_have(tmp_path: Pat
     [
         ({"mean": torch.zeros(5, 3)}, {}, "faces|deviation|vertices"),
         ({"faces": torch.tensor([[0, 1, 99]])}, {}, "99"),
-        ({"faces": torch.zeros(4, 3)}, {}, "faces must be a tensor of whole numbers"),
+        ({"faces": torch.zeros(4, 3)}, {}, "faces must be a tensor of torch.int64"),
         ({"deviation": torch.zeros(42, 3)}, {}, "deviation must be positive"),
         ({"mean": torch.full((42, 3), torch.nan)}, {}, "mean is not finite"),
         ({}, {"unit_mm": "1"}, "unit_mm must be a number"),

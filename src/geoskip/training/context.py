@@ -24,7 +24,7 @@ from geoskip.training.tasks.base import Task
 from geoskip.training.trees import apart
 
 LARGEST = 1e30  # far inside float32
-# What use needs: facts with their kinds; constants with their width and whether they are indices.
+# What use needs: facts with their kinds; constants, of three columns each, with their types.
 FACTS: dict[str, dict[str, Any]] = {
     "reconstruction": {"unit_mm": float},
     "correspondence": {"unit_mm": float, "dim": int},
@@ -38,9 +38,9 @@ FACTS: dict[str, dict[str, Any]] = {
         "extent": Sequence[float],
     },
 }
-CONSTANTS: dict[str, dict[str, tuple[int, bool]]] = {
-    "reconstruction": {"mean": (3, False), "deviation": (3, False), "faces": (3, True)},
-    "correspondence": {"target_verts": (3, False), "target_faces": (3, True)},
+CONSTANTS: dict[str, dict[str, torch.dtype]] = {
+    "reconstruction": {"mean": torch.float32, "deviation": torch.float32, "faces": torch.int64},
+    "correspondence": {"target_verts": torch.float64, "target_faces": torch.int64},
     "classification": {},
 }
 
@@ -99,11 +99,10 @@ def check_context(task: str, context: Context) -> None:
     for name, kind in FACTS[task].items():
         if name not in facts or not fits(facts[name], kind):
             raise ValueError(f"context: {name} must be {described(kind)}, got {facts.get(name, 'nothing')!r:.200}")
-    for name, (width, is_index) in CONSTANTS[task].items():
+    for name, dtype in CONSTANTS[task].items():
         tensor = constants.get(name)
-        if tensor is None or tensor.dim() != 2 or tensor.shape[1] != width or tensor.is_floating_point() == is_index:
-            kind = "whole numbers" if is_index else "floating-point numbers"
-            raise ValueError(f"context: {name} must be a tensor of {kind} of shape [_, {width}]")
+        if tensor is None or tensor.dim() != 2 or tensor.shape[1] != 3 or tensor.dtype != dtype:
+            raise ValueError(f"context: {name} must be a tensor of {dtype} with three columns")
         if not bool(tensor.isfinite().all()):
             raise ValueError(f"context: {name} is not finite")
     for name in FACTS[task].keys() - {"class_names", "extent", "radius"}:
