@@ -100,6 +100,8 @@ def broken(hierarchy: Hierarchy) -> dict[str, Any]:
         "spirals: expected a tensor of int64": replace(graph, spirals=graph.spirals.int()),
         "pseudo": replace(graph, pseudo=graph.pseudo[:-1]),
         "pseudo: those of edge": replace(graph, pseudo=graph.pseudo / 0),
+        "edge_weight": replace(graph, given_edge_weight=torch.ones(graph.num_edges + 1)),
+        "edge_weight: that of edge": replace(graph, given_edge_weight=torch.ones(graph.num_edges) / 0),
         "graph_offsets": replace(graph, graph_offsets=half),
         "values": SparseMatrix(matrix.pattern, matrix.values[:-1]),
         "values: not finite": SparseMatrix(matrix.pattern, matrix.values / 0),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_values, check_indices, check_spirals
+from geoskip.graphs.checks import check_edge_values, check_edge_weight, check_indices, check_spirals
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.matrix import SparseMatrix
@@ -81,6 +81,8 @@ def _check_graph(graph: Graph, prefix: str) -> None:
         raise ValueError(f"{prefix}order: not an order of {graph.num_edges} edges")
     if graph.pseudo is not None:
         check_edge_values(f"{prefix}pseudo", graph.pseudo, graph.num_edges, graph.device)
+    if graph.given_edge_weight is not None:
+        check_edge_weight(graph.given_edge_weight, graph.num_edges, graph.device)
     if graph.spirals is not None:
         check_spirals(graph.spirals, graph.num_vertices, graph.device)
         if graph.spirals.dtype != torch.int64:
