@@ -31,12 +31,12 @@ def report(name: str, work: Callable[[], object]) -> None:
 
 def run(rings: int, sides: int) -> None:
     mesh = noisy_torus(rings, sides)
-    coarse = -(-mesh.num_verts // 4)
-    print(f"{mesh.num_verts} vertices, {mesh.num_faces} faces")
+    coarse = -(-mesh.num_vertices // 4)
+    print(f"{mesh.num_vertices} vertices, {mesh.num_faces} faces")
     report(f"decimate to {coarse}", lambda: decimate(mesh, coarse))
     report("hierarchy by 4, 4, 4, 4", lambda: mesh_hierarchy(mesh))
     rng = np.random.default_rng(1)
-    queries = mesh.verts[:5000] + 0.01 * rng.standard_normal((min(5000, mesh.num_verts), 3))
+    queries = mesh.verts[:5000] + 0.01 * rng.standard_normal((min(5000, mesh.num_vertices), 3))
     report(f"closest points of {len(queries)} queries", lambda: closest_points(mesh, queries))
     for length in (14, 200):
         report(f"spirals of length {length}", partial(spirals, mesh, length))

@@ -36,7 +36,7 @@ def coma_size() -> Mesh:
 
 def float32_ply(mesh: Mesh) -> bytes:
     """As the owners of CoMA write it: binary, little endian, float."""
-    header = ["ply", "format binary_little_endian 1.0", f"element vertex {mesh.num_verts}"]
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {mesh.num_vertices}"]
     header += [f"property float {axis}" for axis in "xyz"]
     header += [f"element face {mesh.num_faces}", "property list uchar int vertex_indices", "end_header", ""]
     faces = np.empty(mesh.num_faces, dtype=[("size", "u1"), ("corners", "<i4", 3)])
@@ -50,7 +50,7 @@ def reading(folder: Path) -> None:
     write_mesh(mesh, folder / "ascii.ply", ascii=True)
     for suffix in ("obj", "off", "stl", "gltf", "glb"):
         write_mesh(mesh, folder / f"mesh.{suffix}")
-    print(f"reading {mesh.num_verts} vertices, {mesh.num_faces} faces [ms]{'geoskip':>11}{'trimesh':>10}")
+    print(f"reading {mesh.num_vertices} vertices, {mesh.num_faces} faces [ms]{'geoskip':>11}{'trimesh':>10}")
     for name in ["binary.ply", "ascii.ply", *(f"mesh.{suffix}" for suffix in ("obj", "off", "stl", "gltf", "glb"))]:
         repeats = 300 if name in ("binary.ply", "mesh.glb") else 15
         ours = milliseconds(partial(read_mesh, folder / name), repeats)
@@ -60,14 +60,14 @@ def reading(folder: Path) -> None:
 
 def geodesics() -> None:
     mesh = torus(106, 65)
-    print(f"geodesics, {mesh.num_verts} vertices{'a source':>21} [ms]{'all pairs':>15} [s]")
+    print(f"geodesics, {mesh.num_vertices} vertices{'a source':>21} [ms]{'all pairs':>15} [s]")
     cases: list[tuple[Method, int]] = [("heat", 40), ("exact", 4)]
     for method, num_sources in cases:
-        sources = np.arange(1 + num_sources) * 100 % mesh.num_verts
+        sources = np.arange(1 + num_sources) * 100 % mesh.num_vertices
         first = milliseconds(partial(geodesic_distances, mesh, sources[:1], method), 3)
         batch = milliseconds(partial(geodesic_distances, mesh, sources, method), 3)
         source = (batch - first) / num_sources
-        print(f"  {method:<37}{source:10.1f}{source * mesh.num_verts / 1e3:20.0f}")
+        print(f"  {method:<37}{source:10.1f}{source * mesh.num_vertices / 1e3:20.0f}")
 
 
 if __name__ == "__main__":

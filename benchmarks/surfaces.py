@@ -19,12 +19,12 @@ AROUND = ((0, 1), (1, 1), (1, 0), (0, -1), (-1, -1), (-1, 0))
 FURTHER = ((0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, -1), (0, -2), (-1, -2), (-2, -2), (-2, -1), (-2, 0), (-1, 1))
 
 
-def sphere(num_verts: int) -> Mesh:
+def sphere(num_vertices: int) -> Mesh:
     """A closed mesh with any number of vertices: points along a Fibonacci spiral, and their convex hull."""
-    if num_verts < 4:
-        raise ValueError(f"num_verts: a closed mesh has at least 4 vertices, got {num_verts}")
-    place = np.arange(num_verts) + 0.5
-    height, turn = 1 - 2 * place / num_verts, np.pi * (1 + 5**0.5) * place
+    if num_vertices < 4:
+        raise ValueError(f"num_vertices: a closed mesh has at least 4 vertices, got {num_vertices}")
+    place = np.arange(num_vertices) + 0.5
+    height, turn = 1 - 2 * place / num_vertices, np.pi * (1 + 5**0.5) * place
     radius = np.sqrt(1 - height**2)
     verts = np.stack([radius * np.cos(turn), radius * np.sin(turn), height], axis=1)
     faces = ConvexHull(verts).simplices.astype(np.int64)
@@ -34,10 +34,10 @@ def sphere(num_verts: int) -> Mesh:
     return Mesh(verts, faces[np.lexsort(faces.T)])
 
 
-def sphere_graph(num_verts: int, spiral_length: int) -> Graph:
+def sphere_graph(num_vertices: int, spiral_length: int) -> Graph:
     """The sphere as an operator sees it: relative Cartesian pseudo-coordinates, spirals."""
-    mesh = sphere(num_verts)
-    graph = Graph.from_faces(torch.tensor(mesh.faces), num_verts)
+    mesh = sphere(num_vertices)
+    graph = Graph.from_faces(torch.tensor(mesh.faces), num_vertices)
     graph = attach(graph, cartesian(graph, torch.tensor(mesh.verts)).float())
     return graph.with_spirals(torch.tensor(spirals(mesh, spiral_length)))
 

@@ -73,7 +73,7 @@ def bent_sheet() -> Mesh:
 def _spiral(mesh: Mesh, vertex: int) -> np.ndarray:
     walk = spirals(mesh, 19)[vertex]
     walk = walk[walk >= 0]
-    colours = np.tile(np.array(CLAY), (mesh.num_verts, 1))
+    colours = np.tile(np.array(CLAY), (mesh.num_vertices, 1))
     colours[walk] = color_scale(np.arange(len(walk), dtype=np.float64))
     return picture(mesh, view_of(mesh.verts, 15.0, 25.0), colours, size=300, edges=True)
 

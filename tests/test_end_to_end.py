@@ -43,7 +43,7 @@ def test_the_face_has_its_levels(template: Template) -> None:
     for mesh in template.meshes.levels:
         assert mesh.components().max() == 0
         assert len(mesh.nonmanifold_edges()) == 0
-        assert mesh.num_verts - len(mesh.edges()) + mesh.num_faces == 1
+        assert mesh.num_vertices - len(mesh.edges()) + mesh.num_faces == 1
 
 
 def test_levels_keep_to_the_surface(template: Template) -> None:

@@ -18,18 +18,18 @@ from geoskip.meshes import Mesh
 from geoskip.shapes import Float
 
 
-def mesh_set(num_verts: int, num_items: int, seed: int = 0) -> MeshSet:
+def mesh_set(num_vertices: int, num_items: int, seed: int = 0) -> MeshSet:
     """Deformed spheres of one connectivity, all for training."""
-    template = sphere(num_verts)
+    template = sphere(num_vertices)
     shapes = StoredShapes(torch.from_numpy(_deformed(template, num_items, seed)).float())
     return MeshSet(template, shapes, _names(num_items), Split.leading(num_items, num_items), unit_mm=1.0)
 
 
-def correspondence_set(num_verts: int, num_items: int, seed: int = 0) -> CorrespondenceSet:
+def correspondence_set(num_vertices: int, num_items: int, seed: int = 0) -> CorrespondenceSet:
     """Deformed spheres whose vertices are those of the round one."""
-    target = sphere(num_verts)
+    target = sphere(num_vertices)
     meshes = tuple(target.with_verts(verts) for verts in _deformed(target, num_items, seed))
-    labels = (torch.arange(num_verts),) * num_items
+    labels = (torch.arange(num_vertices),) * num_items
     return CorrespondenceSet(target, meshes, labels, _names(num_items), Split.leading(num_items, num_items), 1.0)
 
 

@@ -19,12 +19,12 @@ from benchmarks.surfaces import (
 from geoskip.graphs import Graph, separate
 
 
-@pytest.mark.parametrize("num_verts", [4, 5, 100, 777])
-def test_sphere_is_a_closed_surface_wound_outwards(num_verts: int) -> None:
-    mesh = sphere(num_verts)
-    assert mesh.num_verts == num_verts
-    assert mesh.num_faces == 2 * num_verts - 4
-    assert len(mesh.edges()) == 3 * num_verts - 6
+@pytest.mark.parametrize("num_vertices", [4, 5, 100, 777])
+def test_sphere_is_a_closed_surface_wound_outwards(num_vertices: int) -> None:
+    mesh = sphere(num_vertices)
+    assert mesh.num_vertices == num_vertices
+    assert mesh.num_faces == 2 * num_vertices - 4
+    assert len(mesh.edges()) == 3 * num_vertices - 6
     assert len(mesh.boundary_edges()) == 0
     a, b, c = np.moveaxis(mesh.verts[mesh.faces], 1, 0)
     assert ((np.cross(b - a, c - a) * (a + b + c)).sum(axis=1) > 0).all()
@@ -85,7 +85,7 @@ def test_tiles_follow_each_other() -> None:
 
 
 def test_what_cannot_be_made_is_said() -> None:
-    with pytest.raises(ValueError, match="num_verts: a closed mesh has at least 4 vertices, got 3"):
+    with pytest.raises(ValueError, match="num_vertices: a closed mesh has at least 4 vertices, got 3"):
         sphere(3)
     for size in (1000, 512):
         with pytest.raises(ValueError, match="num_vertices: a sheet has a power of two from 1024 up"):

@@ -45,7 +45,7 @@ def mesh_set() -> MeshSet:
 
 def body_set() -> CorrespondenceSet:
     mesh = icosphere(2)
-    labels = (torch.arange(mesh.num_verts),) * 4
+    labels = (torch.arange(mesh.num_vertices),) * 4
     return CorrespondenceSet(mesh, (mesh,) * 4, labels, tuple("abcd"), Split.leading(4, 3), unit_mm=1000.0)
 
 

@@ -60,7 +60,7 @@ def test_all_share_one_closed_surface(faust_like: CorrespondenceSet) -> None:
     assert len({mesh.topology_hash() for mesh in faust_like.meshes}) == 1
     assert target.components().max() == 0
     assert len(target.boundary_edges()) == len(target.nonmanifold_edges()) == 0
-    assert target.num_verts - len(target.edges()) + target.num_faces == 2
+    assert target.num_vertices - len(target.edges()) + target.num_faces == 2
     assert all(torch.equal(labels, torch.arange(6890)) for labels in faust_like.labels)
 
 

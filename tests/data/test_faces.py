@@ -77,7 +77,7 @@ def test_displacements_do_not_depend_on_the_subject(head: Any, kept: np.ndarray)
 
 def test_the_skin_is_one_surface_open_at_the_neck(coma_like: MeshSet) -> None:
     template = coma_like.template
-    assert (template.num_verts, template.num_faces) == (4200, 8356)
+    assert (template.num_vertices, template.num_faces) == (4200, 8356)
     assert template.components().max() == 0
     assert len(template.nonmanifold_edges()) == 0
     rim = template.verts[np.unique(template.boundary_edges())]

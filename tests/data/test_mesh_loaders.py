@@ -276,7 +276,7 @@ def test_the_content_of_correspondences_is_that_of_meshes_and_labels(tmp_path: P
     contents = []
     for name, number, offset in (("one", 0, 0.0), ("same", 0, 0.0), ("labels", 1, 0.0), ("meshes", 0, 1.0)):
         folder = write_all(tmp_path / name, {"target.ply": BASE, "a.ply": shifted(offset)})
-        (folder / "a.txt").write_text("\n".join([str(number)] * BASE.num_verts))
+        (folder / "a.txt").write_text("\n".join([str(number)] * BASE.num_vertices))
         contents.append(correspondence_folder(folder, unit_mm=1.0).content)
     assert contents[0] == contents[1] != ""
     assert len(set(contents)) == 3

@@ -84,13 +84,13 @@ def test_decoding_is_what_anny_computes(tiny: MeshSet, folder: Path, head: Any) 
 
 def test_the_face_is_one_surface_with_a_border_and_three_holes(tiny: MeshSet) -> None:
     template = tiny.template
-    assert template.num_verts == NUM_VERTICES
+    assert template.num_vertices == NUM_VERTICES
     assert template.components().max() == 0
     assert len(template.nonmanifold_edges()) == 0
     border = template.boundary_edges()
     # One border edge leads on to the next, all around: two at each vertex.
     assert set(np.bincount(border.ravel())[np.unique(border)]) == {2}
-    assert template.num_verts - len(template.edges()) + template.num_faces == 2 - 4
+    assert template.num_vertices - len(template.edges()) + template.num_faces == 2 - 4
 
 
 def test_the_outer_border_has_no_steps(tiny: MeshSet) -> None:
@@ -109,7 +109,7 @@ def test_the_outer_border_has_no_steps(tiny: MeshSet) -> None:
 
 def test_hierarchies_and_spirals_can_be_built(tiny: MeshSet) -> None:
     template = prepare_template(tiny.template, (4, 4, 4, 4), spiral_length=15)
-    assert [mesh.num_verts for mesh in template.meshes.levels] == [1943, 486, 122, 31, 8]
+    assert [mesh.num_vertices for mesh in template.meshes.levels] == [1943, 486, 122, 31, 8]
     assert all(mesh.num_faces > 0 for mesh in template.meshes.levels)
 
 

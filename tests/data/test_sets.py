@@ -22,12 +22,12 @@ def tetrahedron() -> Mesh:
     return Mesh(np.eye(4, 3), np.array([[0, 1, 2], [0, 3, 1], [1, 3, 2], [2, 3, 0]]))
 
 
-def random_verts(num_items: int, num_verts: int) -> torch.Tensor:
-    return torch.randn(num_items, num_verts, 3, generator=torch.Generator().manual_seed(0))
+def random_verts(num_items: int, num_vertices: int) -> torch.Tensor:
+    return torch.randn(num_items, num_vertices, 3, generator=torch.Generator().manual_seed(0))
 
 
-def mesh_set(num_items: int = 5, num_verts: int = 4, **changes) -> MeshSet:
-    verts = random_verts(num_items, num_verts)
+def mesh_set(num_items: int = 5, num_vertices: int = 4, **changes) -> MeshSet:
+    verts = random_verts(num_items, num_vertices)
     names = tuple(f"mesh{i}" for i in range(num_items))
     fields: dict[str, Any] = {"names": names, "split": Split.leading(num_items, 3), "unit_mm": 1000.0} | changes
     return MeshSet(tetrahedron(), StoredShapes(verts), **fields)
@@ -109,7 +109,7 @@ def test_mesh_sets_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(ValueError, match="a name used twice"):
         mesh_set(names=("a",) * 5)
     with pytest.raises(MeshError, match="as many vertices as its template"):
-        mesh_set(num_verts=5)
+        mesh_set(num_vertices=5)
     with pytest.raises(ValueError, match="names item 5"):
         mesh_set(split=Split.leading(6, 3))
 

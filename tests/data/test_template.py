@@ -151,7 +151,7 @@ def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[
         (lambda arrays, about: about.update(unit_mm=-1.0), "length of one unit in millimetres"),
         (lambda arrays, about: about.update(topology=about["topology"][::-1]), "level 0 do not match their topology"),
         (replaced("level0.verts", lambda verts: verts * np.nan), "level0.verts is not finite"),
-        (replaced("level0.faces", lambda faces: faces + 162), "faces name vertices outside"),
+        (replaced("level0.faces", lambda faces: faces + 162), "faces refer to vertices outside"),
         (replaced("level2.edge_index", lambda edges: edges[::-1]), "edges of level 2 are not those of its faces"),
         (replaced("level0.pseudo", lambda pseudo: pseudo[:-1]), "pseudo: expected shape"),
         (replaced("level0.spirals", lambda spirals: spirals + 5), "spirals: vertex"),

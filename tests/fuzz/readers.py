@@ -31,7 +31,7 @@ from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
 from geoskip.data.template import prepare_template
 from geoskip.data.template_file import load_template, pack, save_template
 from geoskip.meshes import icosphere, read_mesh
-from geoskip.meshes.files import ply
+from geoskip.meshes.files.ply import encode_ply
 from geoskip.paper.record import make_record, read_analysis, write_analysis
 from geoskip.paper.study_data import read_study, write_study
 from geoskip.rbf.warping import read_landmarks
@@ -102,7 +102,7 @@ def _mesh_readers() -> list[Reader]:
 
 
 def _archive_readers() -> list[Reader]:
-    members = {f"meshes/{name}.ply": ply.binary(icosphere(0)) for name in ("a", "bü", "c")}
+    members = {f"meshes/{name}.ply": encode_ply(icosphere(0)) for name in ("a", "bü", "c")}
     packed, tarred = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
@@ -148,9 +148,9 @@ def _plain_readers(scratch: Path) -> list[Reader]:
     idx: list[Files] = [{"i-idx3": images}, {"i-idx3": gzip.compress(images)}, {"l-idx1": labels}]
     mesh = icosphere(0)
     both: dict[str, Mutation] = {".json": mutate_json, "": mutate_bytes}
-    labelled: Files = {"target.ply": ply.binary(mesh), "a.ply": ply.binary(mesh), "b.ply": ply.binary(mesh)}
-    numbered = " ".join(map(str, range(mesh.num_verts))).encode()
-    labelled |= {"a.npy": _npy(np.arange(mesh.num_verts)), "b.txt": numbered}
+    labelled: Files = {"target.ply": encode_ply(mesh), "a.ply": encode_ply(mesh), "b.ply": encode_ply(mesh)}
+    numbered = " ".join(map(str, range(mesh.num_vertices))).encode()
+    labelled |= {"a.npy": _npy(np.arange(mesh.num_vertices)), "b.txt": numbered}
     return [
         Reader("latent codes", numbers, lambda f, n: read_codes(f / n, LATENT), both),
         Reader("values", values, lambda f, n: read_values(f / n), both),
@@ -257,7 +257,7 @@ def _settings_reader(scratch: Path) -> Reader:
     meshes = scratch / "meshes"
     meshes.mkdir()
     for name in ("target", "a", "b"):
-        (meshes / f"{name}.ply").write_bytes(ply.binary(icosphere(0)))
+        (meshes / f"{name}.ply").write_bytes(encode_ply(icosphere(0)))
         (meshes / f"{name}.txt").write_text(" ".join(map(str, range(12))))
     places = {"reconstruction": meshes, "correspondence": meshes, "classification": pictures}
 

@@ -312,7 +312,7 @@ def test_copies_remember_nothing(copied: Callable[[Graph], Graph]) -> None:
 def test_faces_of_pyg_make_the_graph_of_the_mesh() -> None:
     mesh = icosphere(1)
     faces, pos = torch.tensor(mesh.faces), torch.tensor(mesh.verts)
-    expected = Graph.from_faces(faces, mesh.num_verts)
+    expected = Graph.from_faces(faces, mesh.num_vertices)
     data = Data(pos=pos, face=faces.t())
     graph = Graph.from_pyg(data)
     assert torch.equal(graph.edge_index, expected.edge_index)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from geoskip.meshes import Mesh, icosphere
-from geoskip.meshes.files import gltf, obj, off, ply, stl
+from geoskip.meshes.files.gltf import encode_glb, encode_gltf
+from geoskip.meshes.files.obj_off_stl import encode_obj, encode_off, encode_stl
+from geoskip.meshes.files.ply import encode_ply, encode_ply_ascii
 
 SQUARE = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.5]])
 # A quadrilateral and a triangle over it; the fan of the first is (0 1 2), (0 2 3).
@@ -111,13 +113,13 @@ def seeds(mesh: Mesh | None = None) -> dict[str, list[bytes]]:
     mesh = mesh or icosphere(0)
     return {
         ".ply": [
-            ply.binary(mesh),
-            ply.text(mesh),
+            encode_ply(mesh),
+            encode_ply_ascii(mesh),
             *map(square_ply, ("ascii", "binary_little_endian", "binary_big_endian")),
         ],
-        ".obj": [obj.text(mesh), SQUARE_OBJ],
-        ".off": [off.text(mesh), SQUARE_OFF],
-        ".stl": [stl.binary(mesh), square_stl()],
-        ".gltf": [gltf.text(mesh), encode(square_gltf())],
-        ".glb": [gltf.binary(mesh)],
+        ".obj": [encode_obj(mesh), SQUARE_OBJ],
+        ".off": [encode_off(mesh), SQUARE_OFF],
+        ".stl": [encode_stl(mesh), square_stl()],
+        ".gltf": [encode_gltf(mesh), encode(square_gltf())],
+        ".glb": [encode_glb(mesh)],
     }

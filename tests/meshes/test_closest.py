@@ -75,8 +75,8 @@ def test_a_vertex_is_its_own_closest_point() -> None:
     mesh = icosphere(2)
     result = closest_points(mesh, mesh.verts)
     np.testing.assert_array_equal(result.distances, 0)
-    np.testing.assert_array_equal(np.sort(result.weights, axis=1), [[0, 0, 1]] * mesh.num_verts)
-    np.testing.assert_array_equal(mesh.faces[result.faces, result.weights.argmax(axis=1)], np.arange(mesh.num_verts))
+    np.testing.assert_array_equal(np.sort(result.weights, axis=1), [[0, 0, 1]] * mesh.num_vertices)
+    np.testing.assert_array_equal(mesh.faces[result.faces, result.weights.argmax(axis=1)], np.arange(mesh.num_vertices))
 
 
 def test_the_lowest_face_wins_a_tie() -> None:
@@ -84,7 +84,7 @@ def test_the_lowest_face_wins_a_tie() -> None:
     mesh = grid(4, 9)
     x, y, z = mesh.verts.T
     mesh = mesh.with_verts(np.column_stack([0.5**x, 0.5**x * y, z]))
-    first = [int(np.flatnonzero((mesh.faces == v).any(axis=1))[0]) for v in range(mesh.num_verts)]
+    first = [int(np.flatnonzero((mesh.faces == v).any(axis=1))[0]) for v in range(mesh.num_vertices)]
     np.testing.assert_array_equal(closest_points(mesh, mesh.verts).faces, first)
 
 
@@ -128,7 +128,7 @@ def test_no_face_is_nearer(seed: int, num_faces: int) -> None:
 def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh, queries = sizes_mixed(1), np.random.default_rng(4).standard_normal((100, 3))
     whole = closest_points(mesh, queries)
-    monkeypatch.setattr(closest, "_PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(closest, "_PAIRS_PER_CHUNK", 7)
     pieces = closest_points(mesh, queries)
     np.testing.assert_array_equal(pieces.faces, whole.faces)
     np.testing.assert_array_equal(pieces.weights, whole.weights)
@@ -142,7 +142,7 @@ def test_no_queries_and_vertices_without_faces() -> None:
 
 def test_what_cannot_be_answered_is_refused() -> None:
     points = Mesh(np.zeros((4, 3)), np.zeros((0, 3), dtype=np.int64))
-    with pytest.raises(MeshError, match="without faces has no closest points"):
+    with pytest.raises(MeshError, match="without faces have no surface"):
         closest_points(points, np.zeros((1, 3)))
     with pytest.raises(MeshError, match="must be finite"):
         closest_points(icosphere(0), np.array([[0.0, np.nan, 0.0]]))

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from geoskip.meshes import Mesh, MeshError, grid, parse_mesh, read_mesh, write_mesh
-from geoskip.meshes.files import gltf, ply, stl
+from geoskip.meshes.files.gltf import encode_glb
+from geoskip.meshes.files.obj_off_stl import encode_stl
+from geoskip.meshes.files.ply import encode_ply
 from geoskip.records import reading
 from tests.meshes.mesh_files import encode, seeds, square_gltf, square_ply, square_stl
 
@@ -25,28 +27,40 @@ OFF = "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n"
 BROKEN_TEXT = [
     (".ply", PLY + "property float w\n" + PLY_BODY, "no header from 'ply' to 'end_header'"),
     (".ply", "plyx\nend_header\n", "first line is not 'ply'"),
-    (".ply", PLY.replace("1.0", "2.0") + PLY_FACE + PLY_BODY, "'format ascii 2.0' where a format"),
-    (".ply", PLY.replace("ascii", "utf8") + PLY_FACE + PLY_BODY, "'format utf8 1.0' where a format"),
+    (
+        ".ply",
+        PLY.replace("1.0", "2.0") + PLY_FACE + PLY_BODY,
+        "expected a format of version 1.0, got 'format ascii 2.0'",
+    ),
+    (
+        ".ply",
+        PLY.replace("ascii", "utf8") + PLY_FACE + PLY_BODY,
+        "expected a format of version 1.0, got 'format utf8 1.0'",
+    ),
     (".ply", PLY + "property quad w\n" + PLY_FACE + PLY_BODY, "cannot read 'property quad w'"),
     (".ply", PLY.replace("vertex 3", "vertex -3") + PLY_FACE + PLY_BODY, "cannot read 'element vertex -3'"),
     (".ply", "ply\nformat ascii 1.0\nproperty float x\nend_header\n", "cannot read 'property float x'"),
-    (".ply", PLY + PLY_FACE.replace("uchar", "float") + PLY_BODY, "'vertex_indices' has a length that is no integer"),
+    (
+        ".ply",
+        PLY + PLY_FACE.replace("uchar", "float") + PLY_BODY,
+        "'vertex_indices' has a length that is not an integer",
+    ),
     (".ply", PLY + "property float x\n" + PLY_FACE + PLY_BODY, "two properties 'x'"),
     (".ply", PLY + "".join(f"property int p{i}\n" for i in range(2000)) + PLY_FACE, "more than 1000 properties"),
     (".ply", PLY + "element vertex 0\n" + PLY_FACE + PLY_BODY, "two elements 'vertex'"),
-    (".ply", PLY.replace("float z", "float w") + PLY_FACE + PLY_BODY, "PLY without vertices"),
-    (".ply", PLY + "end_header\n0 0 0 1 0 0 0 1 0", "PLY without faces"),
-    (".ply", PLY + PLY_FACE.replace("face 1", "face 0") + "0 0 0 1 0 0 0 1 0", "PLY without faces"),
-    (".ply", PLY + PLY_FACE.replace("int", "float") + PLY_BODY, "declared as fractions"),
+    (".ply", PLY.replace("float z", "float w") + PLY_FACE + PLY_BODY, "PLY file without vertices"),
+    (".ply", PLY + "end_header\n0 0 0 1 0 0 0 1 0", "PLY file without faces"),
+    (".ply", PLY + PLY_FACE.replace("face 1", "face 0") + "0 0 0 1 0 0 0 1 0", "PLY file without faces"),
+    (".ply", PLY + PLY_FACE.replace("int", "float") + PLY_BODY, "face indices must be integers"),
     (
         ".ply",
         PLY.replace("float x", "list uchar float x") + PLY_FACE + "2 9 9 0 0\n" * 3 + "3 0 1 2",
-        "coordinates are lists",
+        "coordinates must be scalars",
     ),
-    (".ply", PLY + PLY_FACE + PLY_BODY + "9", "goes on after the last element"),
+    (".ply", PLY + PLY_FACE + PLY_BODY + "9", "data after the last element"),
     (".ply", PLY + PLY_FACE + PLY_BODY[:-3], "truncated"),
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0", "9 0"), "truncated"),
-    (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0", "-3 0"), "a list 'vertex_indices' of length -3"),
+    (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0", "-3 0"), "the list 'vertex_indices' has length -3"),
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("3 0 1 2", "2 0 1"), "face 0 has 2 corners"),
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 2\n", "1 7\n"), "outside 0 to 2"),
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 2\n", "1 1.5\n"), "'1.5' is not an integer"),
@@ -54,30 +68,30 @@ BROKEN_TEXT = [
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 0 0", "1_0 0 0"), "'1_0' is not a number"),
     (".ply", PLY + PLY_FACE + PLY_BODY.replace("1 0 0", "nan 0 0"), "1 of 3 vertices are not finite"),
     (".obj", "", "no faces"),
-    (".obj", OBJ + "w 0 0 0\nf 1 2 3", "OBJ has no statement 'w'"),
+    (".obj", OBJ + "w 0 0 0\nf 1 2 3", "unknown OBJ statement 'w'"),
     (".obj", OBJ + "v 0 0\nf 1 2 3", "OBJ vertex 4 has 2 values"),
     (".obj", OBJ + "f 0 1 2", "outside 0 to 2"),
     (".obj", OBJ + "f -4 1 2", "outside 0 to 2"),
     (".obj", OBJ + "f 1 2", "face 0 has 2 corners"),
     (".obj", OBJ + "f 1 2 x", "'x' is not an integer"),
     (".obj", OBJ + "v 0 1e999 0\nf 1 2 3", "1 of 4 vertices are not finite"),
-    (".off", "FOO", "does not begin with OFF"),
+    (".off", "FOO", "does not start with OFF"),
     (".off", "OFF BINARY\n", "line of vertex and face counts|not an integer"),
     (".off", "OFF\n", "line of vertex and face counts"),
-    (".off", OFF, "counts 3 vertices and 1 faces, but has 3 lines"),
-    (".off", OFF.replace("3 1 0", "999999999999 -1 0"), "counts 999999999999 vertices and -1 faces"),
+    (".off", OFF, "announces 3 vertices and 1 faces, but 3 lines follow"),
+    (".off", OFF.replace("3 1 0", "999999999999 -1 0"), "announces 999999999999 vertices and -1 faces"),
     (".off", OFF.replace("1 0 0", "1 0") + "3 0 1 2", "OFF vertex 1 has 2 coordinates"),
-    (".off", OFF + "4 0 1 2", "OFF face 0 says 4 corners and has 3"),
-    (".off", OFF + "-1 0 1 2", "OFF face 0 says -1 corners"),
+    (".off", OFF + "4 0 1 2", "OFF face 0 announces 4 corners but has 3"),
+    (".off", OFF + "-1 0 1 2", "OFF face 0 announces -1 corners"),
     (".stl", "solid\nfacet normal 0 0 1\n", "truncated or not a sequence of facets"),
     (".stl", square_stl().decode().replace("endloop", "endloops"), "not a sequence of facets"),
     (".stl", square_stl().decode().rsplit("endsolid", 1)[0], "truncated"),
-    (".stl", square_stl().decode().replace("vertex 0.0 0.0", "vertex 0.0"), "has not three coordinates"),
+    (".stl", square_stl().decode().replace("vertex 0.0 0.0", "vertex 0.0"), "does not have three coordinates"),
     (".stl", square_stl().decode().replace("vertex 1.0 0.0", "vertex inf 0.0"), "not finite"),
     (".stl", "hello", "not an STL file"),
-    (".gltf", "{", "without a JSON document"),
-    (".gltf", "[" * 100_000, "without a JSON document"),
-    (".gltf", "[]", "JSON is no object"),
+    (".gltf", "{", "without a valid JSON document"),
+    (".gltf", "[" * 100_000, "without a valid JSON document"),
+    (".gltf", "[]", "glTF file is not an object"),
     (".gltf", "{}", "no faces"),
 ]
 
@@ -89,7 +103,7 @@ def test_broken_text_is_refused_with_its_reason(suffix: str, text: str, message:
 
 
 def ply_of_floats(mesh: Mesh) -> bytes:
-    data = ply.binary(mesh).replace(b"property double", b"property float")
+    data = encode_ply(mesh).replace(b"property double", b"property float")
     return data.replace(mesh.verts.tobytes(), mesh.verts.astype("<f4").tobytes())
 
 
@@ -107,42 +121,42 @@ def primitive(**entries: Any) -> dict[str, Any]:
 BROKEN_GLTF = [
     (square_gltf(extensionsRequired=["KHR_draco_mesh_compression"]), "save it without compression"),
     (square_gltf(extensionsRequired=7), "save it without compression"),
-    (primitive(mode=5), "no triangle list"),
-    (primitive(attributes=[]), "no triangle list with attributes"),
-    (primitive(attributes={}), "'POSITION' should be a whole number"),
-    (primitive(attributes={"POSITION": True}), "'POSITION' should be a whole number"),
-    (primitive(attributes={"POSITION": -1}), "'POSITION' should be a whole number"),
-    (primitive(attributes={"POSITION": 1}), "accessor 1 is no plain VEC3"),
-    (primitive(indices=0), "accessor 0 is no plain SCALAR"),
-    (primitive(indices=2), "names accessor 2 of 2"),
-    (changed("accessors", 0, sparse={}), "accessor 0 is no plain VEC3"),
-    (changed("accessors", 0, componentType=5123), "accessor 0 is no plain VEC3"),
-    (changed("accessors", 0, bufferView=None), "'bufferView' should be a whole number"),
+    (primitive(mode=5), "not a triangle list"),
+    (primitive(attributes=[]), "not a triangle list with attributes"),
+    (primitive(attributes={}), "'POSITION' must be an integer of at least 0"),
+    (primitive(attributes={"POSITION": True}), "'POSITION' must be an integer of at least 0"),
+    (primitive(attributes={"POSITION": -1}), "'POSITION' must be an integer of at least 0"),
+    (primitive(attributes={"POSITION": 1}), "accessor 1 is not a plain VEC3"),
+    (primitive(indices=0), "accessor 0 is not a plain SCALAR"),
+    (primitive(indices=2), "refers to accessor 2, but there are 2"),
+    (changed("accessors", 0, sparse={}), "accessor 0 is not a plain VEC3"),
+    (changed("accessors", 0, componentType=5123), "accessor 0 is not a plain VEC3"),
+    (changed("accessors", 0, bufferView=None), "'bufferView' must be an integer of at least 0"),
     (changed("accessors", 0, count=10**15), "accessor 0 does not fit its buffer view"),
     (changed("accessors", 0, count=0), "accessor 0 does not fit its buffer view"),
-    (changed("accessors", 0, count=3), "name vertices that are not there"),
-    (changed("accessors", 1, count=8), "no triangles"),
+    (changed("accessors", 0, count=3), "are out of range"),
+    (changed("accessors", 1, count=8), "do not form triangles"),
     (changed("bufferViews", 0, byteStride=0), "accessor 0 does not fit its buffer view"),
-    (changed("bufferViews", 0, byteLength=10**9, byteOffset=0), "buffer view beyond the buffers"),
-    (changed("bufferViews", 0, buffer=1), "buffer view beyond the buffers"),
+    (changed("bufferViews", 0, byteLength=10**9, byteOffset=0), "buffer view exceeds its buffer"),
+    (changed("bufferViews", 0, buffer=1), "buffer view exceeds its buffer"),
     (changed("buffers", 0, byteLength=83), "announces more bytes"),
     (changed("buffers", 0, uri="data:;base64,?"), "not base64"),
-    (changed("buffers", 0, uri=7), "without a uri of their own"),
-    (square_gltf(buffers=[{"byteLength": 0}] * 2), "without a uri of their own"),
-    (changed("nodes", 0, mesh=1), "names mesh 1 of 1"),
+    (changed("buffers", 0, uri=7), "must have its own uri"),
+    (square_gltf(buffers=[{"byteLength": 0}] * 2), "must have its own uri"),
+    (changed("nodes", 0, mesh=1), "refers to mesh 1, but there are 1"),
     (changed("nodes", 0, children=[0]), "no faces"),
     (square_gltf(nodes=[{"children": [1]}, {"children": [1]}]), "node 1 is reached twice"),
     (square_gltf(scenes=[{"nodes": [0, 0]}]), "node 0 is reached twice"),
-    (square_gltf(scenes=[{"nodes": 0}]), "'nodes' should be a list"),
-    (square_gltf(scenes=[{}], scene=1), "names scene 1 of 1"),
-    (square_gltf(meshes={}), "'meshes' should be a list of objects"),
-    (square_gltf(meshes=[0]), "'meshes' should be a list of objects"),
-    (changed("nodes", 0, scale=[1, 1]), "'scale' should be a list of 3 numbers"),
-    (changed("nodes", 0, scale=[1, 1, "1"]), "'scale' holds what is no number"),
+    (square_gltf(scenes=[{"nodes": 0}]), "'nodes' must be a list"),
+    (square_gltf(scenes=[{}], scene=1), "refers to scene 1, but there are 1"),
+    (square_gltf(meshes={}), "'meshes' must be a list of objects"),
+    (square_gltf(meshes=[0]), "'meshes' must be a list of objects"),
+    (changed("nodes", 0, scale=[1, 1]), "'scale' must be a list of 3 numbers"),
+    (changed("nodes", 0, scale=[1, 1, "1"]), "'scale' must contain finite numbers"),
     (changed("nodes", 0, scale=[1, 1, 10**400]), "a whole number that does not fit"),
     (changed("nodes", 0, scale=[1, 1, float("nan")]), "holds nan, which is not finite"),
     (changed("nodes", 0, scale=[1e300] * 3, rotation=[1e300] * 4), "not finite"),
-    (square_gltf(nodes=[{"mesh": 0}] * 1000), "outgrows its own size"),
+    (square_gltf(nodes=[{"mesh": 0}] * 1000), "outgrows the file"),
 ]
 
 
@@ -160,7 +174,7 @@ def test_gltf_reads_no_file_but_plain_ones_beside_it(tmp_path: Path, uri: str) -
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(bytes(100))
     (folder / "m.gltf").write_bytes(encode(changed("buffers", 0, uri=uri)))
-    message = "No such file" if uri == "x.bin" else "is not a file beside the document"
+    message = "No such file" if uri == "x.bin" else "is not a file in the folder of the document"
     with pytest.raises(MeshError, match=message):
         read_mesh(folder / "m.gltf")
 
@@ -171,17 +185,20 @@ def test_gltf_reads_no_file_but_plain_ones_beside_it(tmp_path: Path, uri: str) -
         (lambda data: data[:-1], "truncated or not of version 2"),
         (lambda data: data[:10], "truncated or not of version 2"),
         (lambda data: data[:4] + struct.pack("<I", 1) + data[8:], "truncated or not of version 2"),
-        (lambda data: data[:12] + struct.pack("<I", 5) + data[16:], "do not fill the file|without a JSON document"),
-        (lambda data: data[:12] + struct.pack("<I", 2**32 - 1) + data[16:], "do not fill the file"),
-        (lambda data: data[:16] + b"NOPE" + data[20:], "without a JSON document"),
+        (
+            lambda data: data[:12] + struct.pack("<I", 5) + data[16:],
+            "do not add up to its size|without a valid JSON document",
+        ),
+        (lambda data: data[:12] + struct.pack("<I", 2**32 - 1) + data[16:], "do not add up to its size"),
+        (lambda data: data[:16] + b"NOPE" + data[20:], "without a valid JSON document"),
     ],
 )
 def test_broken_glb_containers(edit: Any, message: str) -> None:
     with pytest.raises(MeshError, match=message):
-        parse_mesh(edit(gltf.binary(grid(2, 2))), ".glb")
+        parse_mesh(edit(encode_glb(grid(2, 2))), ".glb")
 
 
-@pytest.mark.parametrize(("suffix", "write"), [(".stl", stl.binary), (".glb", gltf.binary), (".ply", ply_of_floats)])
+@pytest.mark.parametrize(("suffix", "write"), [(".stl", encode_stl), (".glb", encode_glb), (".ply", ply_of_floats)])
 def test_a_signalling_nan_is_refused_like_any_other(suffix: str, write: Callable[[Mesh], bytes]) -> None:
     """Converting one to float64 makes numpy warn, and a warning may be an error."""
     marked = grid(2, 2).with_verts(grid(2, 2).verts + 1234.5)
@@ -245,7 +262,7 @@ def test_thousands_of_mutated_files_are_refused_or_valid(suffix: str) -> None:
         else:
             outcomes["mesh"] += 1
             assert np.isfinite(mesh.verts).all()
-            assert ((mesh.faces >= 0) & (mesh.faces < mesh.num_verts)).all()
+            assert ((mesh.faces >= 0) & (mesh.faces < mesh.num_vertices)).all()
             assert np.isfinite(mesh.face_areas()).all()
     assert min(outcomes.values()) > 50, outcomes
 
@@ -297,7 +314,7 @@ def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
 
 def test_files_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_mesh(grid(2, 2), tmp_path / "m.ply")
-    size = len(ply.binary(grid(2, 2)))
+    size = len(encode_ply(grid(2, 2)))
     monkeypatch.setattr(reading, "MAX_BYTES", size - 1)
     with pytest.raises(MeshError, match=f"has {size} bytes, more than the {size - 1}"):
         read_mesh(tmp_path / "m.ply")

@@ -28,7 +28,9 @@ REFUSED = (MeshError, TypeCheckError)
 
 def beside(left: Mesh, right: Mesh) -> Mesh:
     """Two meshes as one, apart in connectivity, even where they touch in space."""
-    return Mesh(np.concatenate([left.verts, right.verts]), np.concatenate([left.faces, right.faces + left.num_verts]))
+    return Mesh(
+        np.concatenate([left.verts, right.verts]), np.concatenate([left.faces, right.faces + left.num_vertices])
+    )
 
 
 def arc_lengths(sphere: Mesh, sources: np.ndarray) -> np.ndarray:
@@ -44,7 +46,7 @@ def sphere() -> Mesh:
 @pytest.fixture
 def sources(sphere: Mesh) -> np.ndarray:
     """A corner of the icosahedron, with five neighbours, and two vertices with six."""
-    return np.array([0, 100, sphere.num_verts - 1])
+    return np.array([0, 100, sphere.num_vertices - 1])
 
 
 def test_heat_on_a_sphere_is_within_two_per_cent_of_the_arc_length(sphere: Mesh, sources: np.ndarray) -> None:
@@ -74,7 +76,7 @@ def test_exact_converges_with_the_square_of_the_edge_length() -> None:
 
 def test_exact_in_a_plane_is_euclidean() -> None:
     mesh = grid(6, 9, spacing=0.3)
-    everywhere = np.arange(mesh.num_verts)
+    everywhere = np.arange(mesh.num_vertices)
     straight = np.linalg.norm(mesh.verts[:, None] - mesh.verts, axis=2)
     assert np.allclose(geodesic_distances(mesh, everywhere, "exact"), straight, rtol=1e-9)
 
@@ -113,10 +115,10 @@ def test_parts_are_infinitely_far_apart_and_else_as_if_alone(method: Method) -> 
     # uneven, as heat's Delaunay flips would break the ties of a regular mesh by vertex order
     alone = alone.with_verts(alone.verts + 0.02 * rng.standard_normal(alone.verts.shape))
     both = beside(alone, icosphere(2))
-    shuffle = rng.permutation(both.num_verts)
+    shuffle = rng.permutation(both.num_vertices)
     mixed = both.submesh(shuffle)
     distances = geodesic_distances(mixed, np.argsort(shuffle), method)[:, np.argsort(shuffle)]
-    split = alone.num_verts
+    split = alone.num_vertices
     assert np.isposinf(distances[:split, split:]).all()
     assert np.isposinf(distances[split:, :split]).all()
     assert np.isfinite(distances[:split, :split]).all()
@@ -234,7 +236,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 def test_what_is_no_source_is_refused() -> None:
     for bad in (-1, 9):
-        with pytest.raises(MeshError, match="sources must lie between 0 and 8"):
+        with pytest.raises(MeshError, match="sources: must be between 0 and 8"):
             geodesic_distances(grid(3, 3), np.array([0, bad]))
     for shapeless in (np.array([[0]]), np.array([0.0])):
         with pytest.raises(REFUSED, match="sources"):
@@ -244,7 +246,7 @@ def test_what_is_no_source_is_refused() -> None:
 
 def test_other_methods_are_refused() -> None:
     method: Any = "dijkstra"
-    with pytest.raises(REFUSED, match=r"no geodesic method|Type-check error"):
+    with pytest.raises(REFUSED, match=r"method: must be one of|Type-check error"):
         geodesic_distances(grid(3, 3), FIRST, method)
 
 
@@ -253,7 +255,7 @@ def test_diameters() -> None:
     assert geodesic_diameter(icosphere(2), "exact") == pytest.approx(np.pi, rel=0.02)
     assert geodesic_diameter(beside(grid(4, 5), grid(2, 2)), "exact") == pytest.approx(5.0)
     assert geodesic_diameter(Mesh(np.zeros((2, 3)), np.empty((0, 3), dtype=np.int64))) == 0.0
-    with pytest.raises(MeshError, match="a diameter needs a vertex and a source"):
+    with pytest.raises(MeshError, match="a diameter needs at least one vertex and one source"):
         geodesic_diameter(Mesh(np.zeros((0, 3)), np.empty((0, 3), dtype=np.int64)))
 
 
@@ -265,5 +267,5 @@ def test_a_diameter_from_few_sources_is_a_close_lower_bound() -> None:
     assert few == sorted(few)
     assert 0.97 * full < few[-1] <= full
     assert geodesic_diameter(mesh, "exact", num_sources=10**6) == full
-    with pytest.raises(MeshError, match="a diameter needs a vertex and a source"):
+    with pytest.raises(MeshError, match="a diameter needs at least one vertex and one source"):
         geodesic_diameter(mesh, num_sources=0)

@@ -20,14 +20,14 @@ def with_isolated_vertex(mesh: Mesh) -> Mesh:
 
 def two_parts() -> Mesh:
     one = noisy(icosphere(1), 0.02)
-    return Mesh(np.vstack([one.verts, one.verts + 3]), np.vstack([one.faces, one.faces + one.num_verts]))
+    return Mesh(np.vstack([one.verts, one.verts + 3]), np.vstack([one.faces, one.faces + one.num_vertices]))
 
 
 def doubled_positions() -> Mesh:
     """A cut along the middle: vertices in the same place that must not be mistaken for each other."""
     left, right = grid(9, 5), grid(9, 5)
     right = right.with_verts(right.verts + np.array([4.0, 0, 0]))
-    return Mesh(np.vstack([left.verts, right.verts]), np.vstack([left.faces, right.faces + left.num_verts]))
+    return Mesh(np.vstack([left.verts, right.verts]), np.vstack([left.faces, right.faces + left.num_vertices]))
 
 
 MESHES = {
@@ -48,11 +48,11 @@ def hierarchy(request: pytest.FixtureRequest) -> MeshHierarchy:
 def test_down_selects_and_up_interpolates(hierarchy: MeshHierarchy) -> None:
     steps = zip(hierarchy.levels, hierarchy.levels[1:], hierarchy.kept, hierarchy.down, hierarchy.up, strict=False)
     for fine, coarse, kept, down, up in steps:
-        assert down.shape == up.shape[::-1] == (coarse.num_verts, fine.num_verts)
-        np.testing.assert_array_equal(down.toarray(), np.eye(fine.num_verts)[kept])
+        assert down.shape == up.shape[::-1] == (coarse.num_vertices, fine.num_vertices)
+        np.testing.assert_array_equal(down.toarray(), np.eye(fine.num_vertices)[kept])
         np.testing.assert_array_equal(down @ fine.verts, coarse.verts)
-        np.testing.assert_array_equal((down @ up).toarray(), np.eye(coarse.num_verts))
-        np.testing.assert_allclose(up @ np.ones(coarse.num_verts), 1, atol=1e-15)
+        np.testing.assert_array_equal((down @ up).toarray(), np.eye(coarse.num_vertices))
+        np.testing.assert_allclose(up @ np.ones(coarse.num_vertices), 1, atol=1e-15)
         assert up.data.min() > 0
         assert np.diff(up.indptr).max() <= 3
 
@@ -77,14 +77,14 @@ def test_linear_functions_survive_on_the_flat(name: str) -> None:
 def test_counts_are_those_of_the_face_template() -> None:
     template = decimate(noisy(torus(72, 70), 0.003), 5023).mesh
     hierarchy = mesh_hierarchy(template)
-    assert [mesh.num_verts for mesh in hierarchy.levels] == [5023, 1256, 314, 79, 20]
+    assert [mesh.num_vertices for mesh in hierarchy.levels] == [5023, 1256, 314, 79, 20]
     assert hierarchy.levels[0] is template
 
 
 def test_explicit_targets_and_no_steps() -> None:
     mesh = icosphere(1)
     hierarchy = mesh_hierarchy(mesh, targets=[42, 17, 3])
-    assert [level.num_verts for level in hierarchy.levels] == [42, 42, 17, 3]
+    assert [level.num_vertices for level in hierarchy.levels] == [42, 42, 17, 3]
     np.testing.assert_array_equal(hierarchy.up[0].toarray(), np.eye(42))
     assert mesh_hierarchy(mesh, factors=()).levels == (mesh,)
 
@@ -98,7 +98,7 @@ def test_the_same_mesh_gives_the_same_matrices() -> None:
 def test_impossible_levels_are_refused() -> None:
     with pytest.raises(MeshError, match="factor of 0"):
         mesh_hierarchy(icosphere(1), factors=(0,))
-    with pytest.raises(MeshError, match=r"\[11, 3, 1\] vertices: a triangle needs 3"):
+    with pytest.raises(MeshError, match=r"\[11, 3, 1\] vertices, but a triangle needs 3"):
         mesh_hierarchy(icosphere(1), factors=(4, 4, 4))
     with pytest.raises(MeshError, match="each must be at most the one before"):
         mesh_hierarchy(icosphere(1), targets=(20, 30))

@@ -1,4 +1,4 @@
-"""The mesh record: what it refuses, and its combinatorics against Euler's formula and known areas."""
+"""The mesh record: what it rejects, its combinatorics against Euler's formula and known areas, and its summary."""
 
 import hashlib
 import struct
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from geoskip.meshes import Mesh, MeshError, grid, icosphere, torus
+from geoskip.meshes import Mesh, MeshError, MeshSummary, grid, icosphere, summary, torus
 from geoskip.meshes.mesh import MAX_COORDINATE, repeats_a_corner
 
 # The shape checker, where it is on, sees a wrong array before the mesh does.
@@ -37,13 +37,13 @@ def test_keeps_private_read_only_float64_and_int64_copies() -> None:
 def test_refuses_coordinates_that_are_not_finite_or_too_large(bad: float) -> None:
     verts = np.eye(3)
     verts[1, 2] = bad
-    with pytest.raises(MeshError, match=r"1 of 3 vertices are not finite or exceed 1e\+30; the first is number 1"):
+    with pytest.raises(MeshError, match=r"1 of 3 vertices are not finite or exceed 1e\+30; the first is row 1"):
         Mesh(verts, np.array([[0, 1, 2]]))
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 2**40])
 def test_refuses_indices_out_of_range(bad: int) -> None:
-    with pytest.raises(MeshError, match=rf"1 of 2 faces name vertices outside 0 to 2; .* number 1: \[0, 1, {bad}\]"):
+    with pytest.raises(MeshError, match=rf"1 of 2 faces refer to vertices outside 0 to 2; .* row 1: \[0, 1, {bad}\]"):
         Mesh(np.eye(3), np.array([[0, 1, 2], [0, 1, bad]]))
 
 
@@ -70,12 +70,12 @@ def test_refuses_faces_of_another_shape_or_kind(faces: np.ndarray) -> None:
         Mesh(np.eye(3), faces)
 
 
-@pytest.mark.parametrize("num_verts", [0, 2])
-def test_a_mesh_without_faces_is_a_mesh(num_verts: int) -> None:
-    mesh = Mesh(np.zeros((num_verts, 3)), NO_FACES)
-    assert (mesh.num_verts, mesh.num_faces) == (num_verts, 0)
+@pytest.mark.parametrize("num_vertices", [0, 2])
+def test_a_mesh_without_faces_is_a_mesh(num_vertices: int) -> None:
+    mesh = Mesh(np.zeros((num_vertices, 3)), NO_FACES)
+    assert (mesh.num_vertices, mesh.num_faces) == (num_vertices, 0)
     assert mesh.edges().shape == mesh.boundary_edges().shape == mesh.nonmanifold_edges().shape == (0, 2)
-    assert mesh.components().tolist() == list(range(num_verts))
+    assert mesh.components().tolist() == list(range(num_vertices))
     assert mesh.face_areas().shape == (0,)
     assert mesh.face_normals().shape == (0, 3)
 
@@ -93,7 +93,7 @@ def test_edges_of_two_triangles_by_hand() -> None:
     [(icosphere(0), 2, 0), (icosphere(2), 2, 0), (torus(7, 5), 0, 0), (grid(4, 6), 1, 2 * (3 + 5)), (grid(2, 2), 1, 4)],
 )
 def test_euler_characteristic_and_boundary_of_the_primitives(mesh: Mesh, euler: int, boundary: int) -> None:
-    assert mesh.num_verts - len(mesh.edges()) + mesh.num_faces == euler
+    assert mesh.num_vertices - len(mesh.edges()) + mesh.num_faces == euler
     assert len(mesh.boundary_edges()) == boundary
     assert len(mesh.nonmanifold_edges()) == 0
     assert set(mesh.components().tolist()) == {0}
@@ -106,7 +106,7 @@ def signed_volume(mesh: Mesh) -> float:
 
 def test_primitives_converge_to_their_area_and_volume_and_face_outwards() -> None:
     sphere, ring = icosphere(4, radius=2.0), torus(160, 80, radius=3.0, tube=0.5)
-    assert sphere.num_verts == 10 * 4**4 + 2
+    assert sphere.num_vertices == 10 * 4**4 + 2
     assert np.linalg.norm(sphere.verts, axis=1) == pytest.approx(2.0)
     assert sphere.face_areas().sum() == pytest.approx(4 * np.pi * 2.0**2, rel=3e-3)
     assert signed_volume(sphere) == pytest.approx(4 / 3 * np.pi * 2.0**3, rel=3e-3)
@@ -117,7 +117,7 @@ def test_primitives_converge_to_their_area_and_volume_and_face_outwards() -> Non
 
 
 def test_finer_icospheres_begin_with_the_vertices_of_coarser_ones() -> None:
-    assert np.array_equal(icosphere(2).verts[: icosphere(1).num_verts], icosphere(1).verts)
+    assert np.array_equal(icosphere(2).verts[: icosphere(1).num_vertices], icosphere(1).verts)
 
 
 def test_grid_vertices_lie_row_by_row() -> None:
@@ -169,13 +169,13 @@ def test_submesh_refuses_masks_fractions_and_tables(keep: np.ndarray) -> None:
 
 
 def test_a_submesh_may_be_empty() -> None:
-    assert two_triangles().submesh(np.array([], dtype=np.int64)).num_verts == 0
+    assert two_triangles().submesh(np.array([], dtype=np.int64)).num_vertices == 0
 
 
 def test_with_verts_keeps_the_connectivity_and_checks_the_positions() -> None:
     mesh = two_triangles()
     assert mesh.with_verts(2 * mesh.verts).face_areas().sum() == 4.0
-    with pytest.raises(MeshError, match="3 positions for a connectivity of 4 vertices"):
+    with pytest.raises(MeshError, match="verts: expected 4 positions, got 3"):
         mesh.with_verts(mesh.verts[:3])
     with pytest.raises(MeshError, match="not finite"):
         mesh.with_verts(np.nan * mesh.verts)
@@ -192,3 +192,27 @@ def test_topology_hash_sees_count_and_order_of_faces_but_not_positions() -> None
         Mesh(np.concatenate([mesh.verts, mesh.verts]), mesh.faces),
     ]
     assert len({written_out, *(other.topology_hash() for other in others)}) == 4
+
+
+def test_two_triangles_by_hand() -> None:
+    counts = summary(grid(2, 2, spacing=3.0))
+    assert counts.mean_edge == pytest.approx((4 * 3 + 3 * 2**0.5) / 5)
+    assert counts == MeshSummary(4, 2, 5, counts.mean_edge, 4, 0, 1, 3)
+
+
+@pytest.mark.parametrize(("mesh", "euler"), [(icosphere(2), 2), (torus(9, 7), 0), (grid(4, 6), 1)])
+def test_counts_obey_euler(mesh: Mesh, euler: int) -> None:
+    counts = summary(mesh)
+    assert counts.vertices - counts.edges + counts.faces == euler
+    assert 2 * counts.edges - counts.boundary_edges == 3 * counts.faces
+
+
+def test_isolated_vertices_are_parts_and_a_book_has_a_spine() -> None:
+    pages = Mesh(np.eye(7, 3), np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]))
+    counts = summary(pages)
+    assert (counts.nonmanifold_edges, counts.boundary_edges, counts.parts, counts.max_degree) == (1, 6, 3, 4)
+
+
+def test_nothing_is_summed_to_nothing() -> None:
+    empty = summary(Mesh(np.zeros((0, 3)), np.zeros((0, 3), dtype=np.int64)))
+    assert empty == MeshSummary(0, 0, 0, 0.0, 0, 0, 0, 0)

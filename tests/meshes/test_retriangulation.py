@@ -17,7 +17,7 @@ from geoskip.meshes.retriangulation import (
 
 
 def degrees(mesh: Mesh) -> np.ndarray:
-    return np.bincount(mesh.edges().ravel(), minlength=mesh.num_verts)
+    return np.bincount(mesh.edges().ravel(), minlength=mesh.num_vertices)
 
 
 def edge_set(mesh: Mesh) -> set[tuple[int, ...]]:
@@ -59,7 +59,7 @@ def test_flips_stay_within_their_limits(seed: int) -> None:
     """On a bumpy sphere, whose own triangles all respect the limits."""
     rng = np.random.default_rng(seed)
     ball = icosphere(3)
-    mesh = ball.with_verts(ball.verts * (1 + 0.01 * rng.normal(size=(ball.num_verts, 1))))
+    mesh = ball.with_verts(ball.verts * (1 + 0.01 * rng.normal(size=(ball.num_vertices, 1))))
     flipped = flip_edges(mesh, rng)
     assert degrees(flipped).min() >= LEAST_DEGREE
     assert degrees(flipped).max() <= MOST_DEGREE
@@ -115,7 +115,7 @@ def test_vertices_without_triangles_stay() -> None:
     mesh = Mesh(np.concatenate([icosphere(1).verts, [[9.0, 9, 9]]]), icosphere(1).faces)
     slid = slide_vertices(mesh, np.random.default_rng(0))
     assert (slid.verts[-1] == 9).all()
-    assert flip_edges(slid, np.random.default_rng(0)).num_verts == mesh.num_verts
+    assert flip_edges(slid, np.random.default_rng(0)).num_vertices == mesh.num_vertices
 
 
 def test_an_edge_that_exists_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

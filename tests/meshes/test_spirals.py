@@ -9,17 +9,17 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import Delaunay
 
 from geoskip.meshes import Mesh, grid, icosphere, torus
-from geoskip.meshes.spirals import ordered_neighbours, spirals
+from geoskip.meshes.spirals import ordered_neighbors, spirals
 
 
-def planar(seed: int, num_verts: int = 60) -> Mesh:
+def planar(seed: int, num_vertices: int = 60) -> Mesh:
     """Delaunay triangulation of random points, counter-clockwise from above."""
-    points = np.random.default_rng(seed).standard_normal((num_verts, 2))
+    points = np.random.default_rng(seed).standard_normal((num_vertices, 2))
     faces = Delaunay(points).simplices.astype(np.int64)
     a, b, c = (points[faces[:, k]] for k in range(3))
     clockwise = np.linalg.det(np.stack([b - a, c - a], axis=1)) < 0
     faces[clockwise] = faces[clockwise, ::-1]
-    return Mesh(np.column_stack([points, np.zeros(num_verts)]), faces)
+    return Mesh(np.column_stack([points, np.zeros(num_vertices)]), faces)
 
 
 def noisy(mesh: Mesh, size: float = 0.02) -> Mesh:
@@ -37,7 +37,7 @@ def wheel(rim: int) -> Mesh:
 def relabelled(mesh: Mesh, seed: int) -> tuple[Mesh, np.ndarray]:
     """Vertices, faces and first corners shuffled; and the old index of every new vertex."""
     rng = np.random.default_rng(seed)
-    order = rng.permutation(mesh.num_verts)
+    order = rng.permutation(mesh.num_vertices)
     faces = np.argsort(order)[mesh.faces][rng.permutation(mesh.num_faces)]
     faces = np.stack([np.roll(face, shift) for face, shift in zip(faces, rng.integers(0, 3, len(faces)), strict=True)])
     return Mesh(mesh.verts[order], faces), order
@@ -45,13 +45,13 @@ def relabelled(mesh: Mesh, seed: int) -> tuple[Mesh, np.ndarray]:
 
 def hop_distances(mesh: Mesh) -> np.ndarray:
     i, j = mesh.edges().T
-    adjacency = coo_array((np.ones(len(i)), (i, j)), shape=(mesh.num_verts, mesh.num_verts))
+    adjacency = coo_array((np.ones(len(i)), (i, j)), shape=(mesh.num_vertices, mesh.num_vertices))
     return shortest_path(adjacency.tocsr(), directed=False, unweighted=True)
 
 
 def spiral_by_angles(mesh: Mesh, v: int) -> list[int]:
     """The definition for a mesh in the plane: 'counter-clockwise' read off the coordinates, rings one by one."""
-    neighbours: dict[int, set[int]] = {u: set() for u in range(mesh.num_verts)}
+    neighbours: dict[int, set[int]] = {u: set() for u in range(mesh.num_vertices)}
     for a, b in mesh.edges().tolist():
         neighbours[a].add(b)
         neighbours[b].add(a)
@@ -106,8 +106,8 @@ def test_a_nearer_neighbour_begins_and_dilation_slices() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_the_walk_by_angles(seed: int) -> None:
     mesh = planar(seed)
-    table = spirals(mesh, mesh.num_verts)
-    for v in range(mesh.num_verts):
+    table = spirals(mesh, mesh.num_vertices)
+    for v in range(mesh.num_vertices):
         assert table[v].tolist() == spiral_by_angles(mesh, v)
 
 
@@ -125,10 +125,10 @@ RINGED = {"sphere": noisy(icosphere(2)), "plane": planar(5), "torus": torus(9, 5
 
 @pytest.mark.parametrize("mesh", RINGED.values(), ids=RINGED)
 def test_ring_follows_ring_and_nothing_repeats(mesh: Mesh) -> None:
-    hops, table = hop_distances(mesh), spirals(mesh, mesh.num_verts + 3)
-    np.testing.assert_array_equal(table[:, 0], np.arange(mesh.num_verts))
+    hops, table = hop_distances(mesh), spirals(mesh, mesh.num_vertices + 3)
+    np.testing.assert_array_equal(table[:, 0], np.arange(mesh.num_vertices))
     np.testing.assert_array_equal(table[:, -3:], -1)
-    np.testing.assert_array_equal(np.sort(table[:, :-3]), np.tile(np.arange(mesh.num_verts), (mesh.num_verts, 1)))
+    np.testing.assert_array_equal(np.sort(table[:, :-3]), np.tile(np.arange(mesh.num_vertices), (mesh.num_vertices, 1)))
     along = np.take_along_axis(hops, table[:, :-3], axis=1)
     assert (np.diff(along, axis=1) >= 0).all()
     np.testing.assert_array_equal(spirals(mesh, 14), table[:, :14])
@@ -137,7 +137,7 @@ def test_ring_follows_ring_and_nothing_repeats(mesh: Mesh) -> None:
 
 def test_rings_turn_counter_clockwise_seen_from_outside() -> None:
     mesh = noisy(icosphere(2))
-    for v, ring in enumerate(ordered_neighbours(mesh)):
+    for v, ring in enumerate(ordered_neighbors(mesh)):
         to = mesh.verts[ring] - mesh.verts[v]
         turns = np.cross(to, np.roll(to, -1, axis=0)) @ mesh.verts[v]
         assert (turns > 0).all()

@@ -97,10 +97,10 @@ def test_colors_are_those_of_weisfeiler_and_lehman(seed: int, rounds: int) -> No
     meshes = [flip_edges(icosphere(1), rng) for _ in range(2)]
     both = Mesh(
         np.concatenate([mesh.verts for mesh in meshes]),
-        np.concatenate([meshes[0].faces, meshes[1].faces + meshes[0].num_verts]),
+        np.concatenate([meshes[0].faces, meshes[1].faces + meshes[0].num_vertices]),
     )
-    graph = Graph.from_faces(torch.tensor(both.faces), both.num_verts)
-    degree = torch.bincount(graph.edge_index[1], minlength=both.num_verts)
+    graph = Graph.from_faces(torch.tensor(both.faces), both.num_vertices)
+    degree = torch.bincount(graph.edge_index[1], minlength=both.num_vertices)
     exact = refine(graph, degree, rounds).numpy()
     own = np.concatenate([vertex_colors(mesh, rounds) for mesh in meshes])
     pairs = len(np.unique(np.stack([exact, own]), axis=1).T)

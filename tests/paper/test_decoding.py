@@ -102,7 +102,7 @@ def test_bumps_vanish_where_each_vertex_is_the_mean_of_its_neighbours() -> None:
 
 def test_comparison_is_relative_to_whole_blocks() -> None:
     mesh = icosphere(1)
-    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     full = features(3, 42, 3)
     shrunk, shifted = compare_parts(full, {("affine", "all"): 0.5 * full, ("affine", "output"): full + 1}, graph)
     assert (shrunk.variation, shrunk.bumps) == pytest.approx((0.5, 0.5))

@@ -56,7 +56,7 @@ def sphere_set() -> MeshSet:
 def test_coarser_keeps_vertices_items_and_split() -> None:
     whole = sphere_set()
     some = coarser(whole, 40, num_train=8, num_test=4)
-    assert (len(some), some.template.num_verts, some.unit_mm) == (12, 40, 2.0)
+    assert (len(some), some.template.num_vertices, some.unit_mm) == (12, 40, 2.0)
     assert len(some.split.train) == 8
     for item, name in enumerate(some.names):
         source = whole.names.index(name)
@@ -114,7 +114,7 @@ def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoskip.paper.demo.NUM_VERTS", 60)
     made = demo_set()
     assert made.about == "16 faces of 60 vertices"
-    assert made.shapes.template.num_verts == 60
+    assert made.shapes.template.num_vertices == 60
 
 
 def test_unknown_data() -> None:

@@ -20,7 +20,7 @@ from tests.specimens import features, specimen, undirected
 
 def sphere() -> Graph:
     mesh = icosphere(1)
-    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
 
 
 def lopsided() -> Graph:

@@ -49,7 +49,7 @@ def test_operators_are_named_with_their_size() -> None:
 def test_a_coarser_set_has_the_same_shapes_at_fewer_vertices() -> None:
     data = spheres()
     coarse = coarser(data, (2,))
-    assert coarse.template.num_verts == 21
+    assert coarse.template.num_vertices == 21
     assert (coarse.names, len(coarse)) == (data.names, len(data))
     # Each kept vertex is one of the fine mesh, in every shape the same one.
     fine, kept = data.verts(torch.arange(3)), coarse.verts(torch.arange(3))

@@ -53,7 +53,7 @@ def spheres(subdivisions: int = 2, count: int = 2) -> Shapes:
 
 def levels_of(mesh: Mesh, factors: tuple[int, ...]) -> tuple[MeshLevel, ...]:
     hierarchy = mesh_hierarchy(mesh, factors)
-    kept = np.arange(mesh.num_verts)
+    kept = np.arange(mesh.num_vertices)
     found = []
     for step, level in zip(hierarchy.kept, hierarchy.levels[1:], strict=True):
         kept = kept[step]
@@ -83,11 +83,11 @@ def mesh_samples(shapes: Shapes, skip: str, seed: int, mean: float) -> MeshSampl
 def matched(shapes: Shapes, wrong: float, seed: int) -> CorrespondenceSamples:
     """Matches with the first shape, a part of them with some vertex elsewhere."""
     rng = np.random.default_rng(seed)
-    count, num_verts = shapes.verts.shape[:2]
-    labels = np.tile(np.arange(num_verts), (count, 1))
+    count, num_vertices = shapes.verts.shape[:2]
+    labels = np.tile(np.arange(num_vertices), (count, 1))
     place = rough(shapes, seed, 1.0)[..., 0]
     off = place > np.quantile(place, 1 - wrong)
-    predicted = np.where(off, rng.permutation(num_verts)[labels], labels)
+    predicted = np.where(off, rng.permutation(num_vertices)[labels], labels)
     target = shapes.verts[0]
     far = np.linalg.norm(target[predicted] - target[labels], axis=2)
     error = 100 * far / np.linalg.norm(np.ptp(target, axis=0))

@@ -57,8 +57,8 @@ def correspondences(count: int = 6, mixed: bool = False) -> CorrespondenceSet:
     for item in range(count):
         base = fine if mixed and item % 2 else coarse
         items.append(base.with_verts(base.verts * np.exp(0.1 * random.standard_normal(3))))
-        known = torch.full((base.num_verts,), -1)
-        known[: coarse.num_verts] = torch.arange(coarse.num_verts)
+        known = torch.full((base.num_vertices,), -1)
+        known[: coarse.num_vertices] = torch.arange(coarse.num_vertices)
         labels.append(known)
     names = tuple(f"body {item}" for item in range(count))
     return CorrespondenceSet(coarse, tuple(items), tuple(labels), names, Split.leading(count, count - 2), 1000.0)

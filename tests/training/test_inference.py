@@ -198,7 +198,7 @@ def test_nothing_is_overwritten_unless_asked(
     assert names(tmp_path / "out") == ["c.off"]
     assert (tmp_path / "out" / "c.off").read_text() == "mine"
     reconstruct(coding[0], spheres, Outputs(tmp_path / "out", force=True))
-    assert read_mesh(tmp_path / "out" / "c.off").num_verts == 42
+    assert read_mesh(tmp_path / "out" / "c.off").num_vertices == 42
 
 
 def test_two_inputs_with_one_output_are_refused(

@@ -210,7 +210,7 @@ def study(
         console.print(f"{run.name}: {run.smoothness['metrics']['mean_mm']:.3f} mm", highlight=False)
     for when in WHEN:
         console.print(_smoothness_table([run.smoothness for run in measured], when))
-    settings = {**chosen.settings(), "vertices": data.template.num_verts}
+    settings = {**chosen.settings(), "vertices": data.template.num_vertices}
     device = ", ".join(sorted({run.device for run in measured}))
     _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started, device)
     for analysis in ("shares", "parts"):

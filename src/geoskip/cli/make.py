@@ -78,7 +78,7 @@ make.command("superpixels")(offering(SUPERPIXELS.values(), superpixels))
 def _meshes(build: Callable[[], Any], train: str) -> Any:
     made, seconds = _timed(build)
     template = made.target if hasattr(made, "target") else made.template
-    size = f"{len(made):,} meshes of {template.num_verts:,} vertices, one unit is {made.unit_mm:g} mm"
+    size = f"{len(made):,} meshes of {template.num_vertices:,} vertices, one unit is {made.unit_mm:g} mm"
     _tell(size, made, seconds, train)
     return made
 

@@ -68,7 +68,7 @@ def body_template(body: Any, verts: int) -> tuple[Mesh, Int[np.ndarray, "vertice
     """The skin of a person at rest, decimated to ``verts`` vertices, and which of anny's vertices these are."""
     whole = Mesh(body.template_vertices.numpy(), body.faces.numpy())
     kept = skin(whole)
-    rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_verts))[0]).submesh(kept)
+    rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_vertices))[0]).submesh(kept)
     coarse = decimate(rest, verts)
     return coarse.mesh, kept[coarse.kept]
 

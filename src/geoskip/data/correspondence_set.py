@@ -36,8 +36,8 @@ class CorrespondenceSet:
             raise ValueError(f"unit_mm is the length of one unit in millimetres, not {self.unit_mm}")
         self.split.checked(len(self))
         for name, mesh, labels in zip(self.names, self.meshes, self.labels, strict=True):
-            if labels.shape != (mesh.num_verts,):
-                raise ValueError(f"{name}: {tuple(labels.shape)} labels for {mesh.num_verts} vertices")
+            if labels.shape != (mesh.num_vertices,):
+                raise ValueError(f"{name}: {tuple(labels.shape)} labels for {mesh.num_vertices} vertices")
             if len(labels) and not (labels.min() >= -1 and labels.max() < self.num_classes):
                 raise ValueError(f"{name}: labels outside -1 to {self.num_classes - 1}, the target's vertices")
 
@@ -46,7 +46,7 @@ class CorrespondenceSet:
 
     @property
     def num_classes(self) -> int:
-        return self.target.num_verts
+        return self.target.num_vertices
 
     def pyg(self, items: Iterable[int] | None = None) -> Iterator[Any]:
         """Items (all, in order) as PyTorch Geometric ``Data`` with pos, face, edge_index, y and name."""

@@ -30,7 +30,7 @@ def faust(place: str | Path | None = None, *, cache: Path | None = None) -> Corr
     if missing := sorted(set(expected) - set(family.names)):
         raise ArchiveError(f"{path}: {len(missing)} of {NUM_MESHES} registrations are missing, the first {missing[0]}")
     meshes = tuple(family.mesh(item) for item in range(NUM_MESHES))
-    same = torch.arange(meshes[0].num_verts)
+    same = torch.arange(meshes[0].num_vertices)
     split = Split.leading(NUM_MESHES, NUM_TRAIN)
     labels = (same,) * NUM_MESHES
     return CorrespondenceSet(meshes[0], meshes, labels, tuple(expected), split, UNIT_MM, family.content)

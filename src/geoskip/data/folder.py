@@ -81,6 +81,6 @@ def _labels(path: Path, mesh: Mesh) -> Tensor:
         numbers = np.array(read_text(text).split(), dtype=np.int64) if chosen is text else read_npy(binary)
     except (OSError, ValueError, OverflowError) as error:
         raise MeshError(f"{chosen}: not a list of whole numbers: {error}") from error
-    if numbers.shape != (mesh.num_verts,) or numbers.dtype.kind not in "iu":
-        raise MeshError(f"{chosen}: {mesh.num_verts} whole numbers are needed, not {numbers.dtype} {numbers.shape}")
+    if numbers.shape != (mesh.num_vertices,) or numbers.dtype.kind not in "iu":
+        raise MeshError(f"{chosen}: {mesh.num_vertices} whole numbers are needed, not {numbers.dtype} {numbers.shape}")
     return torch.from_numpy(numbers.astype(np.int64))

@@ -27,9 +27,9 @@ def geodesics(
 
 def _solve(mesh: Mesh, method: Method) -> Stored:
     solver = DistanceSolver(mesh, method)
-    distances = np.empty((mesh.num_verts, mesh.num_verts), dtype=np.float32)
-    with Progress("geodesics", mesh.num_verts) as progress:
-        for source in range(mesh.num_verts):
+    distances = np.empty((mesh.num_vertices, mesh.num_vertices), dtype=np.float32)
+    with Progress("geodesics", mesh.num_vertices) as progress:
+        for source in range(mesh.num_vertices):
             distances[source] = solver.row(source)
             progress.advance()
     return Stored({"distances": distances})

@@ -68,7 +68,7 @@ class MeshSet:
         if not 0 < self.unit_mm < float("inf"):
             raise ValueError(f"unit_mm is the length of one unit in millimetres, not {self.unit_mm}")
         self.split.checked(len(self))
-        if len(self) and self.verts(torch.tensor([0])).shape[1] != self.template.num_verts:
+        if len(self) and self.verts(torch.tensor([0])).shape[1] != self.template.num_vertices:
             raise MeshError("the meshes of a set have as many vertices as its template")
 
     def __len__(self) -> int:

@@ -171,8 +171,8 @@ def face_crop(head: Any) -> Int[np.ndarray, "vertices"]:
 
 def _loose_corners(mesh: Mesh) -> np.ndarray:
     """Vertices that hang on a single triangle or on none, or outside the largest part."""
-    triangles = np.bincount(mesh.faces.ravel(), minlength=mesh.num_verts)
-    largest = np.isin(np.arange(mesh.num_verts), skin(mesh))
+    triangles = np.bincount(mesh.faces.ravel(), minlength=mesh.num_vertices)
+    largest = np.isin(np.arange(mesh.num_vertices), skin(mesh))
     return np.flatnonzero((triangles < 2) | ~largest)
 
 

@@ -76,7 +76,7 @@ def own_connectivity(
 ) -> tuple[Float[np.ndarray, "vertices 3"], Int[np.ndarray, "faces 3"], Int[np.ndarray, "vertices"]]:
     """Positions, faces and labels of a mesh that has slid, flipped, turned about the vertical, and been reordered."""
     changed = flip_edges(slide_vertices(mesh, rng), rng)
-    labels = rng.permutation(mesh.num_verts)
+    labels = rng.permutation(mesh.num_vertices)
     numbers = np.argsort(labels)
     turn = Rotation.from_euler("y", rng.uniform(0.0, 360.0), degrees=True).as_matrix()
     faces = numbers[changed.faces]

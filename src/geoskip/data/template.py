@@ -43,8 +43,8 @@ class Template:
         A network trained on the template takes any mesh with as many vertices and makes nonsense of it if its
         vertices come in another order. Positions do not matter; nor could they tell.
         """
-        if mesh.num_verts != self.mesh.num_verts:
-            raise TemplateError(f"a mesh of {mesh.num_verts} vertices under a template of {self.mesh.num_verts}")
+        if mesh.num_vertices != self.mesh.num_vertices:
+            raise TemplateError(f"a mesh of {mesh.num_vertices} vertices under a template of {self.mesh.num_vertices}")
         if mesh.topology_hash() != self.mesh.topology_hash():
             raise TemplateError(
                 "a mesh of the template's vertex count but another connectivity: its faces, or the order of its "

@@ -96,7 +96,7 @@ def _template(arrays: Arrays, about: Mapping[str, Any]) -> Template:
             raise ValueError(f"{name} is not finite")
     parts = [_read_level(arrays, k, topology) for k, topology in enumerate(about["topology"])]
     meshes, graphs = tuple(mesh for mesh, _ in parts), [graph for _, graph in parts]
-    sizes = [mesh.num_verts for mesh in meshes]
+    sizes = [mesh.num_vertices for mesh in meshes]
     steps = list(pairwise(sizes))
     down = tuple(_matrix(arrays, f"step{k}.down", (coarse, fine)) for k, (fine, coarse) in enumerate(steps))
     up = tuple(_matrix(arrays, f"step{k}.up", (fine, coarse)) for k, (fine, coarse) in enumerate(steps))
@@ -119,7 +119,7 @@ def _read_level(arrays: Arrays, k: int, topology: str) -> tuple[Mesh, Graph]:
     mesh = Mesh(arrays[f"level{k}.verts"], arrays[f"level{k}.faces"])
     if mesh.topology_hash() != topology:
         raise ValueError(f"the faces of level {k} do not match their topology hash")
-    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     if not np.array_equal(graph.edge_index.numpy(), arrays[f"level{k}.edge_index"]):
         raise ValueError(f"the edges of level {k} are not those of its faces")
     graph = attach(graph, torch.from_numpy(arrays[f"level{k}.pseudo"]))

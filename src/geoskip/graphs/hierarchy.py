@@ -80,7 +80,7 @@ def _graph_of(mesh: Any, spiral_length: int | None, dtype: torch.dtype) -> Graph
     # Imported here: operators see graphs, and need not load geometry for that.
     from geoskip.meshes.spirals import spirals
 
-    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     graph = attach(graph, cartesian(graph, torch.tensor(mesh.verts)).to(dtype))
     return graph if spiral_length is None else graph.with_spirals(torch.tensor(spirals(mesh, spiral_length)))
 

@@ -1,4 +1,4 @@
-"""A triangle surface under half-edge collapses: which are allowed, and carrying one out."""
+"""A triangle surface under half-edge collapses: which collapses are allowed, and performing them."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -11,21 +11,21 @@ Face = tuple[int, int, int]
 Vector = tuple[float, float, float]
 
 GONE = (-1, -1, -1)
-# A face may turn by acos(0.2) = 78°, and its corner at the fixed vertex may shrink to asin(√0.002) = 2.6°.
+# A face may rotate by up to acos(0.2) = 78°, and its angle at the fixed vertex may shrink to asin(√0.002) = 2.6°.
 MIN_COS = 0.2
 MIN_SIN_SQUARED = 0.002
 
 
 class Rules(IntEnum):
-    """What a collapse must respect; decimation starts with the first and moves on when nothing is left."""
+    """What a collapse must preserve. Decimation starts with the first and relaxes them when no collapse is left."""
 
-    NO_FOLDS = 0  # topology is kept, no face turns over or becomes a needle
-    TOPOLOGY = 1  # link condition and borders only
-    ANY_EDGE = 2  # any edge, as long as one face remains
+    NO_FOLDS = 0  # keep the topology; no face flips or becomes a needle
+    TOPOLOGY = 1  # keep the topology: link condition and borders
+    ANY_EDGE = 2  # any edge, as long as a face remains
 
 
 class Plan(NamedTuple):
-    """One collapse: the faces that vanish, and what becomes of the other faces of the moving vertex."""
+    """One collapse: the faces that vanish, and the new corners and normals of the other faces of the moving vertex."""
 
     moving: int
     fixed: int
@@ -34,10 +34,10 @@ class Plan(NamedTuple):
 
 
 class Surface:
-    """Faces with their (unnormalised) normals; per vertex its star (face numbers) and ring (neighbours).
+    """Faces with their unnormalized normals; for each vertex its star (face indices) and ring (neighbors).
 
-    Stars are sets, so any triangle soup fits: the faces of an edge are the intersection of two stars. A
-    vertex is ``border`` where one of its edges does not have two faces, ``loose`` where it has no faces.
+    Stars are sets, so any triangle soup can be represented: the faces of an edge are the intersection of two stars. A
+    vertex is on the ``border`` if one of its edges does not have two faces, and ``loose`` if it has no faces.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -52,13 +52,13 @@ class Surface:
                 self.stars[v].add(f)
                 self.rings[v].update((left, right))
         borders = np.concatenate([mesh.boundary_edges(), mesh.nonmanifold_edges()])
-        self.border: list[bool] = np.isin(np.arange(mesh.num_verts), borders).tolist()
+        self.border: list[bool] = np.isin(np.arange(mesh.num_vertices), borders).tolist()
         self.loose = [v for v, star in enumerate(self.stars) if not star]
         self.alive = [True] * len(self.verts)
-        self.num_verts, self.num_faces = mesh.num_verts, mesh.num_faces
+        self.num_vertices, self.num_faces = mesh.num_vertices, mesh.num_faces
 
     def plan(self, u: int, v: int, rules: Rules) -> Plan | None:
-        """The collapse of u onto v, or None where the rules forbid it."""
+        """The collapse of u onto v, or None if the rules do not allow it."""
         stars, faces = self.stars, self.faces
         shared = stars[u] & stars[v]
         if rules < Rules.ANY_EDGE and not self._keeps_topology(u, v, shared):
@@ -70,7 +70,7 @@ class Surface:
                 b, c = c, a
             elif c == u:
                 b, c = a, b
-            if stars[b] & stars[c] & stars[v]:  # the face is there already
+            if stars[b] & stars[c] & stars[v]:  # the face exists already
                 if rules < Rules.ANY_EDGE:
                     return None
                 gone.append(f)
@@ -82,7 +82,7 @@ class Surface:
         return Plan(u, v, gone, turned) if len(gone) < self.num_faces else None
 
     def collapse(self, plan: Plan) -> None:
-        """Carry out a plan made for the surface as it is now."""
+        """Perform a collapse planned for the current surface."""
         u, v, gone, turned = plan
         stars, rings, faces = self.stars, self.rings, self.faces
         corners = {w for f in gone for w in faces[f]}
@@ -107,15 +107,15 @@ class Surface:
         self.remove(u)
 
     def remove(self, u: int) -> None:
-        """Forget a vertex that no face uses any more."""
+        """Remove a vertex that no face uses any more."""
         self.stars[u], self.rings[u], self.alive[u] = set(), set(), False
-        self.num_verts -= 1
+        self.num_vertices -= 1
 
     def _keeps_topology(self, u: int, v: int, shared: set[int]) -> bool:
-        """Link condition (Dey et al. 1999), and a border vertex moves along its border only.
+        """Whether the link condition holds (Dey et al. 1999) and a border vertex moves along its border only.
 
-        The common neighbours of u and v are exactly the corners opposite their edge; two more parts, that no
-        face doubles another and that a face remains beside each merged edge, are checked by face.
+        The common neighbors of u and v must be exactly the corners opposite their edge. Two more conditions are checked
+        per face: no face becomes a duplicate, and each merged edge keeps a face.
         """
         stars, faces = self.stars, self.faces
         opposite = {w for f in shared for w in faces[f]}
@@ -129,7 +129,7 @@ class Surface:
         return all(len(stars[u] & stars[w]) == 2 or len(stars[v] & stars[w]) == 2 for w in opposite)
 
     def _normal_unless_folded(self, f: int, v: int, b: int, c: int, rules: Rules) -> Vector | None:
-        """Normal of face f as (v, b, c); None where it folds and must not."""
+        """The normal of face f as (v, b, c), or None if the face folds and the rules do not allow it."""
         (x, y, z), (bx, by, bz), (cx, cy, cz) = self.verts[v], self.verts[b], self.verts[c]
         bx, by, bz, cx, cy, cz = bx - x, by - y, bz - z, cx - x, cy - y, cz - z
         nx, ny, nz = by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx
@@ -141,7 +141,7 @@ class Surface:
                 nx * ox + ny * oy + nz * oz,
             )
             sides = (bx * bx + by * by + bz * bz) * (cx * cx + cy * cy + cz * cz)
-            # A face that never had an area has no direction to lose.
+            # A face without area has no normal to compare with.
             if old > 0 and (dot <= 0 or dot * dot < MIN_COS**2 * new * old or new < MIN_SIN_SQUARED * sides):
                 return None
         return nx, ny, nz

@@ -1,6 +1,6 @@
-"""Another triangulation of the same surface: random edge flips, and vertices that slide a little along it.
+"""Random remeshing of a surface: edge flips, and vertices that slide along the surface.
 
-Vertices keep their number, so what is known of a vertex stays true.
+Vertices keep their index, so labels and other vertex data stay valid.
 """
 
 import numpy as np
@@ -8,27 +8,27 @@ import numpy as np
 from geoskip.meshes.mesh import Mesh
 from geoskip.shapes import Bool, Float, Int
 
-# A flip must leave triangles this good (1 is equilateral, 0 has no area), a surface this flat across the edge, and
-# vertices with this many neighbors.
+# Limits after a flip: the quality of the triangles (1 is equilateral, 0 has no area), the cosine between the normals
+# across the edge, and the number of neighbors of a vertex.
 LEAST_QUALITY = 0.3
 LEAST_COSINE = 0.85
 LEAST_DEGREE, MOST_DEGREE = 4, 9
 
 
 def flip_edges(mesh: Mesh, rng: np.random.Generator, rounds: int = 20) -> Mesh:
-    """Random edge flips, in rounds. A flip replaces the edge between two triangles by the other diagonal of their quad.
+    """Random edge flips. A flip replaces the edge between two triangles by the other diagonal of their quad.
 
-    Of the edges that may flip, each round flips a random set in which no two flips share a corner, so that all of them
-    are independent. Edges of a border, or of three triangles and more, stay. About a fifth of all edges is another one
-    in the end, however many the rounds: flips make room for each other, and undo each other.
+    Each round flips a random set of allowed edges in which no two flips share a corner, so that the flips are
+    independent. Border edges and edges of three or more triangles are never flipped. In the end about a fifth of all
+    edges differ, however many the rounds, because later flips also undo earlier ones.
     """
     faces = mesh.faces.copy()
     for _ in range(rounds):
-        _flip_some(mesh.verts, faces, rng)
+        _flip_round(mesh.verts, faces, rng)
     return Mesh(mesh.verts, faces)
 
 
-def _flip_some(verts: np.ndarray, faces: np.ndarray, rng: np.random.Generator) -> None:
+def _flip_round(verts: np.ndarray, faces: np.ndarray, rng: np.random.Generator) -> None:
     """One round, in place."""
     corners, pairs, keys = _inner_edges(faces, len(verts))
     allowed = _allowed(verts, corners, keys)
@@ -45,7 +45,7 @@ def _flip_some(verts: np.ndarray, faces: np.ndarray, rng: np.random.Generator) -
 def _inner_edges(
     faces: Int[np.ndarray, "faces 3"], num_vertices: int
 ) -> tuple[Int[np.ndarray, "inner 4"], Int[np.ndarray, "inner 2"], Int[np.ndarray, "edges"]]:
-    """Edges a → b of two triangles, (a, b, c) and (b, a, d): their corners, their triangles; keys of all edges."""
+    """Edges a → b of two triangles (a, b, c) and (b, a, d): corners a, b, c, d; triangles; keys of all edges."""
     starts, ends, tips = (np.roll(faces, -shift, axis=1).ravel() for shift in range(3))
     keys = np.minimum(starts, ends) * num_vertices + np.maximum(starts, ends)
     order = np.argsort(keys, kind="stable")
@@ -62,14 +62,14 @@ def _inner_edges(
 def _allowed(
     verts: np.ndarray, corners: Int[np.ndarray, "inner 4"], keys: Int[np.ndarray, "edges"]
 ) -> Bool[np.ndarray, "inner"]:
-    """Which edges may flip."""
+    """Mask of the edges that may be flipped."""
     a, b, c, d = corners.T
     ends = np.stack(np.divmod(keys, len(verts)))
     degree = np.bincount(ends.ravel(), minlength=len(verts))
     allowed = (degree[[a, b]] > LEAST_DEGREE).all(axis=0) & (degree[[c, d]] < MOST_DEGREE).all(axis=0)
     new = np.minimum(c, d) * len(verts) + np.maximum(c, d)
     allowed &= keys[np.searchsorted(keys, new).clip(max=len(keys) - 1)] != new
-    # The rest looks at positions, and only where it matters.
+    # The remaining checks use positions, and only for the edges that passed so far.
     left = np.flatnonzero(allowed)
     a, b, c, d = corners[left].T
     old = _normal(verts, a, b, c)[0], _normal(verts, b, a, d)[0]
@@ -82,7 +82,7 @@ def _allowed(
 def _normal(
     verts: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray
 ) -> tuple[Float[np.ndarray, "faces 3"], Float[np.ndarray, "faces"]]:
-    """Unit normals of triangles, and their quality 4 √3 area / (sum of squared edges)."""
+    """Unit normals of triangles, and their quality 4 √3 area / (sum of squared edge lengths)."""
     p, q, r = verts[a], verts[b], verts[c]
     cross = np.cross(q - p, r - p)
     length = np.linalg.norm(cross, axis=1)
@@ -92,14 +92,14 @@ def _normal(
 
 
 def slide_vertices(mesh: Mesh, rng: np.random.Generator, reach: float = 0.25) -> Mesh:
-    """Every vertex moves to a random point of one of its triangles, at most ``reach`` of the way to the far edge.
+    """Move every vertex to a random point in one of its triangles, at most ``reach`` of the way to the opposite edge.
 
-    So vertices stay on the surface, and the pattern of the sampling goes. A vertex stays where its move would turn a
-    triangle over, and so does one without triangles.
+    Vertices stay on the surface, but the sampling pattern disappears. A vertex does not move if that would flip a
+    triangle, or if it has no triangles.
     """
     corner = _random_corners(mesh, rng)
     ahead = mesh.faces[corner // 3, (corner + 1) % 3], mesh.faces[corner // 3, (corner + 2) % 3]
-    near, far = np.sort(rng.uniform(0.0, reach, (2, mesh.num_verts)), axis=0)
+    near, far = np.sort(rng.uniform(0.0, reach, (2, mesh.num_vertices)), axis=0)
     first, second = (mesh.verts[end] - mesh.verts for end in ahead)
     step = near[:, None] * first + (far - near)[:, None] * second
     step[corner < 0] = 0.0
@@ -114,9 +114,9 @@ def slide_vertices(mesh: Mesh, rng: np.random.Generator, reach: float = 0.25) ->
 
 
 def _random_corners(mesh: Mesh, rng: np.random.Generator) -> Int[np.ndarray, "vertices"]:
-    """For each vertex one of the corners (3 × face + place) that it has; -1 where it has none."""
+    """A random corner (3 × face + position) of each vertex; -1 if it has none."""
     flat = mesh.faces.ravel()
-    corner = np.full(mesh.num_verts, -1)
+    corner = np.full(mesh.num_vertices, -1)
     order = rng.permutation(len(flat))
-    corner[flat[order]] = order  # the last of several stays
+    corner[flat[order]] = order  # of several corners, the last one stays
     return corner

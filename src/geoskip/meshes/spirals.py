@@ -1,17 +1,18 @@
 """Spirals: the vertices around each vertex, ring by ring, as one sequence (SpiralNet++, Gong et al. 2019).
 
-The spiral of v is a breadth-first walk from v that turns counter-clockwise, seen from outside. First comes v,
-then its neighbours; then, for each vertex r of the sequence in turn, those neighbours of r that are not yet in
-it, counter-clockwise from the vertex through which r came in. So ring follows ring, and all turn the same way.
+The spiral of v is a breadth-first walk from v that turns counter-clockwise seen from outside. It starts with v and its
+neighbors. Then, for each vertex r of the sequence in turn, it appends the neighbors of r that are not in it yet,
+counter-clockwise from the vertex through which r was reached. The result is ring after ring, all with the same
+orientation.
 
-- Start: the neighbour nearest to v. Only between exactly equal distances does the lower index decide, so
-  spirals follow the vertices when these are relabelled. (SpiralNet++ starts where its mesh library does.)
+- Start: the neighbor nearest to v. The index only breaks ties between exactly equal distances, so spirals do not depend
+  on the vertex numbering. (SpiralNet++ starts wherever its mesh library does.)
 - Orientation: the winding of the faces.
-- Borders: a ring that meets a border goes on at the other side of the gap. Where the component ends before
-  the spiral does, -1 fills the rest. (SpiralNet++ fills up with vertices that are near in space.)
-- A vertex in several fans, as where two cones touch: each fan from its nearest vertex, nearest fan first.
-- A vertex around which the winding contradicts itself (an edge of three faces, or neighbours of opposite
-  winding) has no rotation: its neighbours come nearest first.
+- Borders: a ring that reaches a border continues on the other side of the gap. If the component ends before the spiral
+  is complete, the rest is -1. (SpiralNet++ fills it with vertices that are near in space.)
+- A vertex with several fans, as where two cones touch: each fan starts at its nearest vertex, nearest fan first.
+- A vertex with inconsistent winding (an edge of three faces, or neighboring faces of opposite winding) has no rotation:
+  its neighbors are ordered by distance.
 
 A dilated spiral is every ``dilation``-th entry of a longer one.
 """
@@ -26,21 +27,21 @@ from geoskip.shapes import Int
 
 
 def spirals(mesh: Mesh, length: int, dilation: int = 1) -> Int[np.ndarray, "vertices {length}"]:
-    """The spiral of every vertex, itself first; -1 where the mesh ends."""
+    """The spiral of every vertex, starting with the vertex itself; -1 where the mesh ends."""
     check_type("mesh", mesh, Mesh)
     length = whole_number("length", length, "a spiral")
     dilation = whole_number("dilation", dilation, "a spiral")
-    around = ordered_neighbours(mesh)
+    around = ordered_neighbors(mesh)
     reach = (length - 1) * dilation + 1
-    table = np.full((mesh.num_verts, length), -1, dtype=np.int64)
-    for v in range(mesh.num_verts):
+    table = np.full((mesh.num_vertices, length), -1, dtype=np.int64)
+    for v in range(mesh.num_vertices):
         walk = _walk(v, around, reach)[::dilation]
         table[v, : len(walk)] = walk
     return table
 
 
-def ordered_neighbours(mesh: Mesh) -> list[list[int]]:
-    """The neighbours of every vertex, counter-clockwise from the nearest one."""
+def ordered_neighbors(mesh: Mesh) -> list[list[int]]:
+    """The neighbors of every vertex, counter-clockwise from the nearest one."""
     return [_turn(near, fan) for near, fan in zip(_by_distance(mesh), _fans(mesh), strict=True)]
 
 
@@ -56,14 +57,14 @@ def _walk(v: int, around: list[list[int]], reach: int) -> list[int]:
             if w not in came_from:
                 came_from[w] = r
                 walk.append(w)
-                if len(walk) == reach:  # or every walk past a hub would list all its neighbours
+                if len(walk) == reach:  # otherwise every walk past a hub would list all its neighbors
                     break
         position += 1
     return walk[:reach]
 
 
 def _turn(near: list[int], fan: set[tuple[int, int]]) -> list[int]:
-    """The neighbours ``near``, given nearest first, in the order of the pairs (w, the next after w)."""
+    """The neighbors ``near`` (sorted by distance) in the order given by the pairs (w, the one after w)."""
     after, before = dict(fan), {w: v for v, w in fan}
     if not len(after) == len(before) == len(fan):
         return near
@@ -76,7 +77,7 @@ def _turn(near: list[int], fan: set[tuple[int, int]]) -> list[int]:
 
 
 def _chain(start: int, following: dict[int, int]) -> list[int]:
-    """From start on, to the end of the chain or once around."""
+    """The chain from ``start`` to its end, or once around."""
     chain, w = [start], following.get(start)
     while w is not None and w != start:
         chain.append(w)
@@ -85,19 +86,19 @@ def _chain(start: int, following: dict[int, int]) -> list[int]:
 
 
 def _by_distance(mesh: Mesh) -> list[list[int]]:
-    """The neighbours of every vertex, nearest first, lower index first between equals."""
+    """The neighbors of every vertex, nearest first; ties by index."""
     edges = mesh.edges()
     v, w = np.concatenate([edges, edges[:, ::-1]]).T
     squares = ((mesh.verts[w] - mesh.verts[v]) ** 2).sum(axis=1)
     order = np.lexsort([w, squares, v])
-    ends = np.cumsum(np.bincount(v, minlength=mesh.num_verts)).tolist()
+    ends = np.cumsum(np.bincount(v, minlength=mesh.num_vertices)).tolist()
     nearest_first = w[order].tolist()
     return [nearest_first[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _fans(mesh: Mesh) -> list[set[tuple[int, int]]]:
     """For every vertex a, the pairs (b, c) of its faces a b c."""
-    fans: list[set[tuple[int, int]]] = [set() for _ in range(mesh.num_verts)]
+    fans: list[set[tuple[int, int]]] = [set() for _ in range(mesh.num_vertices)]
     for a, b, c in mesh.faces.tolist():
         fans[a].add((b, c))
         fans[b].add((c, a))

@@ -27,7 +27,7 @@ def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, vertices]
     """
     senders, receivers = mesh.edges().T
     senders, receivers = np.concatenate([senders, receivers]), np.concatenate([receivers, senders])
-    colors = np.bincount(receivers, minlength=mesh.num_verts).astype(np.uint64)
+    colors = np.bincount(receivers, minlength=mesh.num_vertices).astype(np.uint64)
     for _ in range(rounds):
         # A sum of scrambled colors is the same in any order, and differs where the colors do.
         around = np.zeros_like(colors)

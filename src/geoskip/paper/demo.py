@@ -90,7 +90,7 @@ def demo_runs(
     for seed in range(seeds):
         for skip in SKIPS:
             config = demo_config(skip, seed, epochs)
-            place = folder / f"{skip}-seed{seed}-epochs{epochs}-{data.shapes.template.num_verts}"
+            place = folder / f"{skip}-seed{seed}-epochs{epochs}-{data.shapes.template.num_vertices}"
             with one_thread():
                 told = None if progress is None else progress()
                 record = train(config, place, task=make_task(config, data.shapes), progress=told).record
@@ -145,14 +145,14 @@ def _faces() -> DemoSet:
     return DemoSet(coarser(faces(), NUM_VERTS, NUM_TRAIN, NUM_TEST), f"{NUM_TRAIN} faces of {NUM_VERTS:,} vertices")
 
 
-def coarser(data: MeshSet, num_verts: int, num_train: int, num_test: int, seed: int = 0) -> MeshSet:
+def coarser(data: MeshSet, num_vertices: int, num_train: int, num_test: int, seed: int = 0) -> MeshSet:
     """Some items of a set, drawn evenly at random, with the vertices that are left when its template is decimated."""
     draw = torch.Generator().manual_seed(seed)
     chosen = [
         items[torch.randperm(len(items), generator=draw)[:count]]
         for items, count in ((data.split.train, num_train), (data.split.test, num_test))
     ]
-    step, items = decimate(data.template, num_verts), torch.cat(chosen)
+    step, items = decimate(data.template, num_vertices), torch.cat(chosen)
     verts = data.verts(items)[:, torch.from_numpy(step.kept)]
     names = tuple(data.names[item] for item in items.tolist())
     return MeshSet(step.mesh, StoredShapes(verts), names, Split.leading(len(items), num_train), data.unit_mm)
@@ -164,4 +164,6 @@ def _spheres(note: str | None = None) -> DemoSet:
     verts = torch.from_numpy(deformed(sphere, count, seed=0)).float()
     names = tuple(f"{item:04d}" for item in range(count))
     shapes = MeshSet(sphere, StoredShapes(verts), names, Split.leading(count, NUM_TRAIN), SPHERE_MM)
-    return DemoSet(shapes, f"{NUM_TRAIN} deformed spheres of {sphere.num_verts} vertices and a radius of 10 cm", note)
+    return DemoSet(
+        shapes, f"{NUM_TRAIN} deformed spheres of {sphere.num_vertices} vertices and a radius of 10 cm", note
+    )

@@ -119,7 +119,7 @@ def sphere_graph(vertices: int) -> Graph:
     """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, neighbours five or six each."""
     # k subdivisions give 10 · 4^k + 2 vertices.
     mesh = icosphere(max(0, math.ceil(math.log((vertices - 2) / 10, 4))))
-    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
 
 
 def _features(graph: Graph, width: int, seed: int) -> Tensor:

@@ -72,7 +72,7 @@ def start_alike(task: Task, data: MeshSet) -> Task:
 def coarser(data: MeshSet, factors: Sequence[int]) -> MeshSet:
     """The same shapes with fewer vertices: those that quadric decimation of the template keeps."""
     meshes = mesh_hierarchy(data.template, factors=tuple(factors))
-    kept = torch.arange(data.template.num_verts)
+    kept = torch.arange(data.template.num_vertices)
     for down in meshes.down:
         kept = kept[torch.from_numpy(down.indices).long()]
     return replace(data, template=meshes.levels[-1], shapes=KeptVertices(data.shapes, kept))

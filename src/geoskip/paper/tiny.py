@@ -42,7 +42,7 @@ def _bodies() -> CorrespondenceSet:
     """The same, matched with the sphere."""
     sphere = icosphere(1)
     meshes = tuple(sphere.with_verts(verts) for verts in deformed(sphere, NUM_ITEMS, seed=1))
-    labels = (torch.arange(sphere.num_verts),) * NUM_ITEMS
+    labels = (torch.arange(sphere.num_vertices),) * NUM_ITEMS
     return CorrespondenceSet(sphere, meshes, labels, NAMES, _split(), unit_mm=1000.0)
 
 

@@ -179,8 +179,10 @@ def _point(name: str, entry: Any, mesh: Mesh | None) -> np.ndarray:
             raise ValueError(
                 f"landmark {name} is a vertex number, but there is no mesh to look it up in; give a point instead"
             )
-        if not 0 <= entry < mesh.num_verts:
-            raise ValueError(f"landmark {name} is vertex {entry}, but the mesh has vertices 0 to {mesh.num_verts - 1}")
+        if not 0 <= entry < mesh.num_vertices:
+            raise ValueError(
+                f"landmark {name} is vertex {entry}, but the mesh has vertices 0 to {mesh.num_vertices - 1}"
+            )
         return mesh.verts[entry]
     if not isinstance(entry, list) or len(entry) != 3 or any(type(number) not in (int, float) for number in entry):
         raise ValueError(f"landmark {name} is {entry!r}, not a vertex number or [x, y, z]")

@@ -271,8 +271,8 @@ def _set(record: Any, **values: Any) -> None:
         object.__setattr__(record, name, value)
 
 
-def _level(level: MeshLevel, num_verts: int) -> MeshLevel:
-    kept = _indices("levels.kept", level.kept, (None,), num_verts)
+def _level(level: MeshLevel, num_vertices: int) -> MeshLevel:
+    kept = _indices("levels.kept", level.kept, (None,), num_vertices)
     return MeshLevel(kept, _indices("levels.faces", level.faces, (None, 3), len(kept)))
 
 

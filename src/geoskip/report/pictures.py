@@ -143,10 +143,10 @@ def vertex_normals(mesh: Mesh) -> Float[np.ndarray, "vertices 3"]:
 
 
 def _check(mesh: Mesh, colors: np.ndarray | None, size: int, samples: int) -> None:
-    if mesh.num_verts == 0:
+    if mesh.num_vertices == 0:
         raise ValueError("mesh has no vertices: there is nothing to draw")
-    if colors is not None and colors.shape != (mesh.num_verts, 3):
-        raise ValueError(f"colors must be of shape ({mesh.num_verts}, 3), not {colors.shape}")
+    if colors is not None and colors.shape != (mesh.num_vertices, 3):
+        raise ValueError(f"colors must be of shape ({mesh.num_vertices}, 3), not {colors.shape}")
     if size < 1 or samples < 1:
         raise ValueError(f"size and samples must be at least 1, not {size} and {samples}")
 

@@ -84,7 +84,7 @@ def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -
     colors = position_colors(target.verts)
     bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
     above = [(target, colors), *((mesh, colors[body.predicted]) for body, mesh in bodies)]
-    below = [(target, colored(np.zeros(target.num_verts), 10.0))]
+    below = [(target, colored(np.zeros(target.num_vertices), 10.0))]
     below += [(mesh, colored(body.error_pct.astype(np.float64), 10.0)) for body, mesh in bodies]
     drawn = [picture(m, view_of(m.verts, AZIMUTH, ELEVATION, up), c, size) for m, c in above + below]
     return sheet(drawn, columns=len(above))

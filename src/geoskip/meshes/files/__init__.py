@@ -1,85 +1,89 @@
-"""Mesh files: PLY (ascii, binary of both byte orders), OBJ, OFF, STL, glTF and GLB.
+"""Mesh files: PLY (ASCII and binary, both byte orders), OBJ, OFF, STL, glTF and GLB.
 
-Vertices keep the order of the file, and none is merged or dropped, so that meshes of one family stay in
-correspondence. STL alone has no vertex list: there, exactly equal corners become one vertex, numbered by
-first appearance. Polygons with more than three corners are cut by a fan from their first corner,
-(p0, pi, pi+1), and the log says so. Colours, normals, textures and groups are ignored.
+Vertices keep the order of the file, and none is merged or dropped, so that the meshes of a family stay in
+correspondence. The exception is STL, which has no vertex list: exactly equal corners become one vertex, numbered by
+first appearance. Polygons with more than three corners are split into a fan of triangles around their first corner,
+(p0, pi, pi+1), and a message is logged. Colors, normals, textures and groups are ignored.
 
-Every count is compared with the bytes that are there before anything is allocated, and what a file says is
-believed only if all of it fits: a truncated, padded or inconsistent file is a ``MeshError``, never a guess.
+Every count is compared with the size of the file before memory is allocated. A truncated, padded or inconsistent file
+raises a ``MeshError``.
 """
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from geoskip.meshes.files import gltf, obj, off, ply, stl
+from geoskip.meshes.files.gltf import encode_glb, encode_gltf, parse_gltf
+from geoskip.meshes.files.obj_off_stl import encode_obj, encode_off, encode_stl, parse_obj, parse_off, parse_stl
+from geoskip.meshes.files.ply import encode_ply, encode_ply_ascii, parse_ply
 from geoskip.meshes.files.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
 from geoskip.records.atomic import write_whole
 from geoskip.records.reading import ReadError, read_bytes
 
+__all__ = ["PARSERS", "WRITERS", "parse_mesh", "read_mesh", "write_mesh"]
+
 PARSERS: dict[str, Callable[[bytes], Polygons]] = {
-    ".ply": ply.parse,
-    ".obj": obj.parse,
-    ".off": off.parse,
-    ".stl": stl.parse,
-    ".gltf": gltf.parse,
-    ".glb": gltf.parse,
+    ".ply": parse_ply,
+    ".obj": parse_obj,
+    ".off": parse_off,
+    ".stl": parse_stl,
+    ".gltf": parse_gltf,
+    ".glb": parse_gltf,
 }
 WRITERS: dict[str, Callable[[Mesh], bytes]] = {
-    ".ply": ply.binary,
-    ".obj": obj.text,
-    ".off": off.text,
-    ".stl": stl.binary,
-    ".gltf": gltf.text,
-    ".glb": gltf.binary,
+    ".ply": encode_ply,
+    ".obj": encode_obj,
+    ".off": encode_off,
+    ".stl": encode_stl,
+    ".gltf": encode_gltf,
+    ".glb": encode_glb,
 }
 
 
 def read_mesh(path: str | Path, *, drop_degenerate: bool = False) -> Mesh:
-    """The mesh in a file whose suffix names its format.
+    """Read a mesh from a file; the suffix determines the format.
 
-    ``drop_degenerate`` leaves out faces that name a vertex twice (for STL: that have two equal corners)
-    instead of refusing the file; the vertices stay. Raises ``MeshError`` for a file that is no mesh, and
-    ``OSError`` for one that cannot be opened.
+    ``drop_degenerate`` skips faces that repeat a vertex (for STL: that have two equal corners) instead of rejecting
+    the file; the vertices stay. Raises ``MeshError`` if the file does not contain a valid mesh, and ``OSError`` if it
+    cannot be opened.
     """
     path = Path(path)
-    _known(path.suffix, PARSERS)
+    _check_suffix(path.suffix, PARSERS)
     parse = PARSERS[path.suffix.lower()]
     try:
         data = read_bytes(path)
-        polygons = gltf.parse(data, path.parent) if parse is gltf.parse else parse(data)
+        polygons = parse_gltf(data, path.parent) if parse is parse_gltf else parse(data)
         return _mesh(polygons, drop_degenerate, str(path))
     except (MeshError, ReadError) as error:
         raise MeshError(f"{path}: {error}") from error
 
 
 def parse_mesh(data: bytes, suffix: str, *, drop_degenerate: bool = False) -> Mesh:
-    """The mesh in the bytes of a file of format ``suffix`` (".ply", …), for members of archives."""
-    _known(suffix, PARSERS)
+    """The mesh in the contents of a file of format ``suffix`` (".ply", …), for example a member of an archive."""
+    _check_suffix(suffix, PARSERS)
     return _mesh(PARSERS[suffix.lower()](data), drop_degenerate, suffix)
 
 
 def write_mesh(mesh: Mesh, path: str | Path, *, ascii: bool = False) -> None:
-    """Write ``mesh`` in the format that the suffix names; ``ascii`` asks for the text form of PLY.
+    """Write ``mesh`` to a file; the suffix determines the format. ``ascii`` selects the text form of PLY.
 
-    PLY, OBJ and OFF hold every float64 exactly. STL and glTF round to float32, and STL forgets the vertex
-    order. A mesh without faces is refused, as no reader would take it back.
+    PLY, OBJ and OFF store every float64 exactly. STL and glTF round to float32, and STL loses the vertex order. A mesh
+    without faces is an error, because no reader would accept the file.
     """
     path = Path(path)
-    _known(path.suffix, WRITERS)
+    _check_suffix(path.suffix, WRITERS)
     if mesh.num_faces == 0:
-        raise MeshError(f"{path}: a mesh without faces is not written")
+        raise MeshError(f"{path}: cannot write a mesh without faces")
     if ascii and path.suffix.lower() != ".ply":
         raise MeshError(f"{path}: ascii=True is for .ply files")
-    write = ply.text if ascii else WRITERS[path.suffix.lower()]
-    write_whole(path, write(mesh))
+    encode = encode_ply_ascii if ascii else WRITERS[path.suffix.lower()]
+    write_whole(path, encode(mesh))
 
 
-def _known(suffix: str, formats: dict[str, Callable]) -> None:
+def _check_suffix(suffix: str, formats: dict[str, Callable]) -> None:
     if suffix.lower() not in formats:
-        raise MeshError(f"unknown mesh format {suffix!r}; known are {', '.join(sorted(formats))}")
+        raise MeshError(f"unknown mesh format {suffix!r}; expected one of {', '.join(sorted(formats))}")
 
 
 def _mesh(polygons: Polygons, drop_degenerate: bool, name: str) -> Mesh:
@@ -88,7 +92,7 @@ def _mesh(polygons: Polygons, drop_degenerate: bool, name: str) -> Mesh:
         raise MeshError("no faces")
     if len(triangles) != len(polygons.sizes):
         logging.getLogger(__name__).info(
-            "%s: %d polygons cut into %d triangles", name, len(polygons.sizes), len(triangles)
+            "%s: %d polygons split into %d triangles", name, len(polygons.sizes), len(triangles)
         )
     if drop_degenerate:
         triangles = triangles[~repeats_a_corner(triangles)]

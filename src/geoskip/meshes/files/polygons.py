@@ -1,4 +1,4 @@
-"""What every format holds: positions, and polygons over them, before any check of their content."""
+"""What all readers share: polygons before they are checked, and numbers in text."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,12 @@ from geoskip.shapes import Float, Int
 
 
 class Polygons(NamedTuple):
-    """verts: positions. sizes: corners of each polygon. corners: vertex indices, polygon after polygon."""
+    """Positions and polygons as they are in a file, not checked yet.
+
+    verts: positions.
+    sizes: the number of corners of each polygon.
+    corners: the vertex indices of all polygons, one polygon after another.
+    """
 
     verts: Float[np.ndarray, "vertices 3"]
     sizes: Int[np.ndarray, "polygons"]
@@ -34,23 +39,23 @@ class Polygons(NamedTuple):
 
 
 def int_array(words: list[bytes]) -> np.ndarray:
-    """Words of text as int64, or a MeshError."""
+    """Words of text as int64; raises ``MeshError`` for a word that is not an integer."""
     return _array(words, int, np.int64, "an integer")
 
 
 def float_array(words: list[bytes]) -> np.ndarray:
-    """Words of text as float64, or a MeshError."""
+    """Words of text as float64; raises ``MeshError`` for a word that is not a number."""
     return _array(words, float, np.float64, "a number")
 
 
-def _array(words: list[bytes], convert: type, dtype: type, wanted: str) -> np.ndarray:
+def _array(words: list[bytes], convert: type, dtype: type, expected: str) -> np.ndarray:
     try:
-        if b"_" not in b"".join(words):  # Python's own numbers may hold underscores
+        if b"_" not in b"".join(words):  # Python would accept underscores in numbers
             return np.array(list(map(convert, words)), dtype=dtype)
     except (ValueError, OverflowError):
         pass
     bad = next(word for word in words if not _converts(word, convert, dtype))
-    raise MeshError(f"{bad[:40].decode('latin-1')!r} is not {wanted}")
+    raise MeshError(f"{bad[:40].decode('latin-1')!r} is not {expected}")
 
 
 def _converts(word: bytes, convert: type, dtype: type) -> bool:

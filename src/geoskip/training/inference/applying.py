@@ -129,7 +129,7 @@ def transfer(
         written += outputs.write([(matches[number], array_bytes(matched))])
         if values is not None:
             written += outputs.write([(carried[number], array_bytes(values[matched]))])
-    told = [(str(p), f"{mesh.num_verts} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
+    told = [(str(p), f"{mesh.num_vertices} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
     return Applied(written, told, inputs.skipped)
 
 

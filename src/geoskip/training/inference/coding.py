@@ -39,8 +39,8 @@ class MeshCoder:
         """TemplateError unless ``mesh`` has the vertex count and the faces of the training meshes, in their order."""
         if mesh.topology_hash() == self.template.topology_hash():
             return
-        if mesh.num_verts != self.template.num_verts:
-            fault = f"{mesh.num_verts} vertices, and the model was trained on meshes of {self.template.num_verts}"
+        if mesh.num_vertices != self.template.num_vertices:
+            fault = f"{mesh.num_vertices} vertices, and the model was trained on meshes of {self.template.num_vertices}"
         else:
             fault = (
                 "another connectivity than the model was trained on: its faces, or the order of its vertices, differ"

@@ -31,6 +31,6 @@ class Matcher(Correspondence):
 
     def check_values(self, values: Shaped[np.ndarray, "targets *channels"], name: str = "values") -> None:
         """ValueError unless there is one value for each vertex of the target."""
-        if len(values) != self.target.num_verts:
-            wanted = f"{self.target.num_verts} values, one for each vertex of the target"
+        if len(values) != self.target.num_vertices:
+            wanted = f"{self.target.num_vertices} values, one for each vertex of the target"
             raise ValueError(f"{name}: expected {wanted}, got {len(values)}")

@@ -64,7 +64,7 @@ class Correspondence(Task):
         return [shared[kind] for kind in kinds]
 
     def _connect(self, mesh: Mesh) -> Graph:
-        graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_verts)
+        graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
         if (length := self.spiral_length()) is None:
             return graph
         from geoskip.meshes.spirals import spirals
