@@ -1,6 +1,6 @@
 """The figures of what-skips-learn.md, from the records: ``python docs/make_analysis_images.py [FOLDER]``.
 
-Nothing is computed here but means and spreads; ``geoskip analyse …`` makes the records in results/analysis. The colours
+Nothing is computed here but means and spreads; ``geoskip analyze …`` makes the records in results/analysis. The colours
 are Okabe and Ito's, which most colour-blind readers tell apart, and no figure relies on colour alone.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geoskip.paper.pairs import GraphPair, graph_pairs
-from geoskip.paper.record import AnalysisRecord, read_analysis
-from geoskip.paper.runs import side_by_side
+from geoskip.paper.analyses import side_by_side
+from geoskip.paper.findings import AnalysisRecord, read_analysis
+from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.png import write_png
 from geoskip.report.sample_pictures import parts_sheet

@@ -6,9 +6,8 @@ date. Figures come first: ``python docs/make_analysis_images.py``.
 
 from pathlib import Path
 
-from geoskip.paper.answer import described, parts_table, short_answer, smoothness_table
-from geoskip.paper.pairs import graph_pairs
-from geoskip.paper.record import read_analysis
+from geoskip.paper.findings import described, parts_table, read_analysis, short_answer, smoothness_table
+from geoskip.paper.power import graph_pairs
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "what-skips-learn.md"

@@ -33,7 +33,7 @@ WRITERS = {
     "data/download.py",
     "data/entries.py",
     "data/locks.py",
-    "paper/side_by_side.py",
+    "paper/parallel.py",
     "records/atomic.py",
     "report/charts.py",
     "training/checkpoint.py",

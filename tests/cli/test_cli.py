@@ -84,7 +84,7 @@ def test_counts_as_tables() -> None:
 
 def test_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line counts; it does not praise."""
-    monkeypatch.setattr("geoskip.paper.skeletons.num_parameters", lambda model: 7)
+    monkeypatch.setattr("geoskip.paper.rows.num_parameters", lambda model: 7)
     told = run("params").stdout
     assert "0 of 64 counts" in told
     assert "(paper: 92,499)" in told
@@ -146,7 +146,7 @@ def test_an_unknown_command_tells_those_that_are_known(monkeypatch: pytest.Monke
     [
         (["tables", "nosuch.md"], "nosuch.md: there is no such file or folder; check the name"),
         (["tables", "plain.md"], "plain.md: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME -->"),
-        (["tables", "slip.md"], "nothing is known of <!-- tabel1 -->; did you mean table1?"),
+        (["tables", "slip.md"], "unknown block <!-- tabel1 -->; did you mean table1?"),
         (["tables", "--results", "nosuch"], "nosuch: there is no such folder of records; name it with --results"),
         (["prepare", "nosuch.ply"], "nosuch.ply: there is no such file or folder; check the name"),
         (["prepare", "mesh.ply", "--targets", "20", "-o", "results"], "results: is a folder, and a file is needed"),

@@ -90,7 +90,7 @@ def test_the_data_of_a_run_are_found_from_anywhere(moved: str, place: Path, monk
 def test_every_command_that_needs_the_data_of_a_run_can_be_told_where_they_are(place: Path) -> None:
     run_on_meshes(Path("affine"), skip="affine")
     Path("meshes").rename("shapes")
-    for words in ("evaluate --no-pictures", "analyse parts", "analyse share", "analyse smoothness --start"):
+    for words in ("evaluate --no-pictures", "analyze parts", "analyze share", "analyze smoothness --start"):
         assert run(*words.split(), "affine").exit_code == 2, words
         told = run(*words.split(), "affine", "--data", "shapes")
         assert told.exit_code == 0, told.output
@@ -99,7 +99,7 @@ def test_every_command_that_needs_the_data_of_a_run_can_be_told_where_they_are(p
     data = sets.meshes(12, seed=1)
     for item in range(len(data)):
         write_mesh(data.mesh(item), f"others/sphere-{item:03d}.ply")
-    told = run("analyse", "parts", "affine", "--data", "others")
+    told = run("analyze", "parts", "affine", "--data", "others")
     assert told.exit_code == 2
     assert "not those that the run was trained on" in " ".join(told.stderr.split())
 

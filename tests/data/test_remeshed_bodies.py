@@ -24,7 +24,7 @@ from geoskip.data.remeshed_bodies import (
 )
 from geoskip.data.split import Split
 from geoskip.meshes import Mesh, icosphere
-from geoskip.paper.correspondence_baselines import majority_by_color
+from geoskip.paper.baselines import majority_by_color
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import all_rows
 from tests.docs.pages import DOCS, blocks
 from tests.report.made_runs import made_run, write_runs

@@ -32,8 +32,8 @@ from geoskip.data.template import prepare_template
 from geoskip.data.template_file import load_template, pack, save_template
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.files.ply import encode_ply
-from geoskip.paper.record import make_record, read_analysis, write_analysis
-from geoskip.paper.study_data import read_study, write_study
+from geoskip.paper.analyses import read_study, write_study
+from geoskip.paper.findings import make_record, read_analysis, write_analysis
 from geoskip.rbf.warping import read_landmarks
 from geoskip.records import RunRecord, Samples, read_record, read_samples, write_record, write_samples
 from geoskip.records.manifest import digest, list_files

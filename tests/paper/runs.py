@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from geoskip.paper.jobs import Job
-from geoskip.paper.recipe import STAND_IN, Recipe
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.recipes import STAND_IN, Recipe
+from geoskip.paper.running import Job
 from geoskip.records import RunRecord, write_record
 
 

@@ -1,4 +1,4 @@
-"""``geoskip analyse …`` as its users meet it."""
+"""``geoskip analyze …`` as its users meet it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.meshes.files import write_mesh
-from geoskip.paper.record import read_analysis
+from geoskip.paper.findings import read_analysis
 from tests.paper.small_run import small_run, spheres
 
 
-def analyse(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["analyse", *map(str, arguments)], env={"COLUMNS": "200"})
+def analyze(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["analyze", *map(str, arguments)], env={"COLUMNS": "200"})
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def make_run(folder: Path, meshes: Path, **chosen: Any) -> Path:
 
 
 def test_depth(tmp_path: Path) -> None:
-    told = analyse("depth", "--seeds", 1, "--vertices", 12, "--json", tmp_path / "depth.json")
+    told = analyze("depth", "--seeds", 1, "--vertices", 12, "--json", tmp_path / "depth.json")
     assert told.exit_code == 0, told.output
     assert "Aff-GCN" in told.output
     assert f"wrote {tmp_path / 'depth.json'}" in told.output
@@ -48,7 +48,7 @@ def test_depth(tmp_path: Path) -> None:
 
 
 def test_the_tables_fit_a_terminal() -> None:
-    told = CliRunner().invoke(app, ["analyse", "depth", "--seeds", "2", "--vertices", "12"], env={"COLUMNS": "80"})
+    told = CliRunner().invoke(app, ["analyze", "depth", "--seeds", "2", "--vertices", "12"], env={"COLUMNS": "80"})
     assert "…" not in told.output
     assert max(map(len, told.output.splitlines())) <= 80
     rows = [line.split() for line in told.output.splitlines() if line.strip().startswith("Aff-GCN")]
@@ -56,7 +56,7 @@ def test_the_tables_fit_a_terminal() -> None:
 
 
 def test_power(tmp_path: Path) -> None:
-    told = analyse("power", "--seeds", 1, "--json", tmp_path / "power.json")
+    told = analyze("power", "--seeds", 1, "--json", tmp_path / "power.json")
     assert told.exit_code == 0, told.output
     lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in told.output.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
@@ -65,7 +65,7 @@ def test_power(tmp_path: Path) -> None:
 
 def test_parts(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes)
-    told = analyse("parts", run, "--samples", 2, "--picture", tmp_path / "a.png", "--json", tmp_path / "a.json")
+    told = analyze("parts", run, "--samples", 2, "--picture", tmp_path / "a.png", "--json", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "Aff-MoNet M=3" in told.output
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -74,14 +74,14 @@ def test_parts(tmp_path: Path, meshes: Path) -> None:
 
 def test_parts_of_as_many_as_there_are(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes, test_items=3)
-    told = analyse("parts", run)
+    told = analyze("parts", run)
     assert told.exit_code == 0, told.output
     assert "decoding by parts, 3 test items" in told.output
 
 
 def test_share(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes, steps=(5,))
-    told = analyse("share", run, "--json", tmp_path / "a.json")
+    told = analyze("share", run, "--json", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "step 0" in told.output
     assert "step 5" in told.output
@@ -96,7 +96,7 @@ def test_smoothness(tmp_path: Path, meshes: Path) -> None:
         for skip in ("none", "affine")
         for seed in (0, 1)
     ]
-    told = analyse("smoothness", *runs, "--start", "--json", tmp_path / "a.json")
+    told = analyze("smoothness", *runs, "--start", "--json", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "at the start of training" in told.output
     assert "Aff-MoNet M=3" in told.output
@@ -107,14 +107,14 @@ def test_smoothness(tmp_path: Path, meshes: Path) -> None:
 
 @pytest.mark.parametrize("command", ["parts", "share", "smoothness"])
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path, command: str) -> None:
-    told = analyse(command, tmp_path)
+    told = analyze(command, tmp_path)
     assert told.exit_code == 2
     assert "not the folder of a run" in told.output
     assert "Traceback" not in told.output
 
 
 def test_a_run_without_skips_has_no_shares(tmp_path: Path, meshes: Path) -> None:
-    told = analyse("share", make_run(tmp_path / "run", meshes, skip="none"))
+    told = analyze("share", make_run(tmp_path / "run", meshes, skip="none"))
     assert told.exit_code == 2
     assert "no blocks with skips" in told.output
 
@@ -124,6 +124,6 @@ def test_a_run_of_another_task_has_no_decoder(tmp_path: Path, meshes: Path, monk
 
     run = make_run(tmp_path / "run", meshes)
     monkeypatch.setattr(Run, "model", lambda self: torch.nn.Linear(1, 1))
-    told = analyse("parts", run)
+    told = analyze("parts", run)
     assert told.exit_code == 2
     assert "only reconstruction has a decoder" in told.output

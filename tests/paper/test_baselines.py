@@ -13,18 +13,16 @@ from geoskip.data.split import Split
 from geoskip.graphs import Graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.meshes.retriangulation import flip_edges
-from geoskip.paper.colours import refine
-from geoskip.paper.correspondence_baselines import (
+from geoskip.paper.baselines import (
     correspondence_baselines,
     majority_by_color,
     nearest_by_position,
-    vertex_colors,
-)
-from geoskip.paper.reconstruction_baselines import (
     principal_components,
     reconstruction_baselines,
     train_autoencoder,
+    vertex_colors,
 )
+from geoskip.paper.power import refine
 
 
 def mesh_set(verts: torch.Tensor, num_train: int) -> MeshSet:

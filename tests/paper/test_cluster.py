@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.cluster import run_on_ray
-from geoskip.paper.jobs import finished
-from geoskip.paper.running import Outcome
+from geoskip.paper.parallel import run_on_ray
+from geoskip.paper.running import Outcome, finished
 from tests.paper.runs import job_of, recipe_named, record_of
 from tests.paper.troubled import troubled
 
@@ -48,7 +47,7 @@ def test_lost_workers_are_replaced(ray: Any, tmp_path: Path) -> None:
     for seed in (0, 1):
         assert found[seed].record == finished(JOBS[seed], tmp_path) is not None
     assert found[2].record is None
-    assert found[2].fault.startswith("lost on the cluster, 2 times: ")
+    assert found[2].fault.startswith("lost on the cluster 2 times: ")
     assert found[3].fault == "ValueError: no"
     assert finished(JOBS[3], tmp_path) is None
     assert ray.is_initialized(), "a cluster that was there before stays"

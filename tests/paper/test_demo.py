@@ -16,9 +16,10 @@ from geoskip.cli.demo import _with_spread
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes import icosphere
-from geoskip.paper.demo import coarser, deformed, demo_config, demo_runs, demo_set
-from geoskip.paper.demo_pictures import errors_mm, method_sheet, write_demo_pictures
+from geoskip.paper.demo import demo_config, demo_runs, demo_set, write_demo_pictures
+from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples
+from geoskip.report.sample_pictures import reconstruction_errors_mm, reconstruction_sheet
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoskip.paper.demo.NUM_TRAIN", 16)
     monkeypatch.setattr("geoskip.paper.demo.NUM_TEST", 5)
     monkeypatch.setattr("geoskip.paper.demo.icosphere", lambda level: icosphere(2))
-    monkeypatch.setattr("geoskip.paper.demo_pictures.SIZE", 16)
+    monkeypatch.setattr("geoskip.paper.demo.SIZE", 16)
 
 
 def test_shapes_repeat_and_differ() -> None:
@@ -55,7 +56,7 @@ def sphere_set() -> MeshSet:
 
 def test_coarser_keeps_vertices_items_and_split() -> None:
     whole = sphere_set()
-    some = coarser(whole, 40, num_train=8, num_test=4)
+    some = reduced(whole, 40, num_train=8, num_test=4)
     assert (len(some), some.template.num_vertices, some.unit_mm) == (12, 40, 2.0)
     assert len(some.split.train) == 8
     for item, name in enumerate(some.names):
@@ -101,7 +102,7 @@ def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("geoskip.data.faces.faces", fail)
     made = demo_set("auto")
-    assert made.note == "Faces cannot be made here (pip install geoskip[people]), so these are deformed spheres."
+    assert made.note == "Faces cannot be generated here (pip install geoskip[people]), so these are deformed spheres."
     assert "spheres of 162 vertices" in made.about
     assert demo_set("spheres").note is None
     with pytest.raises(ImportError):
@@ -111,14 +112,14 @@ def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("_few")
 def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoskip.data.faces.faces", sphere_set)
-    monkeypatch.setattr("geoskip.paper.demo.NUM_VERTS", 60)
+    monkeypatch.setattr("geoskip.paper.demo.NUM_VERTICES", 60)
     made = demo_set()
     assert made.about == "16 faces of 60 vertices"
     assert made.shapes.template.num_vertices == 60
 
 
 def test_unknown_data() -> None:
-    with pytest.raises(ValueError, match="data: the demo has faces and spheres, or auto; got 'hands'"):
+    with pytest.raises(ValueError, match="data: the demo has faces, spheres and auto, not 'hands'"):
         demo_set("hands")
 
 
@@ -130,17 +131,17 @@ def samples_off_by(distance: float) -> MeshSamples:
 
 
 def test_errors_are_in_millimetres() -> None:
-    assert errors_mm(samples_off_by(0.5)) == pytest.approx(np.full((2, 42), 5.0), rel=1e-6)
+    assert reconstruction_errors_mm(samples_off_by(0.5)) == pytest.approx(np.full((2, 42), 5.0), rel=1e-6)
 
 
 def test_pictures_share_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"MoNet": samples_off_by(0.1), "Aff-MoNet": samples_off_by(0.05)}
-    monkeypatch.setattr("geoskip.paper.demo_pictures.SIZE", 24)
+    monkeypatch.setattr("geoskip.paper.demo.SIZE", 24)
     paths, high = write_demo_pictures(tmp_path / "pictures", made)
     assert [path.name for path in paths] == ["monet.png", "aff-monet.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     assert high == pytest.approx(1.0, rel=1e-5)
-    worse, better = (method_sheet(one, high, size=24) for one in made.values())
+    worse, better = (reconstruction_sheet(one, size=24, largest=high) for one in made.values())
     assert worse.shape == (3 * 24, 2 * 24, 3)
     assert np.array_equal(worse[:24], better[:24]), "the same inputs, seen alike"
     assert worse[48:].mean() < better[48:].mean(), "what is wrong is darker"
@@ -174,7 +175,7 @@ def test_command_says_why_there_are_no_faces(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("geoskip.data.faces.faces", fail)
     told = run("--epochs", "1", "--output", str(tmp_path))
     assert told.exit_code == 0, told.output
-    assert "Faces cannot be made here (no anny)" in told.stderr
+    assert "Faces cannot be generated here (no anny)" in told.stderr
 
 
 def test_bad_input_is_one_line() -> None:

@@ -13,8 +13,17 @@ from geoskip.blocks import make_block
 from geoskip.graphs import Graph, pack
 from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
-from geoskip.paper.depth import DEPTHS, SKIPS, depth_curve, depth_curves, expected_frequency, smoothing_matrix
-from geoskip.paper.dirichlet import dirichlet_energy, effective_rank, mean_frequency
+from geoskip.paper.depth import (
+    DEPTHS,
+    SKIPS,
+    depth_curve,
+    depth_curves,
+    dirichlet_energy,
+    effective_rank,
+    expected_frequency,
+    mean_frequency,
+    smoothing_matrix,
+)
 from tests.specimens import features, specimen, undirected
 
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from geoskip.meshes import icosphere
-from geoskip.paper.drawing import draw
-from geoskip.paper.jobs import Job
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.reproduction import draw
+from geoskip.paper.running import Job
 from geoskip.records import CorrespondenceSamples, MatchedMesh, MeshSamples, RunRecord, write_samples
 from tests.paper.runs import job_of, record_of
 

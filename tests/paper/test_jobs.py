@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from geoskip.paper.estimates import in_words, remaining_seconds
-from geoskip.paper.jobs import Job, config_key, finished, finished_runs, made_by, make_jobs
-from geoskip.paper.recipe import STAND_IN
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.recipes import STAND_IN
+from geoskip.paper.reproduction import duration, remaining_seconds
+from geoskip.paper.running import Job, config_key, finished, finished_runs, made_by, make_jobs
 from geoskip.records import write_record
 from tests.paper.runs import job_of, kept, recipe_named, record_of
 
@@ -108,7 +108,7 @@ def test_remaining_time() -> None:
 
 
 def test_time_in_words() -> None:
-    assert [in_words(seconds) for seconds in (4.4, 150.0, 3590.0, 3600.0, 7190.0, 7500.0)] == [
+    assert [duration(seconds) for seconds in (4.4, 150.0, 3590.0, 3600.0, 7190.0, 7500.0)] == [
         "4 s",
         "2 min",
         "1 h 0 min",

@@ -11,9 +11,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geoskip.graphs import Graph, pack
-from geoskip.paper.colours import colours_of, refine, told_apart
-from geoskip.paper.pairs import GraphPair, circulant, graph_pairs, path, ring, star, undirected, with_degrees
-from geoskip.paper.power import RandomNetwork, collisions, gap, methods, power_table
+from geoskip.paper.power import (
+    GraphPair,
+    RandomNetwork,
+    circulant,
+    collisions,
+    colours_of,
+    gap,
+    graph_pairs,
+    methods,
+    path,
+    power_table,
+    refine,
+    ring,
+    star,
+    told_apart,
+    undirected,
+    with_degrees,
+)
 from tests.specimens import features
 
 PAIRS = {pair.name: pair for pair in graph_pairs()}

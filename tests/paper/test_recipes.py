@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.recipe import ORIGINAL, STAND_IN, Recipe, chosen_data
-from geoskip.paper.registry import EXPERIMENTS, find_experiment, find_recipe
+from geoskip.paper.experiments import EXPERIMENTS, find_experiment, find_recipe
+from geoskip.paper.recipes import ORIGINAL, SHORT, STAND_IN, Recipe, chosen_data
+from geoskip.paper.reproduction import parse_seeds
 from geoskip.paper.rows import paper
-from geoskip.paper.schedules import SHORT
-from geoskip.paper.seeds import parse_seeds
-from geoskip.paper.sheets import sheet
+from geoskip.paper.tables import experiment_table
 from tests.paper.runs import recipe_named
 
 OWN = [recipe for name, experiment in EXPERIMENTS.items() for recipe in experiment.recipes if recipe.home == name]
@@ -21,7 +20,7 @@ SIZES = {
     "table2": 13,
     "table3": 12,
     "correspondence": 9,
-    "centre_ablation": 12,
+    "center_ablation": 12,
     "spline_supplement": 12,
     "superpixel_ablation": 41,
     "error_maps": 8,
@@ -59,7 +58,7 @@ def test_shared_rows_belong_to_their_own_tables() -> None:
     assert homes["Aff-FeaStNet† M=10", "correspondence"] == "correspondence"
     assert homes["Aff-FeaStNet M=25", "classification"] == "table2"
     assert homes["Aff-FeaStNet† M=25", "classification"] == "table3"
-    assert {recipe.home for recipe in EXPERIMENTS["centre_ablation"].recipes} == {"table1"}
+    assert {recipe.home for recipe in EXPERIMENTS["center_ablation"].recipes} == {"table1"}
 
 
 def test_table_3_has_the_papers_figures() -> None:
@@ -159,7 +158,7 @@ def flat(entries: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def test_a_table_of_variants_has_a_column_for_each_method() -> None:
-    made = sheet(EXPERIMENTS["superpixel_ablation"], {})
+    made = experiment_table(EXPERIMENTS["superpixel_ablation"], {})
     assert made.header == ("method", "MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN")
     lines = {line[0]: line[1:] for line in made.lines}
     assert next(iter(lines)) == "authors' recipe"
@@ -190,7 +189,7 @@ def test_rows_are_chosen_by_patterns() -> None:
 def test_unknown_names() -> None:
     with pytest.raises(ValueError, match="experiment: unknown name 'table4'; choose from table1, table2"):
         find_experiment("table4")
-    with pytest.raises(ValueError, match="row: table3 has no 'FeaStNet M=9' of its own"):
+    with pytest.raises(ValueError, match="row: table3 has no row 'FeaStNet M=9' of its own"):
         find_recipe("table3", "FeaStNet M=9")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.record import make_record, read_analysis, write_analysis
+from geoskip.paper.findings import make_record, read_analysis, write_analysis
 
 
 def test_a_record_comes_back(tmp_path: Path) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geoskip.paper.rows import METHODS, Row, all_rows, paper, rows
-from geoskip.paper.skeletons import num_parameters, skeleton
+from geoskip.paper.rows import METHODS, PaperRow, all_rows, num_parameters, paper, paper_model, rows
 
 
-def label(row: Row) -> str:
+def label(row: PaperRow) -> str:
     return "-".join(str(part) for part in (row.experiment, row.method, row.column, row.pseudo) if part is not None)
 
 
 @pytest.mark.parametrize("row", all_rows(), ids=label)
-def test_model_has_the_parameters_of_the_paper(row: Row) -> None:
-    assert num_parameters(skeleton(row)) == row.figures["params"]
+def test_model_has_the_parameters_of_the_paper(row: PaperRow) -> None:
+    assert num_parameters(paper_model(row)) == row.figures["params"]
 
 
 def test_every_row_of_the_paper_is_there_once() -> None:
@@ -56,7 +55,7 @@ def test_counting_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(3)
     wanted = torch.rand(2)
     torch.manual_seed(3)
-    skeleton(rows("superpixels")[1])
+    paper_model(rows("superpixels")[1])
     assert torch.equal(torch.rand(2), wanted)
 
 

@@ -15,10 +15,8 @@ import pytest
 from geoskip.data.locks import exclusive
 from geoskip.paper import running
 from geoskip.paper.demo import one_thread
-from geoskip.paper.jobs import Job, finished
-from geoskip.paper.running import Busy, attempt, loaded, run_here, run_job
-from geoskip.paper.side_by_side import run_side_by_side
-from geoskip.paper.worker import serve
+from geoskip.paper.parallel import run_side_by_side, serve
+from geoskip.paper.running import Busy, Job, attempt, finished, loaded, run_here, run_job
 from geoskip.records import RunRecord
 from geoskip.report.runs import find_runs
 from geoskip.training.loop import train
@@ -88,9 +86,9 @@ def test_two_processes_do_not_train_the_same(tmp_path: Path, monkeypatch: pytest
     folder = JOB.folder(tmp_path)
     lock = tmp_path / "work" / "locks" / f"correspondence-{folder.parent.name}-{folder.name}.lock"
     with exclusive(lock, patience=0.0):
-        with pytest.raises(Busy, match=r"GCN, seed 0: process \d+ on .* is at it"):
+        with pytest.raises(Busy, match=r"GCN, seed 0: process \d+ on .* is running it"):
             run_job(JOB, tmp_path, "cpu")
-        assert "is at it" in attempt(JOB, tmp_path, "cpu").fault
+        assert "is running it" in attempt(JOB, tmp_path, "cpu").fault
 
 
 def test_a_fault_does_not_reach_other_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from torch import nn
 
 from geoskip.blocks import AffineSkip, ResidualSkip
 from geoskip.operators import GCNConv
-from geoskip.paper.runs import models_of, run_shares
-from geoskip.paper.share import affine_share, block_shares
+from geoskip.paper.analyses import models_of, run_shares
+from geoskip.paper.decoding import affine_share, block_shares
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run
 from tests.specimens import features, specimen

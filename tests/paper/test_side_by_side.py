@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.paper.jobs import Job, finished
-from geoskip.paper.side_by_side import TRIES, run_side_by_side
+from geoskip.paper.parallel import TRIES, run_side_by_side
+from geoskip.paper.running import Job, finished
 from tests.paper.runs import job_of, recipe_named, record_of
 
 JOBS = [job_of(recipe_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
@@ -88,7 +88,7 @@ def test_a_job_that_kills_its_processes_is_given_up(tmp_path: Path, command: lis
     (tmp_path / "order-0").write_text("die")
     found = outcomes(tmp_path, command)
     assert found[0][0] is None
-    assert f"its process ended (code 7) {TRIES} times over; see" in found[0][1]
+    assert f"its process ended {TRIES} times, with exit code 7; see" in found[0][1]
     assert [found[seed][0] for seed in (1, 2, 3)] == [1.0, 2.0, 3.0]
     assert len(set(pids(tmp_path, 0))) == TRIES
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.paper.demo import one_thread
-from geoskip.paper.jobs import finished_runs
-from geoskip.paper.recipe import chosen_data
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.recipes import chosen_data
+from geoskip.paper.running import finished_runs
 
 
 @pytest.fixture(scope="module")

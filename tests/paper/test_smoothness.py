@@ -12,8 +12,8 @@ from torch.testing import assert_close
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
 from geoskip.graphs import Graph
 from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv, make_operator
+from geoskip.paper.analyses import method_of, run_smoothness, side_by_side
 from geoskip.paper.grams import filter_roughness
-from geoskip.paper.runs import method_of, run_smoothness, side_by_side
 from geoskip.paper.smoothness import kernel_grams, met_pseudo, model_smoothness, overall, spectrum
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run

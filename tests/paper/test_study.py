@@ -11,11 +11,20 @@ import torch
 from typer.testing import CliRunner
 
 from geoskip.cli import app
-from geoskip.paper.record import read_analysis
-from geoskip.paper.runs import run_parts, run_shares, run_smoothness, side_by_side
+from geoskip.paper.analyses import (
+    STUDY,
+    run_parts,
+    run_shares,
+    run_smoothness,
+    side_by_side,
+    start_alike,
+    task_of,
+    write_study,
+)
+from geoskip.paper.findings import read_analysis
+from geoskip.paper.small_sets import coarsened, stored
 from geoskip.paper.smoothness import model_smoothness
 from geoskip.paper.study import Study, run_study
-from geoskip.paper.study_data import STUDY, coarser, start_alike, stored, task_of, write_study
 from geoskip.training import loop
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
@@ -48,7 +57,7 @@ def test_operators_are_named_with_their_size() -> None:
 
 def test_a_coarser_set_has_the_same_shapes_at_fewer_vertices() -> None:
     data = spheres()
-    coarse = coarser(data, (2,))
+    coarse = coarsened(data, (2,))
     assert coarse.template.num_vertices == 21
     assert (coarse.names, len(coarse)) == (data.names, len(data))
     # Each kept vertex is one of the fine mesh, in every shape the same one.
@@ -112,7 +121,7 @@ def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.Mo
     words = "--operator monet=2 --seeds 1 --epochs 1 --batch 8 --device cpu --coarse 2 --channels 4"
     given = words.split()
     told = CliRunner().invoke(
-        app, ["analyse", "study", "-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), *given]
+        app, ["analyze", "study", "-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), *given]
     )
     assert told.exit_code == 0, told.output
     assert "monet-affine-0" in told.output
@@ -127,7 +136,7 @@ def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.Mo
     assert {record.device for record in found.values()} == {run.record.device}
     for command in ("parts", "share", "smoothness"):
         options = {"parts": ["--samples", "2"], "smoothness": ["--start"]}.get(command, [])
-        told = CliRunner().invoke(app, ["analyse", command, str(run.folder), *options])
+        told = CliRunner().invoke(app, ["analyze", command, str(run.folder), *options])
         assert told.exit_code == 0, told.output
     again = run_smoothness(run, task_of(run))
     (row,) = (row for row in found["smoothness"].rows if row["skip"] == "affine")
@@ -143,7 +152,7 @@ def test_a_run_on_another_mesh_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     from geoskip.data import faces
 
     monkeypatch.setattr(faces, "faces", lambda: spheres(24))
-    data = coarser(spheres(24), (2,))
+    data = coarsened(spheres(24), (2,))
     few = len(data.split.test)
     measured = list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=few + 1))
     assert [None if run.shapes is None else len(run.shapes.names) for run in measured] == [None, few, few]
@@ -161,9 +170,9 @@ def test_a_run_on_another_mesh_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_lists_of_numbers_are_checked(tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--channels", "4;2"])
+    told = CliRunner().invoke(app, ["analyze", "study", "-o", str(tmp_path), "--channels", "4;2"])
     assert told.exit_code == 2
     assert "4;2 is not a list of whole numbers" in told.output
-    told = CliRunner().invoke(app, ["analyse", "study", "-o", str(tmp_path), "--coarse", "0"])
+    told = CliRunner().invoke(app, ["analyze", "study", "-o", str(tmp_path), "--coarse", "0"])
     assert told.exit_code == 2
     assert "0 is not a list of whole numbers" in told.output

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import geoskip
-from geoskip.paper.registry import EXPERIMENTS
-from geoskip.paper.sheets import cell, sheet
-from geoskip.paper.tables import BLOCKS, block, filled
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.tables import BLOCKS, block, cell, experiment_table, filled
 from tests.paper.runs import job_of, kept, papers_own, recipe_named, record_of
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -75,23 +74,23 @@ def test_cells() -> None:
 
 
 def test_layout_follows_the_paper() -> None:
-    table = sheet(EXPERIMENTS["table1"], {})
+    table = experiment_table(EXPERIMENTS["table1"], {})
     assert table.header == ("method", "M=4", "M=9", "M=14")
     assert len(table.lines) == 14
     assert table.lines[-1] == ("Aff-MoNet", "– (0.499)", "– (0.406)", "– (0.347)")
-    both = sheet(EXPERIMENTS["table1"], {}, ranks=2)
+    both = experiment_table(EXPERIMENTS["table1"], {}, num_metrics=2)
     assert both.header[1:3] == ("M=4: mean error, mm", "M=4: median error, mm")
-    table = sheet(EXPERIMENTS["table2"], {}, ranks=2)
+    table = experiment_table(EXPERIMENTS["table2"], {}, num_metrics=2)
     assert table.header == ("method", "accuracy, %")
     assert table.lines[-1] == ("Aff-MoNet (position)", "– (97.14)")
-    table = sheet(EXPERIMENTS["table3"], {})
+    table = experiment_table(EXPERIMENTS["table3"], {})
     assert table.header[1:] == (
         "reconstruction: mean error, mm",
         "correspondence: accuracy, %",
         "classification: accuracy, %",
     )
     assert table.lines[-1] == ("Aff-FeaStNet†", "– (0.463)", "– (94.36)", "– (60.07)")
-    table = sheet(EXPERIMENTS["spline_supplement"], {})
+    table = experiment_table(EXPERIMENTS["spline_supplement"], {})
     assert table.header == ("method", "m=1", "m=2", "m=3", "m=4", "m=5", "M=8")
     assert table.lines[0] == ("SplineCNN", "–", "– (0.605)", "–", "–", "–", "")
 
@@ -106,12 +105,13 @@ def test_seeds_are_told(tmp_path: Path) -> None:
 def test_claims_of_the_paper_as_tables(tmp_path: Path) -> None:
     papers_own(tmp_path, seeds=2)
     claims = block("claims", tmp_path)
-    assert "| an affine skip helps | 18 of 18 | 18 | 0 | 4 |" in claims
-    assert "| a weight for the centre vertex helps | 5 of 6 | 5 | 1 | 0 |" in claims
-    verdicts = block("verdicts", tmp_path)
+    assert "| an affine skip helps | 18 of 22 | 18 | – | – | – |" in claims
+    assert "| a weight for the center vertex helps | 6 | 5 | – | 1 (1 with p < 0.05) | – |" in claims
+    assert "| Aff-GCN has fewer parameters than GIN-0 | 1 | 1 (1 exact) | – | – | – |" in claims
+    comparisons = block("comparisons", tmp_path)
     assert (
         "| an affine skip helps more than a residual one | reconstruction: Aff-MoNet M=9 | Res-MoNet M=9 | yes |"
-        in verdicts
+        in comparisons
     )
 
 
@@ -123,7 +123,7 @@ def test_blocks_of_others_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [
-        ("<!-- table9 -->\n<!-- /table9 -->", "page: nothing is known of <!-- table9 -->; did you mean table3"),
+        ("<!-- table9 -->\n<!-- /table9 -->", "page: unknown block <!-- table9 -->; did you mean table3"),
         ("<!-- table1 -->\n", "page: <!-- table1 --> is not closed by <!-- /table1 -->"),
     ],
 )

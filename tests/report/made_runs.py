@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from geoskip.meshes import Mesh, icosphere, mesh_hierarchy
-from geoskip.paper.recipe import Recipe
-from geoskip.paper.registry import EXPERIMENTS
-from geoskip.paper.verdicts import published_tables
+from geoskip.paper.claims import published_tables
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.recipes import Recipe
 from geoskip.records import (
     CorrespondenceSamples,
     GraphSamples,

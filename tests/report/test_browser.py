@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from geoskip.paper.verdicts import claim_rows
+from geoskip.paper.claims import claim_rows
 from geoskip.records import MeshSamples
 from geoskip.report.page import Page, page_html
 from geoskip.report.runs import ReportRun

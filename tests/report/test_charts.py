@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarise
 from geoskip.report.charts import MAX_POINTS, Chart, charts, write_figures
 from tests.report.made_runs import made_run, result_tables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.report import page as page_module
 from geoskip.report.page import SCRIPTS, Page, page_html
 from tests.report.made_runs import made_run, made_runs, spheres

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records import RecordError, write_record
 from geoskip.report.runs import find_runs
 from tests.report.made_runs import made_run, mesh_samples, spheres, write_runs

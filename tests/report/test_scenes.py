@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records import CorrespondenceSamples
 from geoskip.report import scenes
 from geoskip.report.embed import Blobs

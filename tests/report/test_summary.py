@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from geoskip.paper.recipe import Recipe
-from geoskip.paper.registry import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.recipes import Recipe
 from geoskip.paper.rows import rows
 from geoskip.records.statistics import summarise
 from geoskip.report.runs import ReportRun

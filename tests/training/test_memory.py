@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.paper.tiny import tiny_set
+from geoskip.paper.small_sets import tiny_set
 from geoskip.training.config import resolve
 from geoskip.training.memory import StorageTracker, estimate_step_memory
 from geoskip.training.tasks import Task, make_task

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from geoskip import __version__
-from geoskip.cli.analyse import analyse
+from geoskip.cli.analyze import analyze
 from geoskip.cli.apply import apply
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
@@ -40,7 +40,7 @@ app.command()(reproduce)
 app.command()(tables)
 app.command("train")(train)
 app.command()(warp)
-app.add_typer(analyse, name="analyse")
+app.add_typer(analyze, name="analyze")
 app.add_typer(data, name="data")
 
 

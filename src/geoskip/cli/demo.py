@@ -19,8 +19,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print every run as JSON.")] = False,
 ) -> None:
     """Make faces, train MoNet, Res-MoNet and Aff-MoNet on them, compare, and write a page that shows it."""
-    from geoskip.paper.demo import demo_runs, demo_set
-    from geoskip.paper.demo_pictures import write_demo_pictures
+    from geoskip.paper.demo import demo_runs, demo_set, write_demo_pictures
     from geoskip.training.progress import choose_progress
 
     for name, value in (("seeds", seeds), ("epochs", epochs)):

@@ -31,8 +31,7 @@ def params(
 
 
 def _counts() -> list[dict[str, Any]]:
-    from geoskip.paper.rows import all_rows
-    from geoskip.paper.skeletons import num_parameters, skeleton
+    from geoskip.paper.rows import all_rows, num_parameters, paper_model
 
     return [
         {
@@ -41,7 +40,7 @@ def _counts() -> list[dict[str, Any]]:
             "kernel_size": row.kernel_size,
             "column": row.column,
             "pseudo": row.pseudo,
-            "params": num_parameters(skeleton(row)),
+            "params": num_parameters(paper_model(row)),
             "paper": row.figures["params"],
         }
         for row in all_rows()

@@ -14,7 +14,7 @@ def report(
     renders: Annotated[bool, typer.Option(help="Also write large renders of the meshes (needs pyvista).")] = False,
 ) -> None:
     """Write one page with tables, curves and meshes that works offline, from any place."""
-    from geoskip.paper.verdicts import claim_rows, published_tables
+    from geoskip.paper.claims import claim_rows, published_tables
     from geoskip.report.page import TITLE, Page, write_report
     from geoskip.report.runs import find_runs
 

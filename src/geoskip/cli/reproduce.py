@@ -14,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from geoskip.paper.jobs import Job
-    from geoskip.paper.progress import Progress
-    from geoskip.paper.running import Outcome
-    from geoskip.paper.sheets import Sheet
+    from geoskip.paper.reproduction import Reproduction
+    from geoskip.paper.running import Job, Outcome
+    from geoskip.paper.tables import TextTable
 
-TABLES = "table1, table2, table3, correspondence, centre_ablation, spline_supplement or superpixel_ablation"
+TABLES = "table1, table2, table3, correspondence, center_ablation, spline_supplement or superpixel_ablation"
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 Rows = Annotated[
     list[str] | None, typer.Option(help="Only rows like this, such as 'Aff-*' or '*M=9'; may be repeated.")
@@ -56,24 +55,23 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is done and what is to do.")] = False,
 ) -> None:
     """Train the rows of a table or figure of the paper; what is done is skipped, what was cut off goes on."""
-    from geoskip.paper.progress import Progress
-    from geoskip.paper.seeds import parse_seeds
+    from geoskip.paper.reproduction import Reproduction, parse_seeds
 
     if on not in ("here", "ray"):
         raise typer.BadParameter(f"--on: here or ray, not {on}")
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
-    progress = Progress.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
+    reproduction = Reproduction.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
     console = Console()
-    view = _View(console, progress)
-    pending = [] if dry_run else progress.pending
+    view = _View(console, reproduction)
+    pending = [] if dry_run else reproduction.pending
     _follow(view, _outcomes(pending, out, device, jobs, on, address, gpus, view) if pending else iter(()))
-    if progress.experiment.figure and progress.done and not dry_run:
-        from geoskip.paper.drawing import draw
+    if reproduction.experiment.figure and reproduction.done and not dry_run:
+        from geoskip.paper.reproduction import draw
 
-        for path in draw(progress.experiment, progress.done, out):
+        for path in draw(reproduction.experiment, reproduction.done, out):
             console.print(f"drawn: {path}")
-    if progress.faults:
+    if reproduction.faults:
         raise typer.Exit(1)
 
 
@@ -81,36 +79,36 @@ def _outcomes(
     pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float, view: _View
 ) -> Iterator[Outcome]:
     if on == "ray":
-        from geoskip.paper.cluster import run_on_ray
+        from geoskip.paper.parallel import run_on_ray
 
         return run_on_ray(pending, out, device, address=address, gpus=gpus)
     if jobs > 1:
-        from geoskip.paper.side_by_side import run_side_by_side
+        from geoskip.paper.parallel import run_side_by_side
 
         return run_side_by_side(pending, out, device, jobs)
     from geoskip.paper.running import run_here
 
-    return run_here(pending, out, device, view.tell if view.console.is_terminal else None)
+    return run_here(pending, out, device, view.show if view.console.is_terminal else None)
 
 
 class _View:
     """The table as it fills: redrawn on a terminal; elsewhere a line for each row that ends, and the table at last."""
 
-    def __init__(self, console: Console, progress: Progress) -> None:
-        self.console, self.progress, self.said = console, progress, ""
+    def __init__(self, console: Console, reproduction: Reproduction) -> None:
+        self.console, self.reproduction, self.status = console, reproduction, ""
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def tell(self, text: str) -> None:
-        self.said = text
+    def show(self, text: str) -> None:
+        self.status = text
         self.draw()
 
     def draw(self) -> None:
         if self.live is not None:
-            words = Text("\n".join(filter(None, (self.said, self.progress.words()))))
-            self.live.update(Group(_table(self.progress.sheet()), words), refresh=True)
+            words = Text("\n".join(filter(None, (self.status, self.reproduction.summary()))))
+            self.live.update(Group(_table(self.reproduction.table()), words), refresh=True)
 
     def add(self, outcome: Outcome) -> None:
-        self.said, line = "", self.progress.add(outcome)
+        self.status, line = "", self.reproduction.add(outcome)
         if self.live is None:
             typer.echo(line)
         self.draw()
@@ -122,18 +120,16 @@ def _follow(view: _View, outcomes: Iterator[Outcome]) -> None:
         for outcome in outcomes:
             view.add(outcome)
     if view.live is None:
-        view.console.print(_table(view.progress.sheet()))
-        typer.echo(view.progress.words())
-    for fault in view.progress.faults:
+        view.console.print(_table(view.reproduction.table()))
+        typer.echo(view.reproduction.summary())
+    for fault in view.reproduction.faults:
         typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)
 
 
-def _table(sheet: Sheet) -> Table:
-    table = Table(
-        title=f"\n{sheet.title}", title_justify="left", caption="\n".join(sheet.notes), caption_justify="left"
-    )
-    for number, name in enumerate(sheet.header):
+def _table(text: TextTable) -> Table:
+    table = Table(title=f"\n{text.title}", title_justify="left", caption="\n".join(text.notes), caption_justify="left")
+    for number, name in enumerate(text.header):
         table.add_column(name, justify="right" if number else "left")
-    for line in sheet.lines:
+    for line in text.lines:
         table.add_row(*(Text(cell) for cell in line))
     return table

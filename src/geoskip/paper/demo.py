@@ -1,12 +1,12 @@
-"""Table 1 in small, through the program itself: autoencoders of faces with and without skips, trained on the CPU.
+"""``geoskip demo``: Table 1 in small. Autoencoders of faces with and without skips, trained on the CPU in minutes.
 
-Everything is shrunk until it takes minutes: faces of 1,050 vertices, some hundreds of them, a narrow network, a few
-epochs. It shows the program at work; the paper's claims rest on its own tables.
+Everything is small: a few hundred faces of 1,050 vertices, a narrow network, few epochs. It shows the program at work;
+the evidence for the paper's claims is in its tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,11 @@ import torch
 
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
-from geoskip.meshes import Mesh, decimate, icosphere
+from geoskip.meshes import icosphere
+from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples
-from geoskip.shapes import Float
+from geoskip.report.png import write_png
+from geoskip.report.sample_pictures import reconstruction_errors_mm, reconstruction_sheet
 from geoskip.training.config import Config, resolve
 from geoskip.training.loop import train
 from geoskip.training.progress import Progress
@@ -26,13 +28,17 @@ from geoskip.training.run import SAMPLES
 from geoskip.training.tasks import make_task
 
 SKIPS = ("none", "residual", "affine")
-NUM_TRAIN, NUM_TEST, NUM_VERTS = 480, 60, 1050
+NUM_TRAIN, NUM_TEST, NUM_VERTICES = 480, 60, 1050
 SPHERE_MM = 100.0
+# The percentile of all errors of all methods where colors saturate: a few outliers would leave the rest dark.
+PERCENTILE = 99.0
+# Of the picture of one mesh, in pixels.
+SIZE = 240
 
 
 @dataclass(frozen=True)
 class DemoSet:
-    """Shapes to train on; ``about`` says what they are, ``note`` why they are not faces, if they are not."""
+    """The shapes to train on, a description of them, and a note if they are not faces."""
 
     shapes: MeshSet
     about: str
@@ -41,8 +47,7 @@ class DemoSet:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """One model, trained and tested: ``error_mm`` is the mean distance of a vertex from where it should be,
-    ``seconds`` the time of training."""
+    """One trained and tested model. ``error_mm`` is the mean vertex error, ``seconds`` the training time."""
 
     name: str
     skip: str
@@ -60,9 +65,9 @@ class DemoRun:
 
 
 def demo_set(data: str = "auto") -> DemoSet:
-    """``"faces"``, ``"spheres"``, or ``"auto"``: faces where they can be had."""
+    """``"faces"``, ``"spheres"``, or ``"auto"``: faces if they can be generated here."""
     if data not in ("auto", "faces", "spheres"):
-        raise ValueError(f"data: the demo has faces and spheres, or auto; got {data!r}")
+        raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
     if data == "spheres":
         return _spheres()
     try:
@@ -70,7 +75,26 @@ def demo_set(data: str = "auto") -> DemoSet:
     except ImportError as error:
         if data == "faces":
             raise
-        return _spheres(f"Faces cannot be made here ({error}), so these are deformed spheres.")
+        return _spheres(f"Faces cannot be generated here ({error}), so these are deformed spheres.")
+
+
+def _faces() -> DemoSet:
+    """Some of the generated faces, with a quarter of their vertices."""
+    from geoskip.data.faces import faces
+
+    about = f"{NUM_TRAIN} faces of {NUM_VERTICES:,} vertices"
+    return DemoSet(reduced(faces(), NUM_VERTICES, NUM_TRAIN, NUM_TEST), about)
+
+
+def _spheres(note: str | None = None) -> DemoSet:
+    """With a radius of 10 cm, so that errors in millimeters are of a natural size."""
+    sphere, count = icosphere(3), NUM_TRAIN + NUM_TEST
+    verts = torch.from_numpy(deformed(sphere, count, seed=0)).float()
+    names = tuple(f"{item:04d}" for item in range(count))
+    shapes = MeshSet(sphere, StoredShapes(verts), names, Split.leading(count, NUM_TRAIN), SPHERE_MM)
+    return DemoSet(
+        shapes, f"{NUM_TRAIN} deformed spheres of {sphere.num_vertices} vertices and a radius of 10 cm", note
+    )
 
 
 def demo_runs(
@@ -80,9 +104,9 @@ def demo_runs(
     epochs: int = 10,
     progress: Callable[[], Progress] | None = None,
 ) -> Iterator[DemoRun]:
-    """MoNet, Res-MoNet and Aff-MoNet, ``seeds`` times each; seeds change initial values and the order of the shapes.
+    """MoNet, Res-MoNet and Aff-MoNet with each seed, which fixes initial values and the order of the shapes.
 
-    A run that is in the folder already is not trained again. ``progress`` makes what is told of each run.
+    A run that the folder already contains is not trained again. ``progress`` makes the display of one run.
     """
     for name, value in (("seeds", seeds), ("epochs", epochs)):
         if value < 1:
@@ -90,16 +114,16 @@ def demo_runs(
     for seed in range(seeds):
         for skip in SKIPS:
             config = demo_config(skip, seed, epochs)
-            place = folder / f"{skip}-seed{seed}-epochs{epochs}-{data.shapes.template.num_vertices}"
+            run_folder = folder / f"{skip}-seed{seed}-epochs{epochs}-{data.shapes.template.num_vertices}"
             with one_thread():
-                told = None if progress is None else progress()
-                record = train(config, place, task=make_task(config, data.shapes), progress=told).record
+                display = None if progress is None else progress()
+                record = train(config, run_folder, task=make_task(config, data.shapes), progress=display).record
             error = record.metrics["mean_mm"]
-            yield DemoRun(record.name, skip, seed, record.parameters, error, record.seconds, place)
+            yield DemoRun(record.name, skip, seed, record.parameters, error, record.seconds, run_folder)
 
 
 def demo_config(skip: str, seed: int, epochs: int) -> Config:
-    """The paper's autoencoder with half the channels and three levels, its rate raised for the few steps there are."""
+    """The paper's autoencoder with half the channels and three levels, and a higher rate for the few steps."""
     return resolve(
         "reconstruction",
         operator="monet",
@@ -116,7 +140,7 @@ def demo_config(skip: str, seed: int, epochs: int) -> Config:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Tensors as small as these gain little from threads, which on a busy machine mostly wait for each other."""
+    """Tensors this small gain little from threads, which mostly wait for each other on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -125,45 +149,13 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def deformed(mesh: Mesh, count: int, seed: int) -> Float[np.ndarray, "shapes vertices 3"]:
-    """The mesh stretched along its axes, swollen around a random point, and twisted about the z axis."""
-    rng = np.random.default_rng(seed)
-    stretch = np.exp(0.2 * rng.standard_normal((count, 1, 3)))
-    centres = rng.standard_normal((count, 1, 3))
-    centres /= np.linalg.norm(centres, axis=2, keepdims=True)
-    heights, turns = 0.4 * rng.random((count, 1, 1)), rng.standard_normal((count, 1))
-    swelling = heights * np.exp(-2 * ((mesh.verts - centres) ** 2).sum(axis=2, keepdims=True))
-    x, y, z = np.moveaxis(stretch * (1 + swelling) * mesh.verts, 2, 0)
-    cos, sin = np.cos(turns * z), np.sin(turns * z)
-    return np.stack([cos * x - sin * y, sin * x + cos * y, z], axis=2)
-
-
-def _faces() -> DemoSet:
-    """Some of the generated faces, at a quarter of their vertices."""
-    from geoskip.data.faces import faces
-
-    return DemoSet(coarser(faces(), NUM_VERTS, NUM_TRAIN, NUM_TEST), f"{NUM_TRAIN} faces of {NUM_VERTS:,} vertices")
-
-
-def coarser(data: MeshSet, num_vertices: int, num_train: int, num_test: int, seed: int = 0) -> MeshSet:
-    """Some items of a set, drawn evenly at random, with the vertices that are left when its template is decimated."""
-    draw = torch.Generator().manual_seed(seed)
-    chosen = [
-        items[torch.randperm(len(items), generator=draw)[:count]]
-        for items, count in ((data.split.train, num_train), (data.split.test, num_test))
-    ]
-    step, items = decimate(data.template, num_vertices), torch.cat(chosen)
-    verts = data.verts(items)[:, torch.from_numpy(step.kept)]
-    names = tuple(data.names[item] for item in items.tolist())
-    return MeshSet(step.mesh, StoredShapes(verts), names, Split.leading(len(items), num_train), data.unit_mm)
-
-
-def _spheres(note: str | None = None) -> DemoSet:
-    """A radius of 10 cm, so that millimetres mean something."""
-    sphere, count = icosphere(3), NUM_TRAIN + NUM_TEST
-    verts = torch.from_numpy(deformed(sphere, count, seed=0)).float()
-    names = tuple(f"{item:04d}" for item in range(count))
-    shapes = MeshSet(sphere, StoredShapes(verts), names, Split.leading(count, NUM_TRAIN), SPHERE_MM)
-    return DemoSet(
-        shapes, f"{NUM_TRAIN} deformed spheres of {sphere.num_vertices} vertices and a radius of 10 cm", note
-    )
+def write_demo_pictures(folder: Path, samples: Mapping[str, MeshSamples]) -> tuple[list[Path], float]:
+    """One picture per method, with the same view and colors; the paths, and the error in mm where colors saturate."""
+    folder.mkdir(parents=True, exist_ok=True)
+    errors = np.concatenate([reconstruction_errors_mm(each).ravel() for each in samples.values()])
+    largest = float(np.percentile(errors, PERCENTILE))
+    paths = []
+    for name, each in samples.items():
+        paths.append(folder / f"{name.lower()}.png")
+        write_png(paths[-1], reconstruction_sheet(each, SIZE, largest=largest))
+    return paths, largest

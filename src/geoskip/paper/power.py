@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from geoskip.graphs import Graph
+from geoskip.graphs import Graph, attach, pack, target_degree
 from geoskip.models.layers import layer_maker
-from geoskip.paper.pairs import GraphPair, graph_pairs
-from geoskip.shapes import Float
+from geoskip.shapes import Float, Int
 
 # What the tables call them, and how they are made; MoNet looks at degrees, as the paper's does on superpixels.
 OPERATORS: dict[str, dict[str, Any]] = {
@@ -111,3 +110,207 @@ def _split(method: str) -> tuple[str, str]:
         if method.startswith(prefix) and method.removeprefix(prefix) in OPERATORS:
             return skip, method.removeprefix(prefix)
     raise ValueError(f"method: unknown name {method!r}; choose from {', '.join(methods())}")
+
+
+def refine(
+    graph: Graph, colours: Int[Tensor, " vertices"] | None = None, rounds: int | None = None
+) -> Int[Tensor, " vertices"]:
+    r"""Colours after ``rounds`` of refinement, or when they no longer split:
+
+    .. math:: c_i \leftarrow \big(c_i,\ \{\!\{ c_j : j \in \mathcal N(i) \}\!\}\big)
+
+    ``colours`` are those at the start, one for all where not given. The result is numbered from 0, in an order that
+    depends on the colours alone and not on how vertices are numbered. To compare two graphs refine them packed, for
+    numbers of separate refinements mean nothing to each other.
+    """
+    if colours is not None and colours.shape != (graph.num_vertices,):
+        raise ValueError(f"colours: expected one for each of {graph.num_vertices} vertices, got {list(colours.shape)}")
+    current = [0] * graph.num_vertices if colours is None else _numbered(colours.tolist())
+    neighbours = _neighbours(graph)
+    done = 0
+    while rounds is None or done < rounds:
+        finer = _numbered([(own, *sorted(current[j] for j in js)) for own, js in zip(current, neighbours, strict=True)])
+        stable = len(set(finer)) == len(set(current))
+        current, done = finer, done + 1
+        if stable:
+            break
+    return torch.tensor(current, dtype=torch.long)
+
+
+def colours_of(features: Float[Tensor, "vertices channels"]) -> Int[Tensor, " vertices"]:
+    """One colour for each different row."""
+    return torch.unique(features, dim=0, return_inverse=True)[1]
+
+
+def told_apart(
+    first: Graph,
+    second: Graph,
+    features: tuple[Float[Tensor, "vertices channels"], Float[Tensor, "others channels"]] | None = None,
+) -> bool:
+    """Whether 1-WL tells the graphs apart: their stable colours, refined together, differ in number."""
+    start = None if features is None else colours_of(torch.cat(features))
+    colours = refine(pack([first, second]), start)
+    counts = torch.bincount(colours), torch.bincount(colours[: first.num_vertices], minlength=int(colours.max()) + 1)
+    return not torch.equal(counts[0], 2 * counts[1])
+
+
+def _neighbours(graph: Graph) -> list[list[int]]:
+    lists: list[list[int]] = [[] for _ in range(graph.num_vertices)]
+    for sender, receiver in graph.edge_index.t().tolist():
+        lists[receiver].append(sender)
+    return lists
+
+
+def _numbered(signatures: list) -> list[int]:
+    """Equal signatures get equal numbers, in sorted order."""
+    number = {signature: place for place, signature in enumerate(sorted(set(signatures)))}
+    return [number[signature] for signature in signatures]
+
+
+Edges = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPair:
+    """Two graphs.
+
+    Attributes:
+        name: a few words.
+        about: what differs, in a sentence.
+        wl: whether 1-WL tells them apart.
+        graphs: the two.
+        features: of their vertices: ones, one-hot colours, or intensities.
+    """
+
+    name: str
+    about: str
+    wl: bool
+    graphs: tuple[Graph, Graph]
+    features: tuple[Float[Tensor, "vertices channels"], Float[Tensor, "vertices channels"]]
+
+
+def graph_pairs() -> list[GraphPair]:
+    """All pairs, those that 1-WL parts last."""
+    return [
+        _pair("hexagon, two triangles", "Every vertex has two neighbours.", False, ring(6), triangles(2)),
+        _pair(
+            "decalin, bicyclopentyl",
+            "Two fused rings of six atoms, two joined rings of five.",
+            False,
+            [*ring(10), (0, 5)],
+            [*ring(5), *shifted(ring(5), 5), (0, 5)],
+        ),
+        _pair(
+            "circulants 11(1,2), 11(1,3)",
+            "Rings of eleven with chords of two kinds: every vertex has four neighbours.",
+            False,
+            circulant(11, (1, 2)),
+            circulant(11, (1, 3)),
+        ),
+        _pair("path, star", "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.", True, path(4), star(3)),
+        _pair(
+            "hexagon, K3,3",
+            "Every vertex has two neighbours, or every vertex has three.",
+            True,
+            ring(6),
+            [(i, j) for i in range(3) for j in range(3, 6)],
+        ),
+        _pair(
+            "two edges ab, complete aabb",
+            "Closed neighbourhoods of the same mixture, {a, b} and {a, a, b, b}.",
+            True,
+            [(0, 1), (2, 3)],
+            [(i, j) for i in range(4) for j in range(i)],
+            ("abab", "abab"),
+        ),
+        _pair(
+            "two edges ab, square abab",
+            "Neighbourhoods of the same mixture, {b} and {b, b}.",
+            True,
+            [(0, 1), (2, 3)],
+            [(0, 1), (2, 3), (0, 3), (2, 1)],
+            ("abab", "abab"),
+        ),
+        _pair(
+            "ring of nine, coloured in two ways",
+            "Closed neighbourhoods are the same one by one; which of their vertices is the centre differs.",
+            True,
+            ring(9),
+            ring(9),
+            ("abaabbabc", "baababbac"),
+        ),
+        _pair(
+            "ring of eight, a and a near or far",
+            "Two vertices of colour a lie side by side, or three steps apart; what a vertex hears is the same.",
+            True,
+            ring(8),
+            ring(8),
+            ("aabbbbbb", "abbabbbb"),
+        ),
+        _pair(
+            "edge 0-2, edge 1-1",
+            "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
+            True,
+            [(0, 1)],
+            [(0, 1)],
+            ((0.0, 2.0), (1.0, 1.0)),
+        ),
+    ]
+
+
+def ring(length: int) -> Edges:
+    return [(v, (v + 1) % length) for v in range(length)]
+
+
+def path(length: int) -> Edges:
+    return [(v, v + 1) for v in range(length - 1)]
+
+
+def star(leaves: int) -> Edges:
+    return [(0, leaf) for leaf in range(1, leaves + 1)]
+
+
+def triangles(count: int) -> Edges:
+    return [edge for number in range(count) for edge in shifted(ring(3), 3 * number)]
+
+
+def circulant(length: int, steps: Sequence[int]) -> Edges:
+    """Vertices on a circle, each joined to those ``steps`` away."""
+    return [(v, (v + step) % length) for step in steps for v in range(length)]
+
+
+def shifted(edges: Edges, by: int) -> Edges:
+    return [(i + by, j + by) for i, j in edges]
+
+
+def undirected(edges: Edges) -> Graph:
+    """The graph with both directions of every edge."""
+    both = torch.tensor([*edges, *((j, i) for i, j in edges)]).t()
+    return with_degrees(Graph.from_edge_index(both, int(both.max()) + 1))
+
+
+def with_degrees(graph: Graph) -> Graph:
+    """With pseudo-coordinates that know nothing but degrees, up to 10, for MoNet to look at."""
+    return attach(graph, target_degree(graph, largest=10.0, dtype=torch.float64))
+
+
+def _pair(
+    name: str,
+    about: str,
+    wl: bool,
+    first: Edges,
+    second: Edges,
+    features: tuple[Sequence[float] | str, Sequence[float] | str] | None = None,
+) -> GraphPair:
+    graphs = undirected(first), undirected(second)
+    if features is None:
+        ones = torch.ones(graphs[0].num_vertices, 1, dtype=torch.float64)
+        return GraphPair(name, about, wl, graphs, (ones, ones))
+    return GraphPair(name, about, wl, graphs, (_columns(features[0]), _columns(features[1])))
+
+
+def _columns(values: Sequence[float] | str) -> Tensor:
+    """Letters become one-hot colours, numbers one channel."""
+    if isinstance(values, str):
+        return torch.eye(3, dtype=torch.float64)[["abc".index(letter) for letter in values]]
+    return torch.tensor(values, dtype=torch.float64).unsqueeze(1)

@@ -1,31 +1,128 @@
-"""Train what a job says and keep its record; one job after the other, in this process."""
+"""Jobs: a recipe with data, schedule and seed. Where its record is stored, whether it is finished, how to train it.
+
+.. code-block:: text
+
+    results/runs/EXPERIMENT/ROW/DATA-SCHEDULE-SEED.json      the record, small enough for git
+    results/work/EXPERIMENT/ROW/DATA-SCHEDULE-SEED-KEY/      checkpoints, weights, samples, ignored by git
+
+The key is a hash of all settings that can change the result. A run or record that was made with other settings under
+the same name is therefore neither resumed nor accepted.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from geoskip.data.locks import alone
-from geoskip.paper.jobs import Job, finished
-from geoskip.paper.recipe import TINY
-from geoskip.paper.tiny import tiny_set
-from geoskip.records import RunRecord, write_record
+from geoskip.paper.experiments import find_recipe
+from geoskip.paper.recipes import TINY, Experiment, Recipe
+from geoskip.records import RecordError, RunRecord, read_record, write_record
 from geoskip.records.atomic import write_whole
 from geoskip.records.manifest import list_files, unlist_files
+from geoskip.training.config import Config
 from geoskip.training.progress import Lines, Progress, Silent, described, remaining
 from geoskip.training.signals import Interrupted
+
+# Settings that cannot change the result.
+IMMATERIAL = ("device", "evaluate_every", "checkpoint_every", "keep")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train."""
+
+    recipe: Recipe
+    data: str
+    schedule: str
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.recipe.label}, seed {self.seed}"
+
+    def config(self, device: str = "auto") -> Config:
+        return self.recipe.config(self.data, self.schedule, self.seed, device)
+
+    def record_path(self, out: Path) -> Path:
+        return out / "runs" / self.recipe.home / self.recipe.slug / f"{self._stem}.json"
+
+    def folder(self, out: Path) -> Path:
+        return out / "work" / self.recipe.home / self.recipe.slug / f"{self._stem}-{config_key(self.config())[:8]}"
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.data}-{self.schedule}-{self.seed}"
+
+    def to_json(self) -> dict[str, Any]:
+        row = {"experiment": self.recipe.home, "row": self.recipe.label}
+        return {**row, "data": self.data, "schedule": self.schedule, "seed": self.seed}
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> Job:
+        recipe = find_recipe(entries["experiment"], entries["row"])
+        return cls(recipe, entries["data"], entries["schedule"], entries["seed"])
+
+
+def make_jobs(recipes: Iterable[Recipe], data: Mapping[str, str], schedule: str, seeds: Sequence[int]) -> list[Job]:
+    """Seed by seed, so that a table is complete with one seed as early as possible."""
+    chosen = tuple(recipes)
+    return [Job(recipe, data[recipe.task], schedule, seed) for seed in seeds for recipe in chosen]
+
+
+def config_key(config: Config) -> str:
+    """A hash of the settings that the result depends on."""
+    entries = {key: value for key, value in config.to_json().items() if key not in IMMATERIAL}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+
+
+def made_by(record: RunRecord, job: Job) -> bool:
+    """Whether the record was made with exactly the settings of the job."""
+    try:
+        return config_key(Config.from_json(record.config)) == config_key(job.config())
+    except ValueError:  # a configuration of an incompatible version
+        return False
+
+
+def finished(job: Job, out: Path) -> RunRecord | None:
+    """The record of a finished job; None if there is none, or if it was made with other settings."""
+    try:
+        record = read_record(job.record_path(out))
+    except RecordError:
+        return None
+    return record if made_by(record, job) else None
+
+
+def finished_runs(
+    experiment: Experiment, data: Mapping[str, str], schedule: str, out: Path
+) -> dict[Recipe, dict[int, RunRecord]]:
+    """The records of every recipe, by seed."""
+    runs: dict[Recipe, dict[int, RunRecord]] = {}
+    for recipe in experiment.recipes:
+        prefix = f"{data[recipe.task]}-{schedule}-"
+        paths = sorted((out / "runs" / recipe.home / recipe.slug).glob(f"{prefix}*.json"))
+        seeds = sorted(int(path.stem.removeprefix(prefix)) for path in paths if _is_seed(path, prefix))
+        jobs = [Job(recipe, data[recipe.task], schedule, seed) for seed in seeds]
+        records = {job.seed: finished(job, out) for job in jobs}
+        runs[recipe] = {seed: record for seed, record in records.items() if record is not None}
+    return runs
+
+
+def _is_seed(path: Path, prefix: str) -> bool:
+    return path.stem.removeprefix(prefix).isdigit()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: with its record, or with what went wrong."""
+    """How a job ended: with a record, or with an error message."""
 
     job: Job
     record: RunRecord | None
@@ -33,17 +130,17 @@ class Outcome:
 
 
 class Busy(RuntimeError):
-    """Another process is at this very job."""
+    """Another process is running the same job."""
 
 
 def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> RunRecord:
-    """The record of a job: as it lies there, or after training.
+    """Train the job, unless it is finished, and return its record.
 
-    A run that was cut off goes on from its last checkpoint. Busy while another process on this machine is at the job.
+    An interrupted run resumes from its last checkpoint. Raises Busy if another process on this machine runs the job.
     """
     ignored_by_git(out / "work")
     lock = out / "work" / "locks" / f"{job.recipe.home}-{job.folder(out).parent.name}-{job.folder(out).name}.lock"
-    with alone(lock, lambda other: Busy(f"{job.label}: {other} is at it")):
+    with alone(lock, lambda other: Busy(f"{job.label}: {other} is running it")):
         return finished(job, out) or _train(job, out, device, progress)
 
 
@@ -63,20 +160,23 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
         schedule=job.schedule,
         paper=dict(job.recipe.paper),
     )
-    # The same beside the samples, so that a report knows the two for one run.
+    # The same record next to the samples, so that a report recognizes the two as one run.
     unlist_files(run.folder, [RECORD])
     write_record(run.folder / RECORD, record)
     list_files(run.folder, [RECORD])
     write_record(job.record_path(out), record)
-    # The weights of the end stay; with the record there, nobody goes on from a checkpoint.
+    # The final weights stay. A finished run is not resumed, so its checkpoints can go.
     shutil.rmtree(run.checkpoints, ignore_errors=True)
     return record
 
 
 @lru_cache(maxsize=3)
 def loaded(task: str, data: str, options: str = "{}") -> Any:
-    """A data set, kept for the next row: superpixels take longer to load than some rows take to train. ``options`` are
-    the loader's, as JSON."""
+    """Load a data set, and keep it for the next row: superpixels take longer to load than some rows take to train.
+
+    options: the loader's options as JSON.
+    """
+    from geoskip.paper.small_sets import tiny_set
     from geoskip.training.config import resolve
     from geoskip.training.tasks.loading import load_data
 
@@ -84,9 +184,9 @@ def loaded(task: str, data: str, options: str = "{}") -> Any:
 
 
 def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> Outcome:
-    """Run a job; a fault is told, kept in its folder with the traceback, and leaves other jobs alone.
+    """Run a job. An error is returned in the outcome, and its traceback written to ``fault.txt`` in the job's folder.
 
-    Only Interrupted goes through: whoever sent the signal wants no other job either.
+    Only Interrupted is raised: a signal is meant to stop all jobs.
     """
     try:
         return Outcome(job, run_job(job, out, device, progress))
@@ -100,20 +200,20 @@ def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None
 
 
 def run_here(
-    jobs: Sequence[Job], out: Path, device: str = "auto", tell: Callable[[str], None] | None = None
+    jobs: Sequence[Job], out: Path, device: str = "auto", show: Callable[[str], None] | None = None
 ) -> Iterator[Outcome]:
-    """One after the other; ``tell`` is given a few words on the job at hand, a few times a second."""
+    """Run the jobs in this process, one after the other. ``show`` gets a status line a few times a second."""
     for job in jobs:
-        yield attempt(job, out, device, Lines() if tell is None else Told(job.label, tell))
+        yield attempt(job, out, device, Lines() if show is None else StatusLine(job.label, show))
 
 
-class Told(Silent):
-    """Progress in words: ``MoNet M=9, seed 0: step 1,200 of 11,520, epoch 3, loss 0.31, 85 steps/s, 2:01 min left``."""
+class StatusLine(Silent):
+    """Training progress as one line: ``MoNet M=9, seed 0: step 1,200 of 11,520, epoch 3, …, 2:01 min left``."""
 
     EVERY_SECONDS = 0.5
 
-    def __init__(self, label: str, tell: Callable[[str], None]) -> None:
-        self.label, self.tell = label, tell
+    def __init__(self, label: str, show: Callable[[str], None]) -> None:
+        self.label, self.show = label, show
 
     def start(self, total: int, done: int) -> None:
         self.total, self.first, self.began = total, done, time.monotonic()
@@ -123,14 +223,14 @@ class Told(Silent):
         if (now := time.monotonic()) >= self.next:
             self.next = now + self.EVERY_SECONDS
             rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
-            told = described(step, self.total, epoch, loss, metric)
-            self.tell(f"{self.label}: {told}, {remaining(self.total - step, rate)}")
+            status = described(step, self.total, epoch, loss, metric)
+            self.show(f"{self.label}: {status}, {remaining(self.total - step, rate)}")
 
     def say(self, text: str) -> None:
-        self.tell(f"{self.label}: {text}")
+        self.show(f"{self.label}: {text}")
 
 
 def ignored_by_git(folder: Path) -> None:
-    """A folder that git leaves alone, wherever it lies."""
+    """Write a .gitignore into the folder that excludes all of it."""
     if not (folder / ".gitignore").exists():
         write_whole(folder / ".gitignore", b"*\n")

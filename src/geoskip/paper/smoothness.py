@@ -20,9 +20,16 @@ from geoskip.graphs import Graph
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
 from geoskip.operators.bspline import bspline_products
-from geoskip.paper.gaussian_grams import gaussian_grams
-from geoskip.paper.grams import Grams, basis_roughness, filter_roughness, sampled_grams
-from geoskip.paper.polynomial_grams import bspline_grams, chebyshev, chebyshev_grams
+from geoskip.paper.grams import (
+    Grams,
+    basis_roughness,
+    bspline_grams,
+    chebyshev,
+    chebyshev_grams,
+    filter_roughness,
+    gaussian_grams,
+    sampled_grams,
+)
 from geoskip.shapes import Float
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.data.mesh_set import MeshSet
-from geoskip.paper.runs import run_parts, run_shares, run_smoothness
-from geoskip.paper.study_data import start_alike, write_study
+from geoskip.paper.analyses import run_parts, run_shares, run_smoothness, start_alike, write_study
 from geoskip.records.samples import MeshSamples
 from geoskip.training.config import Config, resolve
 from geoskip.training.loop import train
@@ -34,7 +33,7 @@ class Study:
         device: where.
         checkpoints: how many are kept on the way, evenly, for the shares over training.
         model: further arguments of the autoencoder.
-        coarse: by which factors the meshes were coarsened before; see :func:`~geoskip.paper.study_data.coarser`.
+        coarse: by which factors the meshes were coarsened before; see :func:`~geoskip.paper.small_sets.coarsened`.
     """
 
     operators: tuple[tuple[str, int], ...] = (("monet", 9), ("spline", 3), ("cheb", 6))
@@ -92,7 +91,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run of a study gave: where it was trained, in words, and rows of :mod:`geoskip.paper.runs`; no shares
+    """What a run of a study gave: where it was trained, in words, and rows of :mod:`geoskip.paper.analyses`; no shares
     and parts without skips."""
 
     name: str
@@ -107,7 +106,7 @@ def run_study(study: Study, data: MeshSet, folder: Path, samples: int = 8) -> It
     """Train what is not trained yet, one run after the other, and measure each. ``folder`` keeps the runs.
 
     Runs of one operator and seed begin with the same convolutions, whatever their skips: see
-    :func:`~geoskip.paper.study_data.start_alike`. ``data`` are coarsened by ``study.coarse`` already.
+    :func:`~geoskip.paper.analyses.start_alike`. ``data`` are coarsened by ``study.coarse`` already.
     """
     for name, config in study.configs(len(data.split.train)):
         task = start_alike(make_task(config, data=data), data)

@@ -52,19 +52,29 @@ def write_pictures(
     return paths
 
 
-def reconstruction_sheet(samples: MeshSamples, size: int = 240, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """A column for each sample: the input, its reconstruction, and that colored by the error, darkest from the
-    99th percentile over all samples on."""
-    inputs, found = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
-    errors = np.linalg.norm(found - inputs, axis=2) * samples.unit_mm
-    high = float(np.percentile(errors, 99)) or 1.0
+def reconstruction_sheet(
+    samples: MeshSamples, size: int = 240, up: Up = "y", largest: float | None = None
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """One column per sample: the input, its reconstruction, and the reconstruction colored by its error.
+
+    largest: the error in mm where colors saturate; by default the 99th percentile over all samples.
+    """
+    inputs, outputs = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
+    errors = reconstruction_errors_mm(samples)
+    high = (float(np.percentile(errors, 99)) if largest is None else largest) or 1.0
     view = view_of(inputs.reshape(-1, 3), AZIMUTH, ELEVATION, up)
-    rows = [picture(Mesh(verts, samples.faces), view, size=size) for verts in (*inputs, *found)]
+    rows = [picture(Mesh(verts, samples.faces), view, size=size) for verts in (*inputs, *outputs)]
     rows += [
         picture(Mesh(verts, samples.faces), view, colored(error, high), size)
-        for verts, error in zip(found, errors, strict=True)
+        for verts, error in zip(outputs, errors, strict=True)
     ]
     return sheet(rows, columns=len(inputs))
+
+
+def reconstruction_errors_mm(samples: MeshSamples) -> Float[np.ndarray, "samples vertices"]:
+    """The distance of each vertex of each sample from its true position."""
+    inputs, outputs = (samples.parts[name].astype(np.float64) for name in ("input", "full"))
+    return np.linalg.norm(outputs - inputs, axis=2) * samples.unit_mm
 
 
 def mean_error(

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.paper import running
-from geoskip.paper.jobs import Job
-from geoskip.paper.progress import Progress
-from geoskip.paper.running import Outcome
+from geoskip.paper.reproduction import Reproduction
+from geoskip.paper.running import Job, Outcome
 from geoskip.records import RunRecord
 from tests.paper.runs import job_of, kept, recipe_named, record_of
 
@@ -24,30 +23,30 @@ def command(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
-def started(out: Path, seeds: tuple[int, ...] = (0, 1)) -> Progress:
-    return Progress.start("table1", ROWS, seeds, "short", (), out)
+def started(out: Path, seeds: tuple[int, ...] = (0, 1)) -> Reproduction:
+    return Reproduction.start("table1", ROWS, seeds, "short", (), out)
 
 
 def test_what_is_done_is_skipped(tmp_path: Path) -> None:
     kept(job_of(MONET), tmp_path, mean_mm=0.5)
     progress = started(tmp_path)
     assert [(job.recipe, job.seed) for job in progress.pending] == [(AFF, 0), (MONET, 1), (AFF, 1)]
-    assert progress.words() == "1 of 4 done, about 3 min left"
+    assert progress.summary() == "1 of 4 done, about 3 min left"
 
 
 def test_it_counts_what_ends(tmp_path: Path) -> None:
     progress = started(tmp_path)
-    assert progress.words() == "0 of 4 done, 4 to go"
+    assert progress.summary() == "0 of 4 done, 4 to go"
     first, second, third, fourth = progress.pending
     line = progress.add(Outcome(first, record_of(first, {"mean_mm": 0.512}, seconds=120.0)))
     assert line == "MoNet M=9, seed 0: 0.512 (0.528) in 2 min; 1 of 4 done, about 6 min left"
     assert progress.add(Outcome(second, None, "ValueError: no")) == "Aff-MoNet M=9, seed 0: failed: ValueError: no"
-    assert progress.words() == "1 of 4 done, 1 failed, about 4 min left"
+    assert progress.summary() == "1 of 4 done, 1 failed, about 4 min left"
     for job in (third, fourth):
         progress.add(Outcome(job, record_of(job, {"mean_mm": 0.4})))
-    assert progress.words() == "3 of 4 done, 1 failed"
+    assert progress.summary() == "3 of 4 done, 1 failed"
     assert {recipe: list(records) for recipe, records in progress.runs.items()} == {MONET: [0, 1], AFF: [1]}
-    assert progress.sheet().lines[0][1].startswith("0.456 ± ")
+    assert progress.table().lines[0][1].startswith("0.456 ± ")
 
 
 @pytest.fixture

@@ -1,19 +1,37 @@
-"""A row of the paper as something to run: what turns it, with data, a schedule and a seed, into a configuration."""
+"""A row of the paper as something to train: with data, a schedule and a seed it becomes a configuration.
+
+A schedule says how long a row is trained. A shorter one passes through the paper's learning rates faster, or leaves
+out the epochs with the lowest rates:
+
+| task | full | short |
+|---|---|---|
+| reconstruction | 300 epochs, × 0.99 each | 6 epochs, × 0.99⁵⁰ each |
+| correspondence | 1000 epochs, × 0.99 each (FeaStNet: × 0.5 every 100) | the first 300 of them |
+| classification | 500 epochs, × 0.5 every 30 | 20 epochs, × 0.5 every 5 |
+
+- The short classification leaves out the last 380 epochs of the paper, with rates of 1/16 and below.
+- The short correspondence leaves out the last 700, with rates of 1/20 and below (FeaStNet: 1/8), and multiplies
+  matrices in TensorFloat-32 on a GPU.
+- ``first200`` is the first 200 epochs of the paper's schedule at its own rates; any number will do.
+
+The last epoch counts in all of them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from geoskip.paper.rows import Row
-from geoskip.paper.schedules import shortened
+from geoskip.paper.rows import PaperRow
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config
 
+SCHEDULES = ("full", "short", "smoke", "firstN, such as first200")
+FIRST = re.compile(r"first([1-9]\d*)")
 TASKS = {"reconstruction": "reconstruction", "correspondence": "correspondence", "superpixels": "classification"}
 METRICS = {
     "reconstruction": ("mean_mm", "std_mm", "median_mm"),
@@ -40,7 +58,7 @@ class Recipe:
     """
 
     home: str
-    row: Row
+    row: PaperRow
     variant: str = ""
     settings: tuple[str, ...] = ()
 
@@ -114,7 +132,7 @@ class Experiment:
     """A table or figure of the paper.
 
     figure: where it is more than figures in a table, what is drawn from the runs: see
-        :mod:`geoskip.paper.figures`.
+        :mod:`geoskip.paper.experiments`.
     """
 
     name: str
@@ -160,3 +178,41 @@ def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str =
         else:
             found[task_of[name]] = name
     return found
+
+
+@dataclass(frozen=True)
+class Short:
+    """``epochs`` that go through ``speed`` times as many epochs of the paper's rates, with ``tf32`` or without."""
+
+    epochs: int
+    speed: int
+    tf32: bool = False
+
+
+SHORT = {
+    "reconstruction": Short(epochs=6, speed=50),
+    "correspondence": Short(epochs=300, speed=1, tf32=True),
+    "classification": Short(epochs=20, speed=6),
+}
+
+
+def shortened(config: Config, schedule: str) -> Config:
+    """A configuration with the paper's schedule, under another one."""
+    if first := FIRST.fullmatch(schedule):
+        epochs = int(first[1])
+        if epochs > config.optim.epochs:
+            raise ValueError(f"schedule: {schedule} is longer than the paper's {config.optim.epochs} epochs; use full")
+        return replace(config, optim=replace(config.optim, epochs=epochs))
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule: unknown name {schedule!r}; choose from {', '.join(SCHEDULES)}")
+    if schedule == "full":
+        return config
+    if schedule == "smoke":
+        return replace(config, optim=replace(config.optim, epochs=1), train_items=4, test_items=2)
+    optim, short = config.optim, SHORT[config.task]
+    if optim.decay_every % short.speed == 0:
+        decay, every = optim.lr_decay, optim.decay_every // short.speed
+    else:
+        decay, every = optim.lr_decay ** (short.speed / optim.decay_every), 1
+    faster = replace(optim, epochs=short.epochs, lr_decay=decay, decay_every=every)
+    return replace(config, optim=faster, tf32=config.tf32 or short.tf32)

@@ -1,4 +1,4 @@
-"""``geoskip analyse``: what the skips learn, and what they change."""
+"""``geoskip analyze``: what the skips learn, and what they change."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from geoskip.cli.errors import Choices
 
-analyse = typer.Typer(
+analyze = typer.Typer(
     cls=Choices, help="Look into blocks: their parts, their kernels, depth, what they can tell apart."
 )
 
@@ -33,7 +33,7 @@ WHEN = {
 }
 
 
-@analyse.command()
+@analyze.command()
 def depth(
     seeds: Seeds = 10,
     vertices: Annotated[int, typer.Option(help="Least number of vertices of the sphere.", min=12)] = 642,
@@ -61,13 +61,12 @@ def depth(
     _keep(json_path, "depth", {"seeds": seeds, "vertices": graph.num_vertices, "width": 32}, rows, started)
 
 
-@analyse.command()
+@analyze.command()
 def power(seeds: Seeds = 20, json_path: Json = None) -> None:
     """Discriminative power: which pairs of graphs random networks tell apart, beside the Weisfeiler-Lehman test."""
     from dataclasses import asdict
 
-    from geoskip.paper.pairs import graph_pairs
-    from geoskip.paper.power import power_table
+    from geoskip.paper.power import graph_pairs, power_table
 
     started = time.perf_counter()
     rows = [asdict(row) for row in power_table(range(seeds))]
@@ -86,7 +85,7 @@ def power(seeds: Seeds = 20, json_path: Json = None) -> None:
     _keep(json_path, "power", {"seeds": seeds, "layers": 3, "width": 16, "same_below": 1e-10}, rows, started)
 
 
-@analyse.command()
+@analyze.command()
 def parts(
     run: RunFolder,
     samples: Annotated[int | None, typer.Option(help="How many test items; 8 if there are so many.", min=2)] = None,
@@ -95,7 +94,7 @@ def parts(
     json_path: Json = None,
 ) -> None:
     """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
-    from geoskip.paper.runs import method_of, run_parts
+    from geoskip.paper.analyses import method_of, run_parts
     from geoskip.training.run import Run
 
     started, opened = time.perf_counter(), Run.open(run, data)
@@ -121,7 +120,7 @@ def parts(
     )
 
 
-@analyse.command()
+@analyze.command()
 def share(
     run: RunFolder,
     items: Annotated[int, typer.Option(help="How many training items.", min=1)] = 32,
@@ -129,7 +128,7 @@ def share(
     json_path: Json = None,
 ) -> None:
     """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
-    from geoskip.paper.runs import method_of, run_shares
+    from geoskip.paper.analyses import method_of, run_shares
     from geoskip.training.run import Run
 
     started, opened = time.perf_counter(), Run.open(run, data)
@@ -146,7 +145,7 @@ def share(
     _keep(json_path, "share", settings, rows, started)
 
 
-@analyse.command()
+@analyze.command()
 def smoothness(
     runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs: methods to compare, seeds of each.")],
     start: Annotated[bool, typer.Option("--start", help="Also the initial values; loads the data.")] = False,
@@ -154,8 +153,7 @@ def smoothness(
     json_path: Json = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
-    from geoskip.paper.runs import run_smoothness
-    from geoskip.paper.study_data import task_of
+    from geoskip.paper.analyses import run_smoothness, task_of
     from geoskip.training.run import Run
 
     started = time.perf_counter()
@@ -167,7 +165,7 @@ def smoothness(
     _keep(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
 
-@analyse.command()
+@analyze.command()
 def study(
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder that keeps the runs.")],
     records: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("results/analysis"),
@@ -186,8 +184,8 @@ def study(
     What is trained already is not trained again, so the command may be interrupted and called anew.
     """
     from geoskip.data.faces import faces
+    from geoskip.paper.small_sets import coarsened, stored
     from geoskip.paper.study import Study, run_study
-    from geoskip.paper.study_data import coarser, stored
 
     started, console = time.perf_counter(), Console()
     chosen = Study(
@@ -203,7 +201,7 @@ def study(
     chosen = chosen.with_operators(operator) if operator else chosen
     data = faces()
     if chosen.coarse:
-        data = stored(coarser(data, chosen.coarse))
+        data = stored(coarsened(data, chosen.coarse))
     measured = []
     for run in run_study(chosen, data, folder):
         measured.append(run)
@@ -235,8 +233,8 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
-    from geoskip.paper.answer import spread
-    from geoskip.paper.runs import side_by_side
+    from geoskip.paper.analyses import side_by_side
+    from geoskip.paper.findings import spread
 
     columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
     table = Table(title=f"Filters {WHEN[when]}, geometric mean of the layers", title_justify="left")
@@ -271,7 +269,7 @@ def _keep(
     path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, device: str = "cpu"
 ) -> None:
     if path is not None:
-        from geoskip.paper.record import make_record, write_analysis
+        from geoskip.paper.findings import make_record, write_analysis
 
         write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started, device))
         typer.echo(f"wrote {path}")

@@ -1,22 +1,96 @@
-"""The records of a study in words and tables: what a page says of them is a function of them."""
+"""What an analysis found, as JSON: rows, and how they came about."""
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
+import numpy
+import torch
+
+from geoskip import __version__
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
-from geoskip.paper.record import AnalysisRecord
-from geoskip.paper.runs import side_by_side
+from geoskip.paper.analyses import side_by_side
+from geoskip.records.atomic import write_whole
+from geoskip.records.reading import read_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class AnalysisRecord:
+    """One analysis.
+
+    Attributes:
+        analysis: which one: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"``, ``"parts"``; ``"shares"`` are
+            those of a study's runs.
+        settings: what it was run with.
+        rows: what was found.
+        seconds: how long it took.
+        device: where networks were trained, in words, or where the analysis ran if it trained none.
+        versions: of the packages that matter, and of Python.
+    """
+
+    analysis: str
+    settings: dict[str, Any]
+    rows: Sequence[dict[str, Any]]
+    seconds: float
+    device: str
+    versions: dict[str, str]
+
+
+def make_record(
+    analysis: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]], seconds: float, device: str = "cpu"
+) -> AnalysisRecord:
+    versions = {
+        "geoskip": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+    return AnalysisRecord(analysis, settings, rows, round(seconds, 2), device, versions)
+
+
+def write_analysis(path: Path, record: AnalysisRecord) -> None:
+    """Write a record whole or not at all; numbers are kept to seven digits, and one row to a line."""
+    entries = {"format": FORMAT, **_rounded(asdict(record))}
+    rows = entries.pop("rows")
+    head = json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False)
+    lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False, allow_nan=False)}" for row in rows)
+    write_whole(path, f'{head[:-2]},\n "rows": [\n{lines}\n ]\n}}\n'.encode())
+
+
+def read_analysis(path: Path) -> AnalysisRecord:
+    """The record in a file; ValueError, naming the file, if there is none or if it is not one."""
+    try:
+        entries = read_json(path)
+        if entries.pop("format") != FORMAT:
+            raise ValueError(f"of another format than {FORMAT}")
+        return AnalysisRecord(**entries)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: no record of an analysis can be read there ({error})") from error
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value
+
 
 Rows = Sequence[dict[str, Any]]
 # Where a filter lives: on the edges of the mesh, or, for ChebNet, on the spectrum.
 QUANTITY = {"cheb": "slope"}
 
 
-def verdict(without: Sequence[float], with_skip: Sequence[float]) -> str:
+def compare_roughness(without: Sequence[float], with_skip: Sequence[float]) -> str:
     """How filters with skips compare with those without, seed by seed: the geometric mean of the ratios, and how many
     seeds agree with it."""
     ratios = [after / before for before, after in zip(without, with_skip, strict=True)]
@@ -39,7 +113,7 @@ def smoothness_table(record: AnalysisRecord) -> str:
             rows = [row for row in record.rows if (row["operator"], row["skip"]) == (operator, skip)]
             if rows:
                 change = _changes(record.rows, operator, skip)
-                said = verdict(plain, change) if plain and skip != "none" else ""
+                said = compare_roughness(plain, change) if plain and skip != "none" else ""
                 lines.append(_line(rows, QUANTITY.get(operator, "edge_slope"), change, said))
     return "\n".join(lines)
 
@@ -50,7 +124,7 @@ def short_answer(record: AnalysisRecord) -> str:
     for operator in dict.fromkeys(row["operator"] for row in record.rows):
         plain, affine = (_changes(record.rows, operator, skip) for skip in ("none", "affine"))
         if plain and affine:
-            said.append(f"{operator_info(operator).title} {verdict(plain, affine)}")
+            said.append(f"{operator_info(operator).title} {compare_roughness(plain, affine)}")
     return f"**With affine skips against none**, change of roughness in training: {'; '.join(said)}."
 
 

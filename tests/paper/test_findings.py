@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.answer import described, parts_table, short_answer, smoothness_table, spread, verdict
-from geoskip.paper.record import AnalysisRecord, make_record, read_analysis, write_analysis
+from geoskip.paper.findings import (
+    AnalysisRecord,
+    compare_roughness,
+    described,
+    make_record,
+    parts_table,
+    read_analysis,
+    short_answer,
+    smoothness_table,
+    spread,
+    write_analysis,
+)
 from tests.docs.pages import DOCS
 
 RECORDS = DOCS.parent / "results" / "analysis"
@@ -54,12 +64,12 @@ def study(**ends: tuple[float, float]) -> AnalysisRecord:
 )
 def test_a_verdict_goes_seed_by_seed(with_skip: list[float], said: str) -> None:
     """The second seed is rough by itself, which must not count."""
-    assert verdict([1.0, 4.0], with_skip) == said
+    assert compare_roughness([1.0, 4.0], with_skip) == said
 
 
 def test_a_verdict_needs_the_same_seeds() -> None:
     with pytest.raises(ValueError, match="zip"):
-        verdict([1.0, 1.0], [1.0])
+        compare_roughness([1.0, 1.0], [1.0])
 
 
 def test_the_table_compares_changes_in_training() -> None:

@@ -1,9 +1,10 @@
-"""The analyses on trained runs: what ``geoskip analyse …`` prints and stores."""
+"""The analyses on trained runs: what ``geoskip analyze …`` prints and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.blocks import PolynomialSkip, Skip
+from geoskip.data.mesh_set import MeshSet
 from geoskip.models import MeshAutoencoder
 from geoskip.operators import ChebConv
-from geoskip.paper.decoding import ALL, PARTS, compare_parts, decode_layers, decode_parts
-from geoskip.paper.share import block_shares
+from geoskip.paper.decoding import ALL, PARTS, block_shares, compare_parts, decode_layers, decode_parts
+from geoskip.paper.small_sets import coarsened, stored
 from geoskip.paper.smoothness import met_pseudo, model_smoothness, overall, spectrum
-from geoskip.paper.study_data import task_of
+from geoskip.records.atomic import write_whole
+from geoskip.records.reading import read_json
 from geoskip.records.samples import MeshSamples
 from geoskip.training.checkpoint import load_checkpoint
+from geoskip.training.evaluation import check_same_data
 from geoskip.training.naming import row_name
 from geoskip.training.run import Run
-from geoskip.training.tasks import Task
+from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.base import spread_evenly
+from geoskip.training.tasks.loading import load_data
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41
@@ -151,3 +156,64 @@ def _spectra(model: nn.Module) -> dict[str, Any]:
         for name, block in outer.items()
     }
     return {"eigenvalues": places.tolist(), "spectra": curves}
+
+
+STUDY = "study.json"
+FORMAT = 1
+
+
+def task_of(run: Run) -> Task:
+    """The task of a run as it was trained: a study's runs have coarser data and initial values of their own.
+
+    ValueError where the data are not those that it was trained on.
+    """
+    coarse = read_study(run.folder / STUDY)
+    if coarse is None:
+        task = run.make_task()
+    else:
+        loaded = load_data(run.config)
+        data = stored(coarsened(loaded, coarse)) if coarse else loaded
+        task = start_alike(run.make_task(data), data)
+    wanted, found = run.context.facts.get("topology"), task.facts().get("topology")
+    if wanted != found:
+        raise ValueError(
+            f"{run.folder}: the run was trained on another mesh than {run.config.data} has now; if it was given data "
+            "in Python, analyze it there"
+        )
+    check_same_data(run, task)
+    return task
+
+
+def write_study(folder: Path, coarse: Sequence[int]) -> None:
+    """Note beside a run that it is one of a study, by which factors its meshes were coarsened."""
+    write_whole(folder / STUDY, (json.dumps({"format": FORMAT, "coarse": list(coarse)}) + "\n").encode())
+
+
+def start_alike(task: Task, data: MeshSet) -> Task:
+    """The task, whose models now begin with the values that the seed gives to bare operators; skips keep their own.
+
+    Otherwise the draws of the skips would shift all later ones, and methods would differ in their luck as well.
+    """
+    bare, own = make_task(replace(task.config, skip="none"), data=data), task.make_model
+
+    def make_model() -> nn.Module:
+        model = own()
+        model.load_state_dict(bare.make_model().state_dict())
+        return model
+
+    # On the instance, so that copies on other devices keep it.
+    vars(task)["make_model"] = make_model
+    return task
+
+
+def read_study(path: Path) -> list[int] | None:
+    """The factors; None where the run is none of a study."""
+    if not path.is_file():
+        return None
+    try:
+        entries = read_json(path)
+        if entries["format"] != FORMAT:
+            raise ValueError(f"of another format than {FORMAT}")
+        return [int(factor) for factor in entries["coarse"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: does not say what the run was trained on ({error!r}); run the study anew") from error

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from geoskip.paper.registry import EXPERIMENTS
-from geoskip.paper.verdicts import claim_rows
+from geoskip.paper.claims import claim_rows
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.report.runs import ReportRun
 from tests.report.made_runs import made_run
 

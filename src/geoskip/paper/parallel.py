@@ -1,0 +1,249 @@
+"""Several jobs at once: in processes on this machine, or as tasks on a Ray cluster (the extra ``cluster``).
+
+Small models leave a GPU idle between their kernels; a second process fills the gaps. A process runs one job after the
+other and keeps its data in memory. If it dies (out of memory, killed), it is replaced, and its job resumes from the
+last checkpoint.
+
+On a cluster, a task takes a share of a GPU, so that several small models fit on one. If a worker is lost, Ray runs its
+task again; it resumes from the last checkpoint if the results are in a shared folder. Records are sent back to the
+caller, which writes them, so nothing else needs to be shared.
+
+``python -m geoskip.paper.parallel OUT DEVICE`` is the worker process: one job per line of JSON on standard input, one
+answer per line on standard output. Everything else that is printed goes to standard error, the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Lock, current_thread, main_thread
+from types import FrameType
+from typing import Any
+
+from geoskip.paper.running import Job, Outcome, attempt, finished, ignored_by_git
+from geoskip.records import write_record
+from geoskip.records.run_record import record_entries, record_from
+from geoskip.records.system import ending_signals
+
+TRIES = 3
+PATIENCE = 60.0  # seconds that a process has to save its work after SIGTERM
+
+
+def run_side_by_side(
+    jobs: Sequence[Job], out: Path, device: str = "auto", processes: int = 2, command: Sequence[str] = ()
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes in the order in which jobs end. ``command`` replaces the usual command of a worker."""
+    if processes < 1:
+        raise ValueError(f"jobs: need at least 1 process, got {processes}")
+    ignored_by_git(out / "work")
+    usual = [sys.executable, "-m", "geoskip.paper.parallel", str(out), device]
+    pool = WorkerPool(command or usual, out, threads=max(1, (os.cpu_count() or 1) // processes))
+    with ending_on_signals(), ThreadPoolExecutor(processes) as threads:
+        try:
+            for future in as_completed([threads.submit(pool.run, job) for job in jobs]):
+                yield future.result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            pool.close()
+
+
+@contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP as an exception, so that the processes are ended, too. Only the main thread gets signals."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class WorkerPool:
+    """Worker processes; a job takes an idle one, or starts a new one."""
+
+    def __init__(self, command: Sequence[str], out: Path, threads: int) -> None:
+        self.command, self.out, self.threads = command, out, threads
+        self.idle: list[Worker] = []
+        self.all: list[Worker] = []
+        self.lock = Lock()
+        self.closed = False
+
+    def run(self, job: Job) -> Outcome:
+        code = 0
+        for _ in range(TRIES):
+            worker = self._take()
+            if worker is None:
+                break
+            answer = worker.ask(job)
+            if answer is not None and not answer["fault"]:
+                self.idle.append(worker)
+                return Outcome(job, finished(job, self.out))
+            # After an error on a device, the process may not be able to use it again.
+            code = worker.stop()
+            if answer is not None:
+                return Outcome(job, None, answer["fault"])
+        return Outcome(job, None, f"its process ended {TRIES} times, with exit code {code}; see {self._log(0).parent}")
+
+    def close(self) -> None:
+        """Ask every process to save its work and exit, and wait for it."""
+        with self.lock:
+            self.closed = True
+        for worker in self.all:
+            worker.process.terminate()
+        for worker in self.all:
+            worker.stop()
+
+    def _take(self) -> Worker | None:
+        with self.lock:
+            if self.closed:
+                return None
+            if self.idle:
+                return self.idle.pop()
+            worker = Worker(self.command, self._log(len(self.all)), self.threads)
+            self.all.append(worker)
+            return worker
+
+    def _log(self, number: int) -> Path:
+        return self.out / "work" / "logs" / f"worker-{number}.log"
+
+
+class Worker:
+    """A process that runs jobs, one at a time."""
+
+    def __init__(self, command: Sequence[str], log: Path, threads: int) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment, encoding="utf-8"
+            )
+
+    def ask(self, job: Job) -> dict[str, str] | None:
+        """Send a job and wait for the answer; None if the process died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(job.to_json()) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):  # died, perhaps in the middle of a line
+            return None
+
+    def stop(self) -> int:
+        """Send no more jobs, wait for the process to end, and return its exit code."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # It may have died already, or another thread may be waiting for its answer.
+        with suppress(OSError, ValueError):
+            self.process.stdin.close()
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        with suppress(OSError, ValueError):
+            self.process.stdout.close()
+        return code
+
+
+def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, device: str) -> None:
+    """Answer each job with ``{"fault": ""}`` once its record is written, or with an error message."""
+    from geoskip.training.progress import Lines
+
+    for line in requests:
+        outcome = attempt(Job.from_json(json.loads(line)), out, device, Lines())
+        reply(json.dumps({"fault": outcome.fault}))
+
+
+RETRIES = 3
+# Workers look for data in the same folders, unless they have settings of their own.
+FOLDERS = ("GEOSKIP_CACHE", "GEOSKIP_DATA")
+Remote = Callable[[Mapping[str, Any], str, str], Mapping[str, Any]]
+
+
+def run_on_ray(
+    jobs: Sequence[Job],
+    out: Path,
+    device: str = "auto",
+    *,
+    address: str | None = None,
+    gpus: float = 0.0,
+    retries: int = RETRIES,
+    run: Remote | None = None,
+) -> Iterator[Outcome]:
+    """Yield outcomes in the order in which jobs end.
+
+    address: of a running cluster (``auto``, ``ray://host:10001``); None starts Ray on this machine.
+    gpus: the share of a GPU per job; 0 for the CPU.
+    retries: how often a job is repeated after its worker was lost.
+    run: replaces :func:`run_remotely` on the worker.
+    """
+    ray = _ray()
+    settings = {name: os.environ[name] for name in FOLDERS if name in os.environ}
+    mine = not ray.is_initialized()
+    if mine:
+        own = {} if address else {"include_dashboard": False}
+        environment = {"runtime_env": {"env_vars": settings}} if settings else {}
+        ray.init(address, log_to_driver=False, **own, **environment)
+    try:
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)
+        pending = {task.remote(job.to_json(), str(out.absolute()), device): job for job in jobs}
+        while pending:
+            (done, *_), _ = ray.wait(list(pending))
+            yield _collected(ray, done, pending.pop(done), out, retries)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
+    """Run a job on a worker; return its record as plain JSON, or the error message."""
+    outcome = attempt(Job.from_json(job), Path(out), device)
+    record = None if outcome.record is None else record_entries(outcome.record)
+    return {"record": record, "fault": outcome.fault}
+
+
+def _collected(ray: Any, done: Any, job: Job, out: Path, retries: int) -> Outcome:
+    try:
+        reply = ray.get(done)
+    except ray.exceptions.RayError as error:
+        return Outcome(job, None, f"lost on the cluster {1 + retries} times: {str(error).splitlines()[0]}")
+    if reply["record"] is None:
+        return Outcome(job, None, reply["fault"])
+    record = record_from(reply["record"], job.label)
+    write_record(job.record_path(out), record)
+    return Outcome(job, record)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("running on a cluster needs Ray: pip install geoskip[cluster]") from error
+    return ray
+
+
+if __name__ == "__main__":
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    from geoskip.training.signals import Interrupted
+
+    try:
+        serve(sys.stdin, partial(print, file=replies, flush=True), Path(sys.argv[1]), sys.argv[2])
+    except Interrupted as interrupted:
+        sys.exit(interrupted.code)
