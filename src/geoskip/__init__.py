@@ -10,22 +10,50 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, add_skips
     from geoskip.graphs import Graph
+    from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+    from geoskip.operators import (
+        ChebConv,
+        FeaStConv,
+        GCNConv,
+        GINConv,
+        MoNetConv,
+        RBFConv,
+        SpiralConv,
+        SplineConv,
+    )
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "AffineSkip": "blocks",
-    "Graph": "graphs",
-    "PolynomialSkip": "blocks",
-    "ResidualSkip": "blocks",
-    "add_skips": "blocks",
-}
-
-__all__ = ["AffineSkip", "Graph", "PolynomialSkip", "ResidualSkip", "__version__", "add_skips"]
+__all__ = [
+    "AffineSkip",
+    "ChebConv",
+    "CorrespondenceNet",
+    "FeaStConv",
+    "GCNConv",
+    "GINConv",
+    "Graph",
+    "GraphClassifier",
+    "MeshAutoencoder",
+    "MoNetConv",
+    "PolynomialSkip",
+    "RBFConv",
+    "ResidualSkip",
+    "SpiralConv",
+    "SplineConv",
+    "__version__",
+    "add_skips",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Names are loaded when they are used, so that ``geoskip --help`` need not wait for torch."""
-    if name in _HOME:
-        return getattr(import_module(f"geoskip.{_HOME[name]}"), name)
+    """Import a public name when it is first used, so that ``geoskip --help`` does not have to load torch."""
+    if name in __all__:
+        for package in ("graphs", "operators", "blocks", "models"):
+            module = import_module(f"geoskip.{package}")
+            if name in module.__all__:
+                return getattr(module, name)
     raise AttributeError(f"module 'geoskip' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
