@@ -19,13 +19,13 @@ def test_verdicts_follow_from_the_runs() -> None:
     plain, affine = [0.50, 0.52, 0.51], [0.40, 0.41, 0.405]
     (row,) = claim_rows(runs({"MoNet M=9": plain, "Aff-MoNet M=9": affine}))
     assert (row.claim, row.compared) == ("An affine skip helps", "Aff-MoNet M=9 against MoNet M=9")
-    assert (row.data, row.seeds, row.difference, row.verdict) == ("faces, short schedule", 3, "+0.105 mm", "holds")
+    assert (row.data, row.seeds, row.difference, row.verdict) == ("faces, short schedule", 3, "−0.105 mm", "holds")
     (row,) = claim_rows(runs({"MoNet M=9": affine, "Aff-MoNet M=9": plain}))
-    assert (row.difference, row.verdict) == ("−0.105 mm", "fails")
+    assert (row.difference, row.verdict) == ("+0.105 mm", "fails")
     (row,) = claim_rows(runs({"MoNet M=9": [0.5, 0.4], "Aff-MoNet M=9": [0.4, 0.45]}))
-    assert row.verdict == "for it, not significant"
+    assert row.verdict == "in favor, not significant"
     (row,) = claim_rows(runs({"MoNet M=9": [0.5], "Aff-MoNet M=9": [0.6]}))
-    assert (row.p, row.verdict) == (None, "against it, one seed")
+    assert (row.p, row.verdict) == (None, "against, one seed")
 
 
 def test_runs_that_settle_nothing() -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import geoskip
 from geoskip.paper.claims import claim_rows
 from geoskip.records import MeshSamples
 from geoskip.report.page import Page, page_html
@@ -75,14 +76,14 @@ def tab(browser: Any, path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+def opened(browser: Any, path: Path, fragment: str = "", **options: Any) -> Iterator[Any]:
     """The page in a tab of its own, which must write nothing to the console and ask nothing of the network."""
     context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
     tab, faults = context.new_page(), []
     tab.on("console", lambda message: faults.append(message.text))
     tab.on("pageerror", lambda error: faults.append(str(error)))
     tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else faults.append(r.url))
-    tab.goto(path.as_uri())
+    tab.goto(path.as_uri() + (f"#{fragment}" if fragment else ""))
     tab.wait_for_selector("html.js")
     yield tab
     assert faults == []
@@ -135,7 +136,7 @@ def test_tables_have_their_rows_and_sort(tab: Any, runs: list[ReportRun]) -> Non
     assert tab.locator("#claims table").first.locator("tbody tr").count() > 0
     first = table.locator("tbody tr >> nth=0 >> th")
     before = first.inner_text()
-    heading = table.locator("thead button", has_text="here").first
+    heading = table.locator("thead button", has_text="ours").first
     for order, pick in (("ascending", min), ("descending", max)):
         heading.click()
         values = [float(cell.get_attribute("data-value")) for cell in table.locator("tbody tr td:nth-child(4)").all()]
@@ -181,11 +182,11 @@ def test_dragging_turns_and_pointing_reads(tab: Any) -> None:
 def test_choices_change_the_picture(tab: Any) -> None:
     drawn(tab)
     before, told = pixels(tab, view(3)), tab.locator("#mesh-status").inner_text()
-    tab.locator("#mesh-part label", has_text="affine only").click()
+    tab.locator("#mesh-part label", has_text="skips only").click()
     until_changed(tab, 3, before)
-    assert "affine parts only" in tab.locator("#mesh-status").inner_text()
-    assert "no affine part" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
-    tab.locator("#mesh-part label", has_text="in full").click()
+    assert "with skips only" in tab.locator("#mesh-status").inner_text()
+    assert "has no skips" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
+    tab.locator("#mesh-part label", has_text="everything").click()
     until_back(tab, 3, before)
     for choose, undo in [
         (lambda: tab.locator("#mesh-next").click(), lambda: tab.locator("#mesh-before").click()),
@@ -200,6 +201,63 @@ def test_choices_change_the_picture(tab: Any) -> None:
         undo()
         until(tab, lambda: tab.locator("#mesh-status").inner_text() == told)
     assert tab.locator("#mesh-end").inner_text() == "5 mm"
+
+
+def test_levels_have_figures_of_their_own(tab: Any, runs: list[ReportRun]) -> None:
+    """Captions and the line below are about the vertices that are shown."""
+    drawn(tab)
+    samples = cast(MeshSamples, next(run.samples for run in runs if run.record.row == "MoNet M=9"))
+    moved = np.linalg.norm(samples.parts["full"][0] - samples.parts["input"][0], axis=1)
+    caption = tab.locator("#mesh-views .view >> nth=1 >> figcaption")
+    for index, errors in enumerate([moved, *(moved[level.kept] for level in samples.levels)]):
+        tab.select_option("#mesh-level", index=index)
+        words = f"mean {float(f'{errors.mean():.3g}'):g} mm, max {float(f'{errors.max():.3g}'):g} mm"
+        until(tab, lambda words=words: words in caption.inner_text())
+        assert f"Mean error: MoNet {float(f'{errors.mean():.3g}'):g} mm" in tab.locator("#mesh-status").inner_text()
+    tab.select_option("#mesh-level", index=0)
+
+
+@pytest.mark.parametrize("target", ["curves", "bodies", "graphs", "e1-loss", "e2"])
+def test_links_land_at_their_targets(browser: Any, path: Path, target: str) -> None:
+    """Opened with a fragment, the page shows its target, also after everything above it has been filled in."""
+    with opened(browser, path, fragment=target) as tab:
+        tab.wait_for_timeout(2500)
+        assert distance_from_target(tab, target) < 2
+
+
+def test_links_of_the_page_land_at_their_targets(browser: Any, path: Path) -> None:
+    with opened(browser, path) as tab:
+        for target in ("graphs", "curves", "bodies", "results"):
+            tab.locator(f"nav a[href='#{target}']").click()
+            until(tab, lambda target=target: distance_from_target(tab, target) < 2)
+        tab.wait_for_timeout(2500)
+        assert distance_from_target(tab, "results") < 2
+
+
+def distance_from_target(tab: Any, target: str) -> float:
+    """Pixels between the scroll position and where a jump to an element should end, at most the end of the page."""
+    script = """id => {
+        const root = document.documentElement, padding = parseFloat(getComputedStyle(root).scrollPaddingTop);
+        const top = document.getElementById(id).getBoundingClientRect().top + scrollY - padding;
+        return Math.abs(scrollY - Math.max(0, Math.min(top, root.scrollHeight - innerHeight)));
+    }"""
+    return float(tab.evaluate(script, target))
+
+
+def test_chart_titles_are_distinct(browser: Any) -> None:
+    """On the page in docs/, where several tables have the same data."""
+    with opened(browser, Path(geoskip.__file__).parents[2] / "docs" / "report" / "index.html", "curves") as tab:
+        titles = tab.locator(".chart h3").all_inner_texts()
+        assert len(titles) == len(set(titles)) > 10
+
+
+def test_a_smaller_error_is_a_negative_difference(tab: Any) -> None:
+    """Aff-MoNet has smaller errors than MoNet in the runs that were made up: the sign is that of the change."""
+    tab.locator("#claims summary").click()
+    row = tab.locator("#claims details tr", has_text="Aff-MoNet M=9 against MoNet M=9").first
+    assert row.locator("td >> nth=3").inner_text().startswith("−")
+    assert tab.locator(".glance li", has_text="faces").locator("strong").inner_text().startswith("−")
+    tab.locator("#claims summary").click()
 
 
 def test_methods_stand_aside_until_they_are_asked_for(tab: Any) -> None:
@@ -261,13 +319,13 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
     assert cards.count() == 12
     until(tab, lambda: bool((pixels(tab, "#graph-list canvas >> nth=0")[:, :, 3] > 0).mean() > 0.05))
     tab.select_option("#graph-set", index=3)
-    tab.locator("#graph-controls label", has_text="misread by some").click()
+    tab.locator("#graph-controls label", has_text="any wrong").click()
     wrong = cards.count()
     assert all(card.locator(".no").count() for card in cards.all())
-    tab.locator("#graph-controls label", has_text="read by all").click()
+    tab.locator("#graph-controls label", has_text="all correct").click()
     assert cards.count() == 12 - wrong
     tab.locator("#graph-controls label", has_text="all").first.click()
-    assert tab.locator("#graph-list h3").all_inner_texts() == [f"It is {number % 10}" for number in range(12)]
+    assert tab.locator("#graph-list h3").all_inner_texts() == [f"Label: {number % 10}" for number in range(12)]
 
 
 def test_light_and_dark(tab: Any) -> None:
@@ -284,10 +342,10 @@ def test_light_and_dark(tab: Any) -> None:
             tab.locator("#theme").click()
             seen.append((tab.locator("#theme").get_attribute("aria-label"), tab.evaluate(ground)))
     assert seen == [
-        ("Colors: dark", dark),
-        ("Colors: as the system", light),
-        ("Colors: light", light),
-        ("Colors: as the system", dark),
+        ("Theme: dark", dark),
+        ("Theme: system", light),
+        ("Theme: light", light),
+        ("Theme: system", dark),
     ]
     tab.emulate_media(color_scheme="light")
 
@@ -323,11 +381,11 @@ def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) ->
     assert tab.locator("#mesh-views img").is_visible()
     assert "Mean error: MoNet" in (tab.locator("#mesh-views img").get_attribute("alt") or "")
     assert tab.locator("#mesh-controls").is_hidden()
-    for words in ("Drag one mesh", "A heading sorts", "Point at a chart", "Dots are superpixels"):
+    for words in ("Drag a mesh", "Click a heading", "Point at a chart", "Dots are superpixels"):
         assert tab.get_by_text(words).count() == 1
         assert tab.get_by_text(words).is_hidden()
     assert tab.locator("#theme").is_hidden()
-    assert tab.get_by_text("Beside the paper’s figures").is_visible()
+    assert tab.get_by_text("Our results next to the paper’s").is_visible()
     assert tab.locator("#e0 tbody tr").count() == 8
     context.close()
 

@@ -71,7 +71,7 @@ def test_the_papers_marks_stand_at_its_own_numbers_of_parameters() -> None:
     ours, paper = chart.series
     assert [x for x, _ in ours.points] == [100.0, 200.0, 300.0]
     assert [x for x, _ in paper.points] == [float(recipe.row.figures["params"]) for recipe in recipes]
-    assert chart.text.endswith("figures, at its own numbers of parameters.")
+    assert chart.text.endswith("results, at its own parameter counts.")
 
 
 def test_where_the_papers_numbers_of_parameters_are_not_known_ours_stand_in() -> None:
@@ -80,9 +80,9 @@ def test_where_the_papers_numbers_of_parameters_are_not_known_ours_stand_in() ->
     chart = by_key(runs)["e0-parameters"]
     places = {series.name: series.points[0][0] for series in chart.series}
     assert places == {"SplineCNN": 100.0, "SplineCNN, paper": 100.0, "MoNet": 200.0, "MoNet, paper": 200.0}
-    assert chart.text.endswith("figures, at our numbers of parameters.")
+    assert chart.text.endswith("results, at our parameter counts.")
     known = made_run(TABLE1.select(["MoNet M=9"])[0], "faces", 0, experiment="spline_supplement")
-    assert by_key([*runs, known])["e0-parameters"].text.endswith("at our numbers of parameters."), "of another table"
+    assert by_key([*runs, known])["e0-parameters"].text.endswith("at our parameter counts."), "of another table"
 
 
 def test_bars_are_the_intervals_of_the_tables() -> None:
@@ -92,6 +92,14 @@ def test_bars_are_the_intervals_of_the_tables() -> None:
     half = summarise(values).half or 0.0
     assert chart.series[0].high[0] - chart.series[0].low[0] == pytest.approx(2 * half)
     assert "95 %" in chart.text
+
+
+def test_titles_are_distinct() -> None:
+    """Tables with the same data, and with the same title under two schedules."""
+    recipes = [*TABLE1.recipes, *(r for r in EXPERIMENTS["table3"].recipes if r.home == "table3" and r.row.column == 9)]
+    runs = [made_run(recipe, "faces", 0, schedule=schedule) for recipe in recipes for schedule in ("short", "full")]
+    titles = [chart.title for chart in charts(result_tables(runs))]
+    assert len(titles) == len(set(titles))
 
 
 def test_one_size_is_no_chart() -> None:

@@ -118,4 +118,4 @@ def test_fewer_samples_where_the_page_would_grow_too_large(monkeypatch: pytest.M
 @pytest.mark.parametrize(("seconds", "told"), [(4.2, "4.2 seconds"), (90.0, "1.5 minutes"), (5400.0, "1.5 hours")])
 def test_time_is_told_in_units_that_fit(seconds: float, told: str) -> None:
     run = made_run(EXPERIMENTS["table1"].recipes[0], "faces", 0, seconds=seconds)
-    assert f"{told} in all" in page_html([run])
+    assert f"{told} in total" in page_html([run])

@@ -129,7 +129,7 @@ def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
     (matching,) = scenes.matchings(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
     assert scenes.embedded_matching(matching, Blobs(), 1)["methods"][0]["right"] == [None]
-    assert "there is no error" in matching_still(matching, 32).text
+    assert "the error is unknown" in matching_still(matching, 32).text
 
 
 def test_bodies_of_any_connectivity_are_embedded() -> None:

@@ -9,7 +9,7 @@ from geoskip.paper.rows import rows
 from geoskip.records.statistics import summarise
 from geoskip.report.runs import ReportRun
 from geoskip.report.summary import subject_of
-from geoskip.report.tables import best, glance_cards, glances, result_table_html
+from geoskip.report.tables import best, headline_cards, headlines, result_table_html
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1 = EXPERIMENTS["table1"]
@@ -105,22 +105,22 @@ def test_a_task_and_metrics_that_are_not_known() -> None:
 
 
 def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
-    (glance,) = glances(result_tables(RUNS))
-    assert (glance.better, glance.pairs) == (6, 6)
+    (headline,) = headlines(result_tables(RUNS))
+    assert (headline.better, headline.pairs) == (6, 6)
     by_label = {row.label: row.metrics["mean_mm"].mean for row in result_tables(RUNS)[0].rows}
     changes = [
         100 * (by_label[f"Aff-{name} M={size}"] / by_label[f"{name} M={size}"] - 1)
         for name in ("FeaStNet", "MoNet")
         for size in (4, 9, 14)
     ]
-    assert glance.change == pytest.approx(statistics.fmean(changes))
-    assert f"−{-glance.change:.0f}" in glance_cards([glance])
+    assert headline.change == pytest.approx(statistics.fmean(changes))
+    assert f"−{-headline.change:.0f}" in headline_cards([headline])
 
 
 def test_nothing_to_see_at_a_glance() -> None:
-    assert glances(result_tables(RUNS[:3])) == []
+    assert headlines(result_tables(RUNS[:3])) == []
     smoke = [made_run(recipe, "tiny", 0, schedule="smoke") for recipe in TABLE1.recipes]
-    assert glances(result_tables(smoke)) == []
+    assert headlines(result_tables(smoke)) == []
 
 
 def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
@@ -131,8 +131,8 @@ def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
     assert [row.method for row in second.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
     assert [row.method for row in second.own] == ["FeaStNet†", "Aff-FeaStNet†"]
     assert first.own == first.rows
-    (glance,) = glances([first, second])
-    assert glance.pairs == 2, "with and without self-loops, each once"
+    (headline,) = headlines([first, second])
+    assert headline.pairs == 2, "with and without self-loops, each once"
 
 
 def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
@@ -187,6 +187,22 @@ def test_pseudo_coordinates_are_named_where_they_differ() -> None:
     named = [experiment.named(row) for row in experiment.rows]
     assert {"GCN", "FeaStNet", "MoNet (degree)", "Aff-MoNet (position)"} <= {*named}
     assert "Aff-MoNet (degree)" in result_table_html(experiment)
+
+
+def test_validation_has_columns_of_its_own_and_no_headline() -> None:
+    plain, affine = EXPERIMENTS["table2"].select(["GCN", "Aff-GCN"])
+    metrics = [{"validation_accuracy_pct": value} for value in (30.0, 60.0)]
+    runs = [made_run(r, "superpixels", 0, metrics=m, paper={}) for r, m in zip((plain, affine), metrics, strict=True)]
+    (experiment,) = result_tables(runs)
+    assert "Validation accuracy" in result_table_html(experiment)
+    assert "<b>60.00</b>" in result_table_html(experiment)
+    assert headlines([experiment]) == []
+
+
+def test_rows_of_one_method_go_by_their_labels_where_nothing_else_differs() -> None:
+    (recipe,) = EXPERIMENTS["table2"].select(["GCN"])
+    (experiment,) = result_tables([made_run(recipe, "superpixels", 0, row=name) for name in ("GCN, a", "GCN, b")])
+    assert [experiment.named(row) for row in experiment.rows] == ["GCN, a", "GCN, b"]
 
 
 def test_length_is_told_where_all_rows_agree() -> None:

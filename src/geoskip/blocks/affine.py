@@ -50,7 +50,6 @@ class AffineSkip(Skip):
         conv: nn.Module,
         in_channels: int | None = None,
         out_channels: int | None = None,
-        *,
         init: str = "glorot",
         bias: bool = True,
     ) -> None:

@@ -252,13 +252,15 @@ def _recipe(record: RunRecord) -> Recipe | None:
 
 def _claim_row(result: ClaimResult, data: str, schedule: str) -> ClaimRow:
     claim, comparison, rival = result.claim, cast(Comparison, result.comparison), cast(Recipe, result.rival)
+    # The gain is positive if the claim holds; the table shows the first method minus the second.
+    difference = comparison.gain if _larger_is_better(claim.metric) else -comparison.gain
     digits = {PARAMETERS: 0, "accuracy_pct": 2}.get(claim.metric, 3)
     return ClaimRow(
         claim=claim.subject[:1].upper() + claim.subject[1:],
         compared=f"{claim.better.label} against {rival.label}",
         data=data if schedule == "full" else f"{data}, {schedule} schedule",
         seeds=comparison.pairs,
-        difference=f"{comparison.gain:+,.{digits}f} {UNITS.get(claim.metric, '')}".replace("-", "−").strip(),
+        difference=f"{difference:+,.{digits}f} {UNITS.get(claim.metric, '')}".replace("-", "−").strip(),
         p=comparison.t_p,
         verdict=_verdict(result),
     )
@@ -267,4 +269,4 @@ def _claim_row(result: ClaimResult, data: str, schedule: str) -> ClaimRow:
 def _verdict(result: ClaimResult) -> str:
     if result.exact or result.significant:
         return "holds" if result.holds else "fails"
-    return f"{'for it' if result.holds else 'against it'}, {'one seed' if result.one_seed else 'not significant'}"
+    return f"{'in favor' if result.holds else 'against'}, {'one seed' if result.one_seed else 'not significant'}"

@@ -14,15 +14,22 @@ from geoskip.report.palette import SERIES
 from geoskip.report.summary import Metric, ResultRow, ResultTable
 
 Point = tuple[float, float]
-Place = Callable[[ResultRow], float]
-# More than a chart has pixels to show.
+Coordinate = Callable[[ResultRow], float]
+# Points per curve; more would not be visible.
 MAX_POINTS = 240
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line. ``low`` and ``high`` bound its spread over seeds; ``color`` names a skip, ``mark`` an operator,
-    ``variant`` what its name ends in (``"+"``, ``"†"``); lines of one ``group`` are looked at together."""
+    """A line of a chart.
+
+    low, high: bounds of its spread over seeds.
+    color: name of the skip that decides the color.
+    mark: name of the operator that decides the marker.
+    variant: the end of the method's name that decides the dashes: ``"+"``, ``"†"`` or empty.
+    group: lines of one group are shown together.
+    paper: whether the values are the paper's.
+    """
 
     name: str
     points: tuple[Point, ...]
@@ -50,7 +57,7 @@ class Chart:
 
     @property
     def first(self) -> str:
-        """The group to be looked at first: the one with the most different skips; of several the last one."""
+        """The group to show first: the one with the most different skips; the last one if there are several."""
         looks: dict[str, set[str]] = {}
         for series in self.series:
             looks.setdefault(series.group, set()).add(series.color)
@@ -61,19 +68,23 @@ class Chart:
 
 
 def charts(tables: Sequence[ResultTable]) -> list[Chart]:
-    """Of each table: training, the cumulative geodesic error, the error by kernel size and by parameters."""
-    made = [chart for table in tables for chart in _charts_of(table)]
-    return [chart for chart in made if chart.series]
+    """For each table: training loss, cumulative geodesic error, and the main metric versus kernel size and model size.
+
+    Every title names its table, so no two charts of a page have the same title.
+    """
+    titles = [table.title for table in tables]
+    names = [f"{t.title}, {t.schedule} schedule" if titles.count(t.title) > 1 else t.title for t in tables]
+    drawn = [chart for table, name in zip(tables, names, strict=True) for chart in _charts_of(table, name)]
+    return [chart for chart in drawn if chart.series]
 
 
-def _charts_of(table: ResultTable) -> list[Chart]:
-    where = table.data or "own data"
-    band = ", over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.own) else ""
-    found = [
+def _charts_of(table: ResultTable, name: str) -> list[Chart]:
+    band = ", averaged over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.own) else ""
+    curves = [
         Chart(
             f"{table.key}-loss",
-            f"Training loss, {where}",
-            f"{table.subject.title}: mean loss of each epoch{band}.",
+            f"{name}: training loss",
+            f"Mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
             _curves(table.own, "loss"),
@@ -81,33 +92,33 @@ def _charts_of(table: ResultTable) -> list[Chart]:
         ),
         Chart(
             f"{table.key}-geodesic",
-            f"Matches within a distance, {where}",
-            "How many vertices are matched within a given way along the surface; higher is better.",
+            f"{name}: cumulative geodesic error",
+            "Percentage of vertices matched within a given geodesic distance; higher is better.",
             "Geodesic error, % of the diameter",
             "Vertices, %",
             _curves(table.own, "geodesic"),
         ),
     ]
     metric = next((m for m in table.subject.metrics if m.better), None)
-    return found + (_against(table, metric, where) if metric else [])
+    return curves + (_versus(table, name, metric) if metric else [])
 
 
-def _against(table: ResultTable, metric: Metric, where: str) -> list[Chart]:
-    """The metric against the kernel size, if there are several, and against the number of parameters."""
+def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
+    """The metric versus kernel size, if there are several sizes, and versus the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
     sized = [row for row in table.own if row.size is not None]
     printed = [row for row in table.own if metric.key in row.paper]
-    hollow = " Hollow marks are the paper's figures" if printed else ""
-    bars = " Bars are 95 % intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
-    better = f"{metric.better} is better.{bars}{hollow}"
-    found = []
-    # One more weight matrix, as MoNet+ has, is no other size.
+    hollow = " Hollow marks are the paper's results" if printed else ""
+    bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
+    better = f"{metric.better.capitalize()} is better.{bars}{hollow}"
+    drawn = []
+    # The additional weight matrix of MoNet+ does not make another size.
     if len({row.group[1] for row in sized}) > 1:
-        found.append(
+        drawn.append(
             Chart(
                 f"{table.key}-size",
-                f"{metric.heading} against kernel size, {where}",
-                f"One line a method, over the number of weight matrices{_powers(sized)}; {better}{hollow and '.'}",
+                f"{name}: {metric.heading.lower()} versus kernel size",
+                f"One line per method{_powers(sized)}. {better}{hollow and '.'}",
                 "Weight matrices M",
                 y,
                 _lines(sized, metric, lambda row: float(row.matrices or 0)),
@@ -115,18 +126,18 @@ def _against(table: ResultTable, metric: Metric, where: str) -> list[Chart]:
             )
         )
     if len({row.parameters for row in table.own}) > 1:
-        found.append(
+        drawn.append(
             Chart(
                 f"{table.key}-parameters",
-                f"{metric.heading} against parameters, {where}",
-                f"What a method reaches with how many trained numbers; {better}{hollow and _counted(printed)}",
+                f"{name}: {metric.heading.lower()} versus model size",
+                f"{better}{hollow and _counted(printed)}",
                 "Parameters",
                 y,
                 _lines(table.own, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
             )
         )
-    return found
+    return drawn
 
 
 def _paper_count(row: ResultRow) -> float:
@@ -134,35 +145,41 @@ def _paper_count(row: ResultRow) -> float:
 
 
 def _counted(rows: Sequence[ResultRow]) -> str:
-    """Whose parameters the paper's marks stand at."""
+    """At whose parameter counts the paper's marks are drawn."""
     given = {row.paper_parameters is not None for row in rows}
     if given == {True}:
-        return ", at its own numbers of parameters."
-    return ", at its own numbers where known, else at ours." if True in given else ", at our numbers of parameters."
+        return ", at its own parameter counts."
+    return (
+        ", at its own parameter counts where known, otherwise at ours."
+        if True in given
+        else ", at our parameter counts."
+    )
 
 
 def _powers(rows: Sequence[ResultRow]) -> str:
-    """How SplineCNN comes to its number, where it is among the rows."""
+    """Explains the number of weight matrices of SplineCNN, if it is among the rows."""
     size = next((row.size for row in rows if row.size is not None and row.size.letter == "m"), None)
     power = "" if size is None else {2: "²", 3: "³"}.get(size.dim, "")
-    return "" if size is None else f" (SplineCNN with m control values a dimension has M = m{power})"
+    return "" if size is None else f"; SplineCNN with m control values per dimension has M = m{power}"
 
 
-def _lines(rows: Sequence[ResultRow], metric: Metric, x: Place, paper_x: Place | None = None) -> tuple[Series, ...]:
-    """A line for each method, and one for its figures in the paper."""
+def _lines(
+    rows: Sequence[ResultRow], metric: Metric, x: Coordinate, paper_x: Coordinate | None = None
+) -> tuple[Series, ...]:
+    """One line per method, and one for its results in the paper."""
     methods: dict[tuple[str, ...], list[ResultRow]] = {}
-    # Where all look at the same pseudo-coordinates these tell nothing apart.
+    # Name the pseudo-coordinates only if they differ between rows.
     several = len({row.group[2] for row in rows}) > 1
     for row in rows:
         methods.setdefault((row.method, row.group[2] if several else "", *row.group[3:]), []).append(row)
     ours, paper = [], []
     for (method, *further, variant), members in methods.items():
-        aside = [*([] if method.endswith("†") else further), variant]
-        name = " ".join([method, *(f"({text})" for text in aside if text)])
+        suffixes = [*([] if method.endswith("†") else further), variant]
+        name = " ".join([method, *(f"({text})" for text in suffixes if text)])
         measured = sorted((row for row in members if metric.key in row.metrics), key=x)
         own = [(x(row), row.metrics[metric.key]) for row in measured]
         look = _look(members[0], members[0].family)
-        points = tuple((place, value.mean) for place, value in own)
+        points = tuple((at, value.mean) for at, value in own)
         low = tuple(value.mean - (value.half or 0.0) for _, value in own)
         high = tuple(value.mean + (value.half or 0.0) for _, value in own)
         ours.append(Series(name, points, low, high, **look))
@@ -174,13 +191,13 @@ def _lines(rows: Sequence[ResultRow], metric: Metric, x: Place, paper_x: Place |
 
 
 def _curves(rows: Sequence[ResultRow], name: str) -> tuple[Series, ...]:
-    made = [_curve(row, name) for row in rows if any(run.record.curves.get(name) for run in row.runs)]
-    # One point is no curve: of a single epoch nothing would be seen but axes.
-    return tuple(series for series in made if len(series.points) > 1)
+    curves = [_curve(row, name) for row in rows if any(run.record.curves.get(name) for run in row.runs)]
+    # A single epoch is not a curve.
+    return tuple(series for series in curves if len(series.points) > 1)
 
 
 def _curve(row: ResultRow, name: str) -> Series:
-    """The mean over seeds at every x that all of them have, with the least and the largest."""
+    """Mean, minimum and maximum over seeds, at every x that all seeds have."""
     curves = [dict(run.record.curves[name]) for run in row.runs if run.record.curves.get(name)]
     shared = sorted(set.intersection(*map(set, curves)))
     stride = max(1, -(-len(shared) // MAX_POINTS))

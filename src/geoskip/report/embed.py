@@ -1,4 +1,4 @@
-"""Data inside an HTML page: arrays deflated and written in base64, everything else as JSON; nothing of it is markup."""
+"""Data embedded in an HTML page: deflated arrays in base64, everything else as JSON. None of it is parsed as markup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {"uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32"}
 
 
 class Blobs:
-    """The arrays of a page; equal ones are kept once."""
+    """The arrays of a page; equal arrays are stored once."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -27,10 +27,10 @@ class Blobs:
         return sum(map(len, self._texts.values()))
 
     def add(self, array: Shaped[np.ndarray, ...]) -> dict[str, Any]:
-        """How the page finds the array again.
+        """Store an array; the result refers to it in the data of the page.
 
-        The first bytes of all numbers come first, then the second ones, and so on: the high bytes of small numbers
-        are all alike, and deflate to nearly nothing.
+        The first bytes of all numbers come first, then the second bytes, and so on: the high bytes of small numbers
+        are equal and deflate to almost nothing.
         """
         kind = TYPES[array.dtype.name]
         plain = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
@@ -42,12 +42,12 @@ class Blobs:
         return {"blob": self._numbers[digest], "type": kind}
 
     def indices(self, array: Shaped[np.ndarray, ...]) -> dict[str, Any]:
-        """Indices in as few bytes as hold them; -1 becomes the largest."""
+        """Store indices in 16 or 32 bits; -1 becomes the largest number."""
         small = array.size == 0 or array.max() < 2**16 - 1
         return self.add(array.astype(np.int64).astype(np.uint16 if small else np.uint32))
 
     def steps(self, array: Float[np.ndarray, ...], step: float = 0.0) -> dict[str, Any]:
-        """Numbers as multiples of a step, 16 bits each: the given one, or a larger one where they would not fit."""
+        """Store numbers as 16-bit multiples of a step: the given step, or a larger one if they would not fit."""
         largest = float(np.abs(array).max()) if array.size else 0.0
         step = max(step, largest / 32767, 1e-30)
         return self.add(np.round(array / step).astype(np.int16)) | {"step": step}
@@ -60,7 +60,7 @@ class Blobs:
 
 
 def json_text(data: Any) -> str:
-    """JSON that can stand in a ``<script>``: no ``<``, ``>`` or ``&`` in it, so no tag or comment can end it early."""
+    """JSON that is safe inside ``<script>``: it contains no ``<``, ``>`` or ``&``, so no tag or comment can end it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -32,23 +32,23 @@ from geoskip.report.scenes import (
     scenes,
 )
 from geoskip.report.summary import DATA, SCHEDULES, Published, ResultTable, result_tables
-from geoskip.report.tables import ClaimRow, claims_table, glance_cards, glances, result_table_html
+from geoskip.report.tables import ClaimRow, claims_table, headline_cards, headlines, result_table_html
 
 SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
            "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
 TITLE = "What does a skip connection change?"
-# Base64 of all meshes: a page that mail and repositories still take.
+# Upper bound of the embedded samples in bytes of base64, so that the page can still be mailed and committed.
 BUDGET = 7_000_000
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the page shows beside the runs.
+    """What the page shows in addition to the runs.
 
-    title: of the page.
+    title: title of the page.
     claims: rows of the table of claims.
-    problems: what could not be read, in words.
-    published: the tables that runs are compared with, by the name of the table.
+    problems: messages about files that could not be read.
+    published: the tables that runs are compared with, by the name of the experiment.
     """
 
     title: str = TITLE
@@ -58,34 +58,34 @@ class Page:
 
 
 def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
-    """The whole page; the same for the same runs."""
+    """The whole page as HTML. Equal runs give an equal page."""
     page = page or Page()
-    found = result_tables(runs, page.published)
-    blobs, looked_at, matched = _meshes(found)
-    pictures = [scene_still(scene) for scene in scenes(found)[:1]]
-    bodies = [matching_still(matching) for matching in matchings(found)[:1]]
+    tables = result_tables(runs, page.published)
+    blobs, embedded_scenes, embedded_matchings = _meshes(tables)
+    pictures = [scene_still(scene) for scene in scenes(tables)[:1]]
+    bodies = [matching_still(matching) for matching in matchings(tables)[:1]]
     data = {
         "maps": {name: np.round(255 * color_map(name)).astype(int).ravel().tolist() for name in MAPS},
-        "scenes": looked_at,
-        "matchings": matched,
-        "galleries": galleries(found, blobs),
-        "charts": [chart.plain() for chart in charts(found)],
+        "scenes": embedded_scenes,
+        "matchings": embedded_matchings,
+        "galleries": galleries(tables, blobs),
+        "charts": [chart.plain() for chart in charts(tables)],
     }
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src 'sha256-{digest}'",
         title=escape(page.title),
-        lede=_lede(runs, found),
+        lede=_lede(runs, tables),
         style=css() + _asset("page.css") + _asset("figures.css"),
-        glance=glance_cards(glances(found)),
+        headlines=headline_cards(headlines(tables)),
         meshes_still=_image(pictures),
         matches_still=_image(bodies),
         claims=claims_table(page.claims) if page.claims else "",
-        tables="".join(map(_section, found)),
+        tables="".join(map(_section, tables)),
         about=_about(runs, page.problems),
-        hidden_meshes="" if looked_at else " hidden",
-        hidden_matches="" if matched else " hidden",
+        hidden_meshes="" if embedded_scenes else " hidden",
+        hidden_matches="" if embedded_matchings else " hidden",
         hidden_graphs="" if data["galleries"] else " hidden",
         hidden_charts="" if data["charts"] else " hidden",
         hidden_claims="" if page.claims else " hidden",
@@ -95,19 +95,19 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     )
 
 
-def _meshes(found: Sequence[ResultTable]) -> tuple[Blobs, list[dict[str, Any]], list[dict[str, Any]]]:
-    """As many samples of every scene as the budget allows, one at least."""
+def _meshes(tables: Sequence[ResultTable]) -> tuple[Blobs, list[dict[str, Any]], list[dict[str, Any]]]:
+    """Embed as many samples of each scene as the budget allows, at least one."""
     for count in (8, 6, 4, 3, 2, 1):
         blobs = Blobs()
-        looked_at = [embedded_scene(scene, blobs, count) for scene in scenes(found)]
-        matched = [embedded_matching(matching, blobs, count) for matching in matchings(found)]
+        embedded_scenes = [embedded_scene(scene, blobs, count) for scene in scenes(tables)]
+        embedded_matchings = [embedded_matching(matching, blobs, count) for matching in matchings(tables)]
         if blobs.num_bytes <= BUDGET:
             break
-    return blobs, looked_at, matched
+    return blobs, embedded_scenes, embedded_matchings
 
 
-def _lede(runs: Sequence[ReportRun], found: Sequence[ResultTable]) -> str:
-    rows = len({tuple(map(id, row.runs)) for table in found for row in table.rows})
+def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
+    rows = len({tuple(map(id, row.runs)) for table in tables for row in table.rows})
     seeds = len({run.record.seed for run in runs})
     return f"{len(runs)} run{'s' if len(runs) > 1 else ''}, {rows} method{'s' if rows > 1 else ''}, " + (
         f"{seeds} seeds" if seeds > 1 else "one seed"
@@ -117,8 +117,8 @@ def _lede(runs: Sequence[ReportRun], found: Sequence[ResultTable]) -> str:
 def _section(table: ResultTable) -> str:
     text = " ".join(filter(None, (table.subject.text, DATA.get(table.data))))
     schedule = SCHEDULES.get(table.schedule, "")
-    told = ": ".join(filter(None, (schedule, table.length)))
-    note = f'<p class="note">Schedule: {escape(told)}.</p>' if schedule else ""
+    training = ", ".join(filter(None, (table.length, schedule)))
+    note = f'<p class="note">Training: {escape(training)}.</p>' if schedule else ""
     return (
         f'<section class="experiment" id="{table.key}"><h3>{escape(table.title)}</h3>'
         f"<p>{escape(text)}</p>{note}{result_table_html(table)}</section>"
@@ -133,18 +133,18 @@ def _image(stills: Sequence[Still]) -> str:
 
 
 def _about(runs: Sequence[ReportRun], problems: Sequence[str]) -> str:
-    """Where the figures come from: devices, versions, time; and what could not be read."""
+    """Devices, training time and versions of the runs, and the files that could not be read."""
     devices = sorted({run.record.device for run in runs})
     versions = sorted({f"{name} {version}" for run in runs for name, version in run.record.versions.items()})
     seconds = sum(run.record.seconds for run in runs)
     entries = [
         ("Trained on", ", ".join(devices)),
-        ("Time of training", f"{_duration(seconds)} in all"),
+        ("Training time", f"{_duration(seconds)} in total"),
         ("Versions", ", ".join(versions)),
     ]
-    told = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in entries if text)
+    facts = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in entries if text)
     faults = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
-    return f"<dl>{told}</dl>" + (f'<h3>Not shown</h3><ul class="problems">{faults}</ul>' if faults else "")
+    return f"<dl>{facts}</dl>" + (f'<h3>Not shown</h3><ul class="problems">{faults}</ul>' if faults else "")
 
 
 def _duration(seconds: float) -> str:
@@ -159,8 +159,8 @@ def _asset(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What was written, and what was not and why."""
+class WrittenReport:
+    """The files that were written, and the reasons why others were not."""
 
     page: Path
     files: tuple[Path, ...]
@@ -169,33 +169,33 @@ class Written:
 
 def write_report(
     runs: Sequence[ReportRun], folder: Path, page: Page | None = None, *, figures: bool = True, renders: bool = False
-) -> Written:
-    """Write the page first, then what can be had of the figures (charts, pictures) and of the renders."""
+) -> WrittenReport:
+    """Write the page, then the figures (charts, pictures) and renders as far as the installed packages allow."""
     page = page or Page()
     index = folder / "index.html"
     write_whole(index, page_html(runs, page).encode())
-    found = result_tables(runs, page.published)
+    tables = result_tables(runs, page.published)
     files: list[Path] = []
     missing: list[str] = []
     if figures:
-        files += _write_stills(found, folder / "figures")
+        files += _write_stills(tables, folder / "figures")
         try:
-            files += write_figures(charts(found), folder / "figures")
+            files += write_figures(charts(tables), folder / "figures")
         except ImportError as error:
             missing.append(str(error))
-    if renders and (why := renders_missing()):
-        missing.append(why)
+    if renders and (reason := renders_missing()):
+        missing.append(reason)
     elif renders:
         try:
-            files += write_renders(scenes(found), folder / "renders")
+            files += write_renders(scenes(tables), folder / "renders")
         except (RuntimeError, TimeoutExpired) as error:
             missing.append(str(error))
-    return Written(index, tuple(files), tuple(missing))
+    return WrittenReport(index, tuple(files), tuple(missing))
 
 
-def _write_stills(found: list[ResultTable], folder: Path) -> list[Path]:
-    stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(found)}
-    stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(found)}
+def _write_stills(tables: list[ResultTable], folder: Path) -> list[Path]:
+    stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(tables)}
+    stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(tables)}
     for name, still in stills.items():
         write_whole(folder / f"{name}.png", still.png)
     return [folder / f"{name}.png" for name in stills]

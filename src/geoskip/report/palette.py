@@ -1,8 +1,8 @@
-"""Colors of the page and of the figures, chosen so that color-blind readers can tell them apart.
+"""The colors of the page, figures and docs, chosen so that color-blind readers can tell them apart.
 
-Errors are shown by maps whose lightness changes in one direction throughout, so that they read in gray as well:
-``ember`` from pale clay to deep violet (what is right looks like clay, what is wrong stands out), ``viridis`` and
-``cividis`` as many readers know them. Series differ by color for the skip, and by dash and marker for the operator.
+The color maps of errors change in lightness monotonically, so that they also work in grayscale: ``ember`` goes from
+pale clay (no error) to deep violet; ``viridis`` and ``cividis`` are matplotlib's. Lines show the skip by color, and the
+operator by dash and marker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from geoskip.shapes import Float
 
-# Series on light and on dark ground, after Okabe and Ito (2008).
+# Colors of the skips on a light and on a dark background, after Okabe and Ito (2008).
 SERIES = {
     "none": ("#6b7280", "#a3abb8"),
     "residual": ("#0072b2", "#56b4e9"),
@@ -20,7 +20,7 @@ SERIES = {
     "other": ("#a8478a", "#e08fc4"),
 }
 CLAY = (0.80, 0.73, 0.68)
-# Where there is no label, so no error: a color of none of the maps.
+# Vertices without a label, whose error is unknown: a color that no map contains.
 UNKNOWN = np.array((0.58, 0.68, 0.82))
 # Nine colors of matplotlib's viridis (CC0).
 VIRIDIS = np.array(
@@ -38,20 +38,20 @@ CIVIDIS = np.array(
         (0.996, 0.909, 0.218),
     ]
 )  # fmt: skip
-# Lightness, chroma and hue (degrees) in OKLCh of the ends and the middle of ember.
+# Lightness, chroma and hue (degrees) in OKLCh of four points of ember.
 _EMBER = np.array([(0.80, 0.028, 60.0), (0.72, 0.13, 58.0), (0.52, 0.19, 22.0), (0.27, 0.12, -48.0)])
 
 
 def color_map(name: str, count: int = 256) -> Float[np.ndarray, "count 3"]:
-    """``count`` colors, sRGB in [0, 1], from the least value to the largest."""
-    place = np.linspace(0, 1, count)
+    """``count`` colors from the smallest value to the largest, as sRGB in [0, 1]."""
+    position = np.linspace(0, 1, count)
     if name == "ember":
         nodes = np.array([0.0, 0.25, 0.6, 1.0])
-        return np.clip(srgb(np.stack([np.interp(place, nodes, axis) for axis in _EMBER.T], axis=1)), 0, 1)
+        return np.clip(srgb(np.stack([np.interp(position, nodes, axis) for axis in _EMBER.T], axis=1)), 0, 1)
     table = {"viridis": VIRIDIS, "cividis": CIVIDIS}.get(name)
     if table is None:
         raise ValueError(f"color map: unknown name {name!r}; choose from {', '.join(MAPS)}")
-    return np.stack([np.interp(place, np.linspace(0, 1, len(table)), channel) for channel in table.T], axis=1)
+    return np.stack([np.interp(position, np.linspace(0, 1, len(table)), channel) for channel in table.T], axis=1)
 
 
 MAPS = ("ember", "viridis", "cividis")
@@ -60,7 +60,7 @@ MAPS = ("ember", "viridis", "cividis")
 def colored(
     values: Float[np.ndarray, " vertices"], high: float, name: str = "ember"
 ) -> Float[np.ndarray, "vertices 3"]:
-    """Colors of values from 0 to ``high``, beyond which they stay the last; NaN, an unknown value, is blue-gray."""
+    """Colors of values from 0 to ``high``, clipped beyond; NaN (unknown) is blue-gray."""
     table, known = color_map(name), ~np.isnan(values)
     colors = np.tile(UNKNOWN, (len(values), 1))
     colors[known] = table[np.round(np.clip(values[known] / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
@@ -70,16 +70,19 @@ def colored(
 def color_scale(
     values: Float[np.ndarray, vertices], low: float | None = None, high: float | None = None
 ) -> Float[np.ndarray, "vertices 3"]:
-    """Colors from violet (``low``, the least value) over green to yellow (``high``, the largest)."""
+    """Colors of viridis, from violet at ``low`` to yellow at ``high``: by default, the smallest and largest value."""
     low = float(values.min()) if low is None else low
     high = float(values.max()) if high is None else high
-    place = (values - low) / (high - low or 1.0) * (len(VIRIDIS) - 1)
-    return np.stack([np.interp(place, np.arange(len(VIRIDIS)), channel) for channel in VIRIDIS.T], axis=1)
+    position = (values - low) / (high - low or 1.0) * (len(VIRIDIS) - 1)
+    return np.stack([np.interp(position, np.arange(len(VIRIDIS)), channel) for channel in VIRIDIS.T], axis=1)
 
 
 def position_colors(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
-    """A color for every point of a mesh, to be carried over by a correspondence: lightness follows the height (y) and
-    hue the direction from the middle, so that neighbors are alike and left, right, front and back are not."""
+    """A color for each vertex of a mesh, for a correspondence to transfer.
+
+    Lightness follows the height (y), hue the direction from the center, so that neighbors look alike, whereas left and
+    right, front and back do not.
+    """
     low, high = verts.min(axis=0), verts.max(axis=0)
     unit = (verts - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
     lightness = 0.62 + 0.22 * unit[:, 1]
@@ -110,7 +113,7 @@ def srgb_of_lab(lab: Float[np.ndarray, "colors 3"]) -> Float[np.ndarray, "colors
 
 
 def css() -> str:
-    """The series' colors as custom properties, for light and for dark."""
+    """The colors as CSS custom properties, for light and dark themes."""
     light = "".join(f"--{name}:{pair[0]};" for name, pair in SERIES.items())
     dark = "".join(f"--{name}:{pair[1]};" for name, pair in SERIES.items())
     clay, unknown = ("#" + "".join(f"{round(255 * channel):02x}" for channel in color) for color in (CLAY, UNKNOWN))

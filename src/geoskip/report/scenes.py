@@ -1,4 +1,4 @@
-"""Samples to look at: reconstructed meshes, matched bodies, classified digits; as page data and as still pictures."""
+"""The samples that the page shows: reconstructed meshes, matched bodies, classified digits; also as still pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAPER_MM, PAPER_PCT = 5.0, 10.0
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Methods that rebuilt the same meshes; the first seed of each is shown."""
+    """Methods that reconstructed the same meshes, each with the samples of one seed."""
 
     key: str
     title: str
@@ -36,27 +36,29 @@ class Scene:
 
 
 def scenes(tables: Sequence[ResultTable]) -> list[Scene]:
-    """Rows of one group that have samples of the same meshes; scenes of more skips come first, then of more seeds."""
-    found = [_scene(e, members) for e in tables for members in sampled(e, MeshSamples, _same_meshes)]
-    # The operators are in order of what they reach in the paper: the last ones are seen first.
-    found.reverse()
-    found.sort(key=lambda scene: (-len({row.skip for row in scene.methods}), -min(len(m.runs) for m in scene.methods)))
-    return [Scene(f"s{number}", s.title, s.methods, s.samples) for number, s in enumerate(found)]
+    """One scene for each group of rows with samples of the same meshes, those with the most skips and seeds first."""
+    grouped = [_scene(table, members) for table in tables for members in sampled(table, MeshSamples, _same_meshes)]
+    # Operators are sorted by their results in the paper, the best last.
+    grouped.reverse()
+    grouped.sort(
+        key=lambda scene: (-len({row.skip for row in scene.methods}), -min(len(m.runs) for m in scene.methods))
+    )
+    return [Scene(f"s{number}", s.title, s.methods, s.samples) for number, s in enumerate(grouped)]
 
 
 def errors_mm(samples: MeshSamples, part: str, sample: int) -> Float[np.ndarray, " vertices"]:
-    """Distance of each vertex from where it should be."""
+    """Distance of each vertex from the input."""
     return np.linalg.norm(samples.parts[part][sample] - samples.parts["input"][sample], axis=1) * samples.unit_mm
 
 
 def saturation_mm(scene: Scene) -> float:
-    """Where the scale of a scene ends at first: 5 mm as in the paper, or less where that would show nothing."""
+    """The initial end of the color scale: 5 mm, as in the paper, or less if the errors are small."""
     worst = max(float(np.quantile(errors_mm(samples, "full", 0), 0.98)) for samples in scene.samples)
     return min(PAPER_MM, nice(worst))
 
 
 def nice(value: float) -> float:
-    """1, 2 or 5 times a power of ten, the least that is not below ``value``."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** np.floor(np.log10(value))
@@ -64,8 +66,10 @@ def nice(value: float) -> float:
 
 
 def embedded_scene(scene: Scene, blobs: Blobs, count: int) -> dict[str, Any]:
-    """The first ``count`` samples of a scene as the page reads them. Outputs are stored as differences from the input,
-    in its own steps of 1/65,534 of the mesh's size: 3 µm for a face."""
+    """The first ``count`` samples of a scene as data of the page.
+
+    Outputs are stored as differences from the input, in steps of 1/65,534 of the size of the mesh: 3 µm for a face.
+    """
     first, inputs = scene.samples[0], scene.inputs[:count]
     center = (inputs.reshape(-1, 3).min(axis=0) + inputs.reshape(-1, 3).max(axis=0)) / 2
     step = float(np.abs(inputs - center).max()) / 32767
@@ -86,26 +90,26 @@ def embedded_scene(scene: Scene, blobs: Blobs, count: int) -> dict[str, Any]:
 
 
 def _mesh_method(row: ResultRow, samples: MeshSamples, blobs: Blobs, count: int, step: float) -> dict[str, Any]:
-    moved = {
+    differences = {
         name: part[:count] - samples.parts["input"][:count] for name, part in samples.parts.items() if name != "input"
     }
     return {
         "name": row.method,
-        "aside": row.larger or row.method.endswith("†"),
+        "variant": row.larger or row.method.endswith("†"),
         "skip": row.look,
-        "parts": {name: [blobs.steps(verts, step) for verts in part] for name, part in moved.items()},
+        "parts": {name: [blobs.steps(verts, step) for verts in part] for name, part in differences.items()},
     }
 
 
 def _scene(table: ResultTable, members: list[tuple[ResultRow, MeshSamples]]) -> Scene:
     row = members[0][0]
     size = f", {row.column}" if row.column else ""
-    further = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
-    return Scene("", f"{row.family}{size}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))
+    details = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
+    return Scene("", f"{row.family}{size}{details}", tuple(r for r, _ in members), tuple(s for _, s in members))
 
 
 def _same_meshes(samples: MeshSamples) -> str:
-    """The same for runs that show the same meshes, up to the rounding of float32."""
+    """A key that is equal for samples of the same meshes, up to the rounding of float32."""
     low, high = samples.parts["input"].min(axis=(0, 1)), samples.parts["input"].max(axis=(0, 1))
     return (
         f"{samples.names} {samples.faces.shape} {int(samples.faces.astype(np.int64).sum())} {np.round(high - low, 3)}"
@@ -114,7 +118,7 @@ def _same_meshes(samples: MeshSamples) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """Methods that matched the same bodies with the same target; the first seed of each is shown."""
+    """Methods that matched the same bodies to the same target, each with the samples of one seed."""
 
     key: str
     title: str
@@ -123,17 +127,17 @@ class Matching:
 
 
 def matchings(tables: Sequence[ResultTable]) -> list[Matching]:
-    """Rows of one operator that have samples of the same bodies."""
-    found = [
+    """One matching for each group of rows with samples of the same bodies, those with the most skips first."""
+    grouped = [
         _matching(f"{table.key}-{n}", table, members)
         for table in tables
         for n, members in enumerate(sampled(table, CorrespondenceSamples, _same_bodies))
     ]
-    return sorted(found, key=lambda matching: -len({row.skip for row in matching.methods}))
+    return sorted(grouped, key=lambda matching: -len({row.skip for row in matching.methods}))
 
 
 def embedded_matching(matching: Matching, blobs: Blobs, count: int) -> dict[str, Any]:
-    """The first ``count`` bodies of a matching as the page reads them."""
+    """The first ``count`` bodies of a matching as data of the page."""
     first = matching.samples[0]
     bodies = first.meshes[:count]
     colors = np.round(255 * position_colors(first.target_verts.astype(np.float64))).astype(np.uint8)
@@ -165,7 +169,7 @@ def _matching_method(row: ResultRow, samples: CorrespondenceSamples, blobs: Blob
         "name": row.method,
         "skip": row.look,
         "predicted": [blobs.indices(body.predicted) for body in samples.meshes[:count]],
-        # Below 0 where there is no label.
+        # -1 marks vertices without a label.
         "errors": [blobs.steps(np.nan_to_num(body.error_pct, nan=-1.0), 0.01) for body in samples.meshes[:count]],
         "right": [body.exact_pct for body in samples.meshes[:count]],
     }
@@ -178,21 +182,21 @@ def _same_bodies(samples: CorrespondenceSamples) -> str:
 
 def _matching(key: str, table: ResultTable, members: list[tuple[ResultRow, CorrespondenceSamples]]) -> Matching:
     row = members[0][0]
-    further = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
-    return Matching(key, f"{row.family}{further}", tuple(r for r, _ in members), tuple(s for _, s in members))
+    details = "".join(f", {text}" for text in (*row.group[3:], table.data) if text)
+    return Matching(key, f"{row.family}{details}", tuple(r for r, _ in members), tuple(s for _, s in members))
 
 
 def galleries(tables: Sequence[ResultTable], blobs: Blobs, count: int = 24) -> list[dict[str, Any]]:
-    """The first ``count`` graphs that runs of a group show, and what each run took them for."""
-    found = []
+    """The first ``count`` graphs of each group of runs, with the prediction of every run."""
+    grouped = []
     for table in tables:
         groups = sampled(table, GraphSamples, _same_graphs)
-        found += [_gallery(table, members, blobs, count) for members in reversed(groups)]
-    return sorted(found, key=lambda gallery: -len(gallery["methods"]))
+        grouped += [_gallery(table, members, blobs, count) for members in reversed(groups)]
+    return sorted(grouped, key=lambda gallery: -len(gallery["methods"]))
 
 
 def _same_graphs(samples: GraphSamples) -> Hashable:
-    """The same for runs that show the same graphs."""
+    """A key that is equal for samples of the same graphs."""
     return samples.pos.tobytes(), samples.true.tobytes(), samples.class_names
 
 
@@ -213,12 +217,12 @@ def _gallery(
 
 
 def _coordinates(row: ResultRow) -> str:
-    """What pseudo-coordinates are made of, for operators that look at them."""
+    """The pseudo-coordinates of operators that use them."""
     return f"by {row.group[2]}" if row.group[2] and row.operator in ("monet", "spline") else ""
 
 
 def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:
-    """Positions in a square of side 1, brightness from 0 to 1, and every edge once."""
+    """Positions and brightness scaled to the range of their type, and every edge once."""
     begin, end = int(graphs.offsets[number]), int(graphs.offsets[number + 1])
     low = graphs.pos.min(axis=0)
     side = float((graphs.pos.max(axis=0) - low).max()) or 1.0
@@ -236,44 +240,48 @@ def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Still:
-    """A PNG file and what it shows, in words."""
+    """A PNG file and its description."""
 
     png: bytes
     text: str
 
 
 def scene_still(scene: Scene, size: int = 300) -> Still:
-    """The input and what each method made of it, colored by the error."""
+    """The input and the reconstruction of each method, colored by the error."""
     first, high = scene.samples[0], saturation_mm(scene)
     shapes = [first.parts["input"][0], *(samples.parts["full"][0] for samples in scene.samples)]
     errors = [np.zeros(len(shapes[0])), *(errors_mm(samples, "full", 0) for samples in scene.samples)]
     colors = [colored(values.astype(np.float64), high) for values in errors]
-    told = ", ".join(f"{row.method} {e.mean():.2f} mm" for row, e in zip(scene.methods, errors[1:], strict=True))
-    text = f"{scene.title}: the mesh “{first.names[0]}” and what each method rebuilds of it. Mean error: {told}."
+    means = ", ".join(f"{row.method} {e.mean():.2f} mm" for row, e in zip(scene.methods, errors[1:], strict=True))
+    text = f"{scene.title}: the mesh “{first.names[0]}” and its reconstruction by each method. Mean error: {means}."
     return Still(png_bytes(_side_by_side(shapes, [first.faces] * len(shapes), colors, size)), text)
 
 
 def matching_still(matching: Matching, size: int = 300) -> Still:
-    """The target in its own colors, and what each method carries over to the first body."""
+    """The target in its own colors, and the first body in the colors that each method transfers to it."""
     first = matching.samples[0]
     colors = position_colors(first.target_verts.astype(np.float64))
     bodies = [samples.meshes[0] for samples in matching.samples]
     shapes = [first.target_verts, *(body.verts for body in bodies)]
     faces = [first.target_faces, *(body.faces for body in bodies)]
-    carried = [colors, *(colors[body.predicted] for body in bodies)]
+    transferred = [colors, *(colors[body.predicted] for body in bodies)]
     text = (
-        f"{matching.title}: the target, and the body “{first.names[0]}” in the colors that each method carries over "
+        f"{matching.title}: the target, and the body “{first.names[0]}” in the colors that each method transfers "
         f"from it. {_mean_errors(matching)}"
     )
-    return Still(png_bytes(_side_by_side(shapes, faces, carried, size)), text)
+    return Still(png_bytes(_side_by_side(shapes, faces, transferred, size)), text)
 
 
 def _mean_errors(matching: Matching) -> str:
     means = [samples.meshes[0].mean_error_pct for samples in matching.samples]
-    told = [f"{row.method} {mean:.1f} %" for row, mean in zip(matching.methods, means, strict=True) if mean is not None]
-    if not told:
-        return "None of its vertices has a label, so there is no error."
-    return f"Mean geodesic error: {', '.join(told)} of the diameter; the page’s scale ends at {PAPER_PCT:g} %."
+    texts = [
+        f"{row.method} {mean:.1f} %" for row, mean in zip(matching.methods, means, strict=True) if mean is not None
+    ]
+    if not texts:
+        return "Its vertices have no labels, so the error is unknown."
+    return (
+        f"Mean geodesic error: {', '.join(texts)} of the diameter; the color scale of the page ends at {PAPER_PCT:g} %."
+    )
 
 
 def _side_by_side(

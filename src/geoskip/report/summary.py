@@ -12,6 +12,16 @@ from geoskip.records.statistics import Summary, summarise
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
 
+# Experiment, task, data and schedule of a table.
+TableKey = tuple[str, str, str, str]
+Kind = TypeVar("Kind", bound=Samples)
+SKIPS = ("none", "residual", "affine")
+OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
+# Prefix of a metric on the validation split.
+VALIDATION = "validation_"
+# Settings that may differ between the runs of one row, since they do not change what is trained.
+UNCOMPARED = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -19,9 +29,9 @@ class Metric:
 
     key: its name in run records.
     heading: its name in a table.
-    unit: in words short enough for an axis.
-    digits: after the point.
-    better: ``"lower"``, ``"higher"``, or empty where neither is.
+    unit: its unit, short enough for the label of an axis.
+    digits: number of decimals.
+    better: ``"lower"``, ``"higher"``, or empty if neither is better.
     """
 
     key: str
@@ -36,7 +46,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Subject:
-    """A task, for a reader who has not seen the paper; its metrics, the one that counts first."""
+    """A task, explained to readers who have not seen the paper, and its metrics, the main one first."""
 
     title: str
     text: str
@@ -46,18 +56,19 @@ class Subject:
 SUBJECTS = {
     "reconstruction": Subject(
         "Shape reconstruction",
-        "An autoencoder squeezes each mesh into a few numbers and rebuilds it. The error is the distance of a vertex "
-        "from where it should be, in millimeters, over all vertices of all test meshes.",
+        "An autoencoder compresses each mesh into a few numbers and reconstructs it. The error is the distance between "
+        "a reconstructed vertex and the original one, in millimeters, over all vertices of all test meshes.",
         (
             Metric("mean_mm", "Mean error", "mm"),
             Metric("median_mm", "Median error", "mm"),
-            Metric("std_mm", "Spread over vertices", "mm"),
+            Metric("std_mm", "Standard deviation", "mm"),
         ),
     ),
     "correspondence": Subject(
         "Dense correspondence",
-        "Every vertex of a body is matched with the same point of a reference body. Accuracy counts exact matches; "
-        "the geodesic error is the way along the surface between the match and the truth, in % of the longest way.",
+        "Each vertex of a body is matched to a vertex of a reference body. Accuracy is the share of exact matches; "
+        "the geodesic error is the distance along the surface between the match and the true vertex, in % of the "
+        "diameter, the longest such distance.",
         (
             Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),
             Metric("geodesic_mean_pct", "Mean geodesic error", "% of the diameter", 2),
@@ -65,26 +76,31 @@ SUBJECTS = {
     ),
     "classification": Subject(
         "Digit classification",
-        "An image becomes a graph of 75 superpixels; the network names the digit.",
+        "Each image is a graph of 75 superpixels, and the network predicts the digit.",
         (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
     ),
 }
-# What stands in for the paper's data, for a reader who sees its figures beside ours.
+# How a data set differs from the paper's.
 DATA = {
-    "faces": "These faces are generated, the paper's are scans (CoMA): compare the order of methods, not errors.",
-    "bodies": "These bodies are generated, the paper's are scans (FAUST): compare the order of methods.",
-    "superpixels": "The digits are MNIST's as in the paper, cut into superpixels anew.",
+    "faces": "These faces are generated, whereas the paper uses scans (CoMA): compare the ranking of the methods, not "
+    "the errors.",
+    "bodies": "These bodies are generated, whereas the paper uses scans (FAUST): compare the ranking of the methods.",
+    "superpixels": "The digits are MNIST, as in the paper, with our own superpixels.",
 }
 SCHEDULES = {
-    "full": "trained as long as in the paper",
-    "short": "a shorter training than the paper's, the same for every row",
-    "smoke": "a few steps only: these figures show that it runs, and nothing else",
+    "full": "as long as in the paper",
+    "short": "shorter than in the paper, the same for every row",
+    "smoke": "only a few steps, to show that the code runs; the figures mean nothing",
 }
 
 
 def subject_of(task: str, keys: list[str]) -> Subject:
-    """What is known of a task, and a plain entry for every further metric."""
+    """The description of a task, with a plain entry for every metric that it does not list."""
     known = SUBJECTS.get(task, Subject(task.capitalize() or "Runs", "", ()))
+    validation = tuple(
+        replace(m, key=f"{VALIDATION}{m.key}", heading=f"Validation {m.heading.lower()}") for m in known.metrics
+    )
+    known = replace(known, metrics=known.metrics + validation)
     named = {metric.key for metric in known.metrics}
     further = tuple(Metric(key, key.replace("_", " "), "", 4, "") for key in keys if key not in named)
     return Subject(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)
@@ -92,10 +108,10 @@ def subject_of(task: str, keys: list[str]) -> Subject:
 
 @dataclass(frozen=True)
 class KernelSize:
-    """The size of a kernel as configured, and what it comes to.
+    """A configured kernel size.
 
-    value: M, the number of weight matrices, of every operator but SplineCNN; of that m, its control values a dimension.
-    dim: dimensions that the size is meant for: 1, but for SplineCNN those of its pseudo-coordinates.
+    value: the number of weight matrices M; for SplineCNN, the number of control values per dimension m.
+    dim: 1; for SplineCNN, the dimension of its pseudo-coordinates.
     """
 
     value: int
@@ -104,7 +120,7 @@ class KernelSize:
 
     @property
     def matrices(self) -> int:
-        """M = m^d: SplineCNN has a matrix for each product of splines."""
+        """The number of weight matrices: M = m^d for SplineCNN, which has one for each product of splines."""
         return self.value**self.dim
 
     def __str__(self) -> str:
@@ -112,7 +128,7 @@ class KernelSize:
 
 
 def kernel_size(config: Mapping[str, Any]) -> KernelSize | None:
-    """The size that a record's configuration tells; None where the operator has none."""
+    """The kernel size of a configuration; None if the operator has none."""
     value = config.get("kernel_size")
     if not isinstance(value, int):
         return None
@@ -120,19 +136,10 @@ def kernel_size(config: Mapping[str, Any]) -> KernelSize | None:
 
 
 def _dim(config: Mapping[str, Any]) -> int:
-    """Of pseudo-coordinates: degrees have one dimension, places in an image two, those on a mesh three."""
+    """Dimension of the pseudo-coordinates: 1 for degrees, 2 for positions in an image, 3 on a mesh."""
     if config.get("pseudo") == "degree":
         return 1
     return 2 if config.get("task") == "classification" else 3
-
-
-# Of an table: its name, task, data and schedule.
-Key = tuple[str, str, str, str]
-Kind = TypeVar("Kind", bound=Samples)
-SKIPS = ("none", "residual", "affine")
-OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
-# Settings in which runs of one row may differ: they change where and how long it is worked, not what is trained.
-FREE = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...]
 
 
-# By the name of the table in the records.
+# By the name of the experiment in the records.
 Published = Mapping[str, PublishedTable]
 
 
@@ -161,11 +168,11 @@ Published = Mapping[str, PublishedTable]
 class ResultRow:
     """One row of a table: all seeds of one method.
 
-    label: what the row is called; method: the same without its kernel size.
-    variant: settings in which it differs from runs that are called the same, such as ``"optim.lr=0.01"``.
-    operator, skip, size: from the configuration, where it tells.
-    parameters: as trained here; paper_parameters: of the paper's model, where the row is one of its tables'.
-    group: rows of one group are compared with each other, as between the rules of the paper's tables.
+    label: name of the row; ``method`` is the same without the kernel size.
+    variant: settings that tell it apart from rows of the same name, such as ``"optim.lr=0.01"``.
+    operator, skip, size: from the configuration.
+    parameters: parameter count of our model; ``paper_parameters``: of the paper's, if the row is in one of its tables.
+    group: rows of one group are compared with each other, like those between two rules of the paper's tables.
     """
 
     label: str
@@ -183,17 +190,17 @@ class ResultRow:
 
     @property
     def matrices(self) -> int | None:
-        """How many weight matrices its kernel has."""
+        """The number of weight matrices of its kernel."""
         return None if self.size is None else self.size.matrices
 
     @property
     def column(self) -> str:
-        """The size that its group stands under: ``M = 9``, of MoNet+ too; ``m = 2`` of SplineCNN; empty without."""
+        """The kernel size of its group: ``M = 9`` (also for MoNet+), ``m = 2`` for SplineCNN, or empty."""
         return "" if self.size is None else str(replace(self.size, value=self.size.value - self.larger))
 
     @property
     def family(self) -> str:
-        """The operator as the paper writes it: the method's name without what was done to it."""
+        """The name of the operator in the paper: the method without prefixes and suffixes."""
         return self.method.removeprefix("Res-").removeprefix("Aff-").removesuffix("†").removesuffix("+" * self.larger)
 
     @property
@@ -203,13 +210,13 @@ class ResultRow:
 
     @property
     def look(self) -> str:
-        """The color that stands for the row's skip."""
+        """The name of the row's color, which shows its skip."""
         return self.skip if self.skip in SERIES else "other"
 
 
 @dataclass(frozen=True, eq=False)
 class ResultTable:
-    """Rows that were trained on the same data for the same time, and so can be compared."""
+    """Rows that can be compared, since they were trained on the same data with the same schedule."""
 
     key: str
     name: str
@@ -222,19 +229,24 @@ class ResultTable:
 
     @property
     def own(self) -> tuple[ResultRow, ...]:
-        """Its rows without those that it repeats from another table: what is drawn is drawn there."""
+        """Its rows without those repeated from another table, which has their charts and samples."""
         return tuple(row for row in self.rows if row.runs[0].record.experiment == self.name)
 
     def named(self, row: ResultRow) -> str:
-        """The method, and what its pseudo-coordinates are made of where rows of one method differ in that."""
-        made_of = {other.group[2] for other in self.rows if other.method == row.method}
-        return f"{row.method} ({row.group[2]})" if len(made_of) > 1 else row.method
+        """The name of the method, with its pseudo-coordinates if the rows of that method differ in them.
+
+        Rows that differ in neither, nor in their size and settings, go by their label.
+        """
+        if sum((other.method, other.group, other.size) == (row.method, row.group, row.size) for other in self.rows) > 1:
+            return row.label
+        kinds = {other.group[2] for other in self.rows if other.method == row.method}
+        return f"{row.method} ({row.group[2]})" if len(kinds) > 1 else row.method
 
     @property
     def length(self) -> str:
-        """How long its rows were trained: ``20 epochs``; empty where they differ, or do not tell."""
-        found = {dict(_settings(run.record.config)).get("optim.epochs") for row in self.rows for run in row.runs}
-        epochs = found.pop() if len(found) == 1 else None
+        """The length of training, such as ``20 epochs``; empty if the rows differ or do not say."""
+        lengths = {dict(_settings(run.record.config)).get("optim.epochs") for row in self.rows for run in row.runs}
+        epochs = lengths.pop() if len(lengths) == 1 else None
         return "" if epochs is None else f"{epochs} epoch{'' if epochs == '1' else 's'}"
 
     @property
@@ -244,49 +256,48 @@ class ResultTable:
 
 
 def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
-    """The runs by table, task, data and schedule, in the order in which each first occurs.
+    """The runs by experiment, task, data and schedule, in the order in which each first occurs.
 
-    ``published`` adds to an experiment of that name its title, the rows that it repeats from other tables, and the
-    published parameter counts.
+    ``published`` adds the title of a table, the rows that it repeats from other tables, and published parameter counts.
     """
     published = published or {}
-    parted: dict[Key, list[ReportRun]] = {}
+    by_key: dict[TableKey, list[ReportRun]] = {}
     for run in runs:
         r = run.record
-        parted.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
-    whole = parted | {key: [] for key in _borrowed(parted, published)}
+        by_key.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
+    whole = by_key | {key: [] for key in _borrowed(by_key, published)}
     return [
-        _result_table(f"e{number}", [*members, *_from_other_tables(key, parted, published)], key, published)
+        _result_table(f"e{number}", [*members, *_from_other_tables(key, by_key, published)], key, published)
         for number, (key, members) in enumerate(whole.items())
     ]
 
 
-def _borrowed(parted: Mapping[Key, Sequence[ReportRun]], published: Published) -> Iterator[Key]:
-    """Parts of a table that has runs of its own, but none on these data: Table 3 borrows all of its bodies."""
-    for name in dict.fromkeys(name for name, *_ in parted if name in published):
-        for where in dict.fromkeys((task, data, schedule) for _, task, data, schedule in parted):
+def _borrowed(by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published) -> Iterator[TableKey]:
+    """Tables whose rows are all repeated from another experiment: the bodies of Table 3."""
+    for name in dict.fromkeys(name for name, *_ in by_key if name in published):
+        for where in dict.fromkeys((task, data, schedule) for _, task, data, schedule in by_key):
             key = (name, *where)
             owns = any((row.home, row.task) == (name, where[0]) for row in published[name].rows)
-            if key not in parted and not owns and any(_from_other_tables(key, parted, published)):
+            if key not in by_key and not owns and any(_from_other_tables(key, by_key, published)):
                 yield key
 
 
 def _from_other_tables(
-    key: Key, parted: Mapping[Key, Sequence[ReportRun]], published: Published
+    key: TableKey, by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published
 ) -> Iterator[ReportRun]:
-    """Runs of the rows that a table repeats from another: they are trained once, and recorded there."""
+    """Runs of the rows that a table repeats from another experiment, where they are recorded."""
     name, *where = key
     rows = published[name].rows if name in published else ()
     wanted = {(row.home, row.label) for row in rows if row.home != name}
     for home in dict.fromkeys(home for home, _ in wanted):
-        members = parted.get((home, where[0], where[1], where[2]), ())
+        members = by_key.get((home, where[0], where[1], where[2]), ())
         yield from (run for run in members if (home, run.record.row) in wanted)
 
 
 def sampled(
     table: ResultTable, kind: type[Kind], same: Callable[[Kind], Hashable]
 ) -> list[list[tuple[ResultRow, Kind]]]:
-    """Rows of one group with the samples of their first seed that has any, apart where ``same`` tells them apart."""
+    """Groups of rows with the samples of their first seed that has any. Rows of one group share the key ``same``."""
     groups: dict[tuple[Hashable, ...], list[tuple[ResultRow, Kind]]] = {}
     for row in table.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
@@ -295,7 +306,7 @@ def sampled(
     return list(groups.values())
 
 
-def _result_table(key: str, runs: list[ReportRun], kind: Key, published: Published) -> ResultTable:
+def _result_table(key: str, runs: list[ReportRun], kind: TableKey, published: Published) -> ResultTable:
     name, task, data, schedule = kind
     by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
@@ -312,10 +323,10 @@ def _result_table(key: str, runs: list[ReportRun], kind: Key, published: Publish
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
-    """Settings that are not the same in all runs of one name: these are then no seeds of one row."""
+    """Settings that differ between runs of the same name, so that the runs are not seeds of one row."""
     settings = [dict(_settings(run.record.config)) for run in runs]
-    for name in {name for found in settings for name in found}:
-        if len({found.get(name) for found in settings}) > 1:
+    for name in {name for one in settings for name in one}:
+        if len({one.get(name) for one in settings}) > 1:
             yield name
 
 
@@ -325,11 +336,11 @@ def _variant(record: RunRecord, names: Sequence[str]) -> str:
 
 
 def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names as ``geoskip train --set`` takes them, with their values."""
+    """Settings and values, named as for ``geoskip train --set``."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _settings(value, f"{prefix}{name}.")
-        elif prefix or name not in FREE:
+        elif prefix or name not in UNCOMPARED:
             yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
@@ -359,14 +370,14 @@ def _result_row(label: str, variant: str, runs: list[ReportRun], published: Publ
 
 
 def _paper_parameters(record: RunRecord, published: Published) -> int | None:
-    """Other templates have other latent layers, so the same row has other counts on the paper's data."""
+    """The published parameter count of the row. Ours may differ, since it depends on the size of the mesh."""
     rows = published[record.experiment].rows if record.experiment in published else ()
-    found = (row.parameters for row in rows if (row.home, row.label) == (record.experiment, record.row))
-    return next(found, None)
+    counts = (row.parameters for row in rows if (row.home, row.label) == (record.experiment, record.row))
+    return next(counts, None)
 
 
 def _order(row: ResultRow) -> tuple[Any, ...]:
-    """By number of weight matrices, operator and skip: plain, a larger kernel, residual, affine."""
+    """Sort key: number of weight matrices, operator, then plain, larger kernel, residual, affine."""
     skip = SKIPS.index(row.skip) if row.skip in SKIPS else len(SKIPS)
     operator = OPERATORS.index(row.operator) if row.operator in OPERATORS else len(OPERATORS)
     return (int(row.group[1] or 0), operator, row.group, skip, row.matrices or 0, row.label)
@@ -378,5 +389,5 @@ def _text(record: RunRecord, key: str) -> str:
 
 
 def _data(record: RunRecord) -> str:
-    """A data set by its name; of a path, the last part alone, since the page may travel."""
+    """The name of the data set; the last part of a path, so that the page shows no local folders."""
     return _text(record, "data").replace("\\", "/").rstrip("/").rpartition("/")[2]

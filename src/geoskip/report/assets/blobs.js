@@ -1,4 +1,4 @@
-// Arrays that the page carries: base64, deflated, first bytes of all numbers first.
+// The arrays embedded in the page: deflated and base64-encoded, the first bytes of all numbers first.
 const KINDS = { u8: Uint8Array, i16: Int16Array, u16: Uint16Array, u32: Uint32Array };
 const loaded = new Map();
 
@@ -18,14 +18,14 @@ async function unpack({ blob, type }) {
   return new kind(bytes.buffer);
 }
 
-// The whole numbers of an entry; the same array every time.
+// The integers of an entry; the same array object every time.
 function whole(entry) {
   const key = `${entry.blob} ${entry.type}`;
   if (!loaded.has(key)) loaded.set(key, unpack(entry));
   return loaded.get(key);
 }
 
-// The numbers of an entry that stores multiples of a step.
+// The numbers of an entry that stores them as multiples of a step.
 async function measured(entry) {
   const steps = await whole(entry);
   return Float32Array.from(steps, (value) => value * entry.step);

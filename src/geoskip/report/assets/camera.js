@@ -1,4 +1,4 @@
-// Where all meshes of a stage are seen from: the axes are those of report/camera.py.
+// The view shared by all meshes of a stage; the axes are those of View in report/pictures.py.
 const START = { azimuth: 25, elevation: 8, zoom: 1 };
 
 class Camera {
@@ -21,7 +21,7 @@ class Camera {
   }
 }
 
-// The length that a picture must cover so that a mesh turned about the upright axis stays inside.
+// The length that a picture must cover so that a mesh stays inside it when rotated about the vertical axis.
 function extentOf(verts) {
   let flat = 0, tall = 0;
   for (let i = 0; i < verts.length; i += 3) {
@@ -44,7 +44,7 @@ function normalsOf(verts, faces) {
   return sums;
 }
 
-// Every edge of some faces, once or twice: what is drawn twice looks the same.
+// The edges of the faces. Inner edges occur twice, which looks the same.
 function edgesOf(faces) {
   const edges = new Uint32Array(2 * faces.length);
   for (let f = 0, e = 0; f < faces.length; f += 3) {

@@ -1,4 +1,4 @@
-// A chart to be moved in: series on and off, values under the pointer, a zoom along x.
+// An interactive chart: lines to show or hide, values under the pointer, zoom along x.
 class Chart {
   constructor(chart) {
     Object.assign(this, { chart, hidden: new Set(), zoom: null });
@@ -8,8 +8,8 @@ class Chart {
     this.plot = make('div', { class: 'plot' });
     this.legend = make('div', { class: 'legend', role: 'group', 'aria-label': 'Lines' });
     this.status = make('p', { class: 'status', role: 'status', 'aria-live': 'polite' });
-    this.reset = make('button', { type: 'button', disabled: true, onclick: () => this.zoomTo(null) }, 'Whole range');
-    const values = make('details', { class: 'values', ontoggle: () => values.open && this.tabulate(values) }, make('summary', {}, 'As a table'));
+    this.reset = make('button', { type: 'button', disabled: true, onclick: () => this.zoomTo(null) }, 'Reset zoom');
+    const values = make('details', { class: 'values', ontoggle: () => values.open && this.tabulate(values) }, make('summary', {}, 'Show as table'));
     this.figure = make('figure', { class: 'chart', id: chart.key }, make('h3', {}, chart.title), make('p', {}, chart.text),
       this.plot, this.legend, make('div', { class: 'tools' }, this.chooser(), this.reset, this.status), values);
     this.reading = new Reading(this.plot, this.status);
@@ -59,7 +59,7 @@ class Chart {
     const x = scaleOf([ranges.x[0] - room, ranges.x[1] + room], [box.left, width - box.right], false);
     const y = scaleOf(ranges.y, [box.height - box.bottom, box.top], chart.log_y);
     const svg = draw('svg', { viewBox: `0 0 ${width} ${box.height}`, width, height: box.height, tabindex: 0, role: 'img', 'aria-label':
-      `${chart.title}. ${chart.text} Arrow keys read the values, plus and minus zoom.` });
+      `${chart.title}. ${chart.text} Use the arrow keys to read values, plus and minus to zoom.` });
     axes(svg, chart, box, x, y);
     const clip = `clip-${chart.key}`, inner = draw('g', { 'clip-path': `url(#${clip})` });
     svg.append(draw('clipPath', { id: clip }, draw('rect', { x: box.left - 5, y: 0, width: width - box.left - box.right + 10, height: box.height - box.bottom + 5 })), inner);

@@ -1,4 +1,4 @@
-// Elements from names and text. Text is set as text, never as markup, whatever it holds.
+// Creates elements. Text is always set as text, never as markup.
 const SVG = 'http://www.w3.org/2000/svg';
 const byId = (id) => document.getElementById(id);
 
@@ -17,7 +17,7 @@ const draw = (tag, attributes = {}, ...children) => fill(document.createElementN
 function options(select, names, chosen = 0) {
   select.replaceChildren(...names.map((name, number) => make('option', { value: number }, name)));
   select.selectedIndex = chosen;
-  // One choice is none.
+  // A select with a single option is hidden.
   select.closest('label').hidden = names.length < 2;
 }
 
@@ -32,7 +32,8 @@ function once(action) {
   };
 }
 
-// Calls back when an element is near the screen, or once the browser has nothing better to do (print wants all of it).
+// Calls back once: when an element is near the screen, when the browser is idle, or before printing. The function that it returns
+// calls back at once.
 function whenNear(element, action) {
   let done = false;
   const act = () => { if (!done) { done = true; observer.disconnect(); action(); } };
@@ -40,4 +41,5 @@ function whenNear(element, action) {
   observer.observe(element);
   setTimeout(() => (window.requestIdleCallback ?? ((f) => f()))(act), 1500);
   window.addEventListener('beforeprint', act);
+  return act;
 }

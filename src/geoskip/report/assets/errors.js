@@ -1,4 +1,4 @@
-// The color scale of the errors: where it ends, and in which colors.
+// The color scale of errors: its end and its color map.
 class ErrorScale {
   constructor(prefix, unit, paper, maps, changed) {
     Object.assign(this, { unit, paper, maps, changed, high: paper, map: 'ember' });
@@ -11,7 +11,7 @@ class ErrorScale {
     this.part('paper').addEventListener('click', () => this.set(this.paper));
   }
 
-  // The slider's 100 steps lie evenly between a hundredth and four times the paper's end, on a logarithmic scale.
+  // The slider's 100 steps go from a hundredth to four times the paper's end, on a logarithmic scale.
   at(step) { return Number((this.paper * 0.01 * 400 ** (step / 100)).toPrecision(2)); }
 
   set(high) {

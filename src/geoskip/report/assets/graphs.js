@@ -1,4 +1,4 @@
-// Superpixel graphs as cards: the graph, the digit that it is, and what each method read.
+// Superpixel graphs as cards: the graph, its label, and the prediction of each method.
 class Graphs {
   constructor(galleries) {
     this.galleries = galleries;
@@ -10,27 +10,27 @@ class Graphs {
 
   show() {
     const gallery = this.galleries[byId('graph-set').selectedIndex];
-    const which = byId('graph-controls').querySelector('input:checked').value;
+    const wanted = byId('graph-controls').querySelector('input:checked').value;
     const misread = (n) => gallery.methods.some((method) => method.predicted[n] !== gallery.graphs[n].true);
-    const chosen = gallery.graphs.map((_, n) => n).filter((n) => which === 'all' || misread(n) === (which === 'wrong'));
+    const chosen = gallery.graphs.map((_, n) => n).filter((n) => wanted === 'all' || misread(n) === (wanted === 'wrong'));
     this.cards = chosen.map((n) => this.card(gallery, n));
     byId('graph-list').replaceChildren(...this.cards.map(({ card }) => card));
     const scores = gallery.methods.map(({ name, predicted }) =>
       `${name} ${chosen.filter((n) => predicted[n] === gallery.graphs[n].true).length}`);
-    byId('graph-status').textContent = `${chosen.length} of ${gallery.graphs.length} graphs. Read right: ${scores.join(', ')}.`;
+    byId('graph-status').textContent = `${chosen.length} of ${gallery.graphs.length} graphs. Correct: ${scores.join(', ')}.`;
     this.paint();
   }
 
   card(gallery, n) {
     const graph = gallery.graphs[n], name = gallery.classes[graph.true];
-    const canvas = make('canvas', { width: 320, height: 320, role: 'img', 'aria-label': `Graph of superpixels, true class ${name}` });
+    const canvas = make('canvas', { width: 320, height: 320, role: 'img', 'aria-label': `Superpixel graph labeled ${name}` });
     const rows = gallery.methods.map((method) => {
       const right = method.predicted[n] === graph.true;
       return make('tr', {}, make('th', { scope: 'row', title: method.name }, method.name),
         make('td', { class: right ? 'yes' : 'no' }, `${gallery.classes[method.predicted[n]]} ${right ? '✓' : '✗'}`));
     });
-    const table = make('table', {}, make('caption', { class: 'only' }, `What each method read; it is ${name}`), make('tbody', {}, ...rows));
-    return { graph, canvas, card: make('li', {}, canvas, make('h3', {}, `It is ${name}`), table) };
+    const table = make('table', {}, make('caption', { class: 'only' }, `Predictions for a graph labeled ${name}`), make('tbody', {}, ...rows));
+    return { graph, canvas, card: make('li', {}, canvas, make('h3', {}, `Label: ${name}`), table) };
   }
 
   paint() { return Promise.all((this.cards ?? []).map(({ graph, canvas }) => paintGraph(graph, canvas))); }

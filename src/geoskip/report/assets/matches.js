@@ -1,4 +1,4 @@
-// Correspondences: the target in its colors, and each body in those that a method carried over to it.
+// Correspondences: the target in its own colors, and each body in the colors that a method transfers to it.
 class Matches {
   constructor(matchings, surface, maps) {
     this.matchings = matchings;
@@ -30,35 +30,35 @@ class Matches {
   }
 
   async show() {
-    const { matching, stage } = this, sample = byId('body-sample').selectedIndex, turn = this.turn = {};
+    const { matching, stage } = this, sample = byId('body-sample').selectedIndex, request = this.request = {};
     const by = byId('body-show').querySelector('input:checked').value;
     const [faces, verts, targetFaces, target, colors] = await Promise.all([whole(matching.faces[sample]), measured(matching.verts[sample]),
       whole(matching.target.faces), measured(matching.target.verts), whole(matching.target.colors)]);
-    const found = await Promise.all(matching.methods.map(async (method) => ({
+    const results = await Promise.all(matching.methods.map(async (method) => ({
       method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) })));
-    if (turn !== this.turn) return;
+    if (request !== this.request) return;
     byId('body-scale').hidden = by !== 'error';
     byId('body-unknown').hidden = !matching.unlabeled;
     stage.extent = Math.max(extentOf(target), extentOf(verts));
     stage.set(0, { verts: target, faces: targetFaces, colors: by === 'match' ? colors : null },
-      `${(target.length / 3).toLocaleString('en')} vertices`, 'The target, colored by place');
-    const told = found.map(({ method, predicted, errors }, number) => {
-      // Errors below 0 say that there is no label.
+      `${(target.length / 3).toLocaleString('en')} vertices`, 'The target, colored by position');
+    const exact = results.map(({ method, predicted, errors }, number) => {
+      // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
       const right = known.length ? `${short(method.right[sample])} %` : 'no labels';
-      const words = known.length ? `${right} exact, mean error ${short(mean)} %` : 'no labels, so no error is known';
+      const words = known.length ? `${right} exact, mean error ${short(mean)} %` : 'no labels, so the error is unknown';
       const shape = { verts, faces, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
-      if (by === 'match') shape.colors = carried(colors, predicted);
+      if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
       stage.set(number + 1, shape, words, `${method.name} on “${matching.samples[sample]}”: ${words}`);
       return `${method.name} ${right}`;
     });
-    byId('body-status').textContent = `Body “${matching.samples[sample]}”. Exact matches: ${told.join(', ')}.`;
+    byId('body-status').textContent = `Body “${matching.samples[sample]}”. Exact matches: ${exact.join(', ')}.`;
   }
 }
 
-function carried(colors, predicted) {
-  const found = new Uint8Array(3 * predicted.length);
-  predicted.forEach((from, to) => found.set(colors.subarray(3 * from, 3 * from + 3), 3 * to));
-  return found;
+function transferred(colors, predicted) {
+  const result = new Uint8Array(3 * predicted.length);
+  predicted.forEach((from, to) => result.set(colors.subarray(3 * from, 3 * from + 3), 3 * to));
+  return result;
 }

@@ -1,5 +1,6 @@
-// Reconstructions: the input, and what each method makes of it.
-const PART_WORDS = { full: 'decoded in full', affine: 'affine parts only', convolution: 'convolutions only' };
+// Reconstructions: the input, and the output of each method.
+const PART_WORDS = { full: 'decoded with everything', affine: 'decoded with skips only', convolution: 'decoded with convolutions only' };
+const MISSING = { full: 'has no output', affine: 'has no skips', convolution: 'has no skips to leave out' };
 
 class Meshes {
   constructor(scenes, surface, maps) {
@@ -30,11 +31,11 @@ class Meshes {
     return this.show(true);
   }
 
-  // Variants stand aside at first, where input, plain, residual and affine are four already.
+  // With more than three methods, variants are hidden at first.
   offerMethods() {
     const { methods } = this.scene, many = methods.length > 3;
-    const chips = methods.map(({ name, aside }, number) => make('label', {},
-      make('input', { type: 'checkbox', value: number, checked: !(many && aside) }), make('span', {}, name)));
+    const chips = methods.map(({ name, variant }, number) => make('label', {},
+      make('input', { type: 'checkbox', value: number, checked: !(many && variant) }), make('span', {}, name)));
     byId('mesh-methods').replaceChildren(byId('mesh-methods').firstElementChild, ...chips);
     byId('mesh-methods').hidden = !many;
   }
@@ -57,52 +58,54 @@ class Meshes {
   async show(fresh = false) {
     const { scene, stage, methods } = this, sample = byId('mesh-sample').selectedIndex;
     const part = byId('mesh-part').querySelector('input:checked').value;
-    const turn = this.turn = {};
+    const request = this.request = {};
     const faces = await whole(scene.faces), input = await measured(scene.inputs[sample]);
     const moves = await Promise.all(methods.map((m) => (m.parts[part] ? measured(m.parts[part][sample]) : null)));
     const levels = await Promise.all(scene.levels.map(async (l) => ({ kept: await whole(l.kept), faces: await whole(l.faces) })));
     // A later choice has overtaken this one.
-    if (turn !== this.turn) return;
+    if (request !== this.request) return;
     if (fresh) this.offer(input.length / 3, levels);
     const level = byId('mesh-level').selectedIndex > 0 ? levels[byId('mesh-level').selectedIndex - 1] : null;
     stage.extent = extentOf(input);
     stage.set(0, shaped(input, null, faces, level), `${(level ? level.kept.length : input.length / 3).toLocaleString('en')} vertices`,
       `Input mesh “${scene.samples[sample]}”`);
-    const told = methods.map((method, number) => this.place(number + 1, method, moves[number], { input, faces, level, part }));
-    byId('mesh-status').textContent = `Sample “${scene.samples[sample]}”, ${PART_WORDS[part]}. Mean error: ${told.filter(Boolean).join(', ')}.`;
+    const means = methods.map((method, number) => this.showMethod(number + 1, method, moves[number], { input, faces, level, part }));
+    const where = level ? `, the ${level.kept.length.toLocaleString('en')} vertices of level ${byId('mesh-level').selectedIndex}` : '';
+    byId('mesh-status').textContent = `Sample “${scene.samples[sample]}”, ${PART_WORDS[part]}${where}. Mean error: ${means.filter(Boolean).join(', ')}.`;
   }
 
-  // One method's mesh in its viewer; its mean error in words.
-  place(number, method, moved, { input, faces, level, part }) {
+  // Shows one method's mesh in its viewer; returns its mean error at the chosen level as text.
+  showMethod(number, method, moved, { input, faces, level, part }) {
     if (!moved) {
-      this.stage.set(number, null, '', `${method.name}: nothing to show`, `${method.name} has no ${part} part of its own`);
+      this.stage.set(number, null, '', `${method.name}: nothing to show`, `${method.name} ${MISSING[part]}`);
       return '';
     }
     const verts = input.map((value, i) => value + moved[i]), errors = lengths(moved, this.scene.unit);
-    const mean = errors.reduce((sum, value) => sum + value, 0) / errors.length, most = errors.reduce((a, b) => Math.max(a, b), 0);
-    const words = `mean ${short(mean)}, largest ${short(most)} mm`;
+    const shown = level ? Float32Array.from(level.kept, (vertex) => errors[vertex]) : errors;
+    const mean = shown.reduce((sum, value) => sum + value, 0) / shown.length, largest = shown.reduce((a, b) => Math.max(a, b), 0);
+    const words = `mean ${short(mean)} mm, max ${short(largest)} mm`;
     this.stage.set(number, shaped(verts, errors, faces, level), words, `${method.name}, ${PART_WORDS[part]}: ${words}`);
     return `${method.name} ${short(mean)} mm`;
   }
 
   offer(count, levels) {
     const sizes = [count, ...levels.map((level) => level.kept.length)];
-    options(byId('mesh-level'), sizes.map((size, number) => `${number ? number : 'all'}: ${size.toLocaleString('en')} vertices`));
+    options(byId('mesh-level'), sizes.map((size, number) => `${number ? number : 'full'}: ${size.toLocaleString('en')} vertices`));
   }
 }
 
 function lengths(moved, unit) {
-  const found = new Float32Array(moved.length / 3);
-  for (let i = 0; i < found.length; i++) found[i] = Math.hypot(moved[3 * i], moved[3 * i + 1], moved[3 * i + 2]) * unit;
-  return found;
+  const result = new Float32Array(moved.length / 3);
+  for (let i = 0; i < result.length; i++) result[i] = Math.hypot(moved[3 * i], moved[3 * i + 1], moved[3 * i + 2]) * unit;
+  return result;
 }
 
-// A mesh for the stage, at a level of the hierarchy: its vertices are some of the finest ones, and its edges are shown.
+// A mesh for the stage. A coarser level of the hierarchy keeps some of the vertices and shows its edges.
 function shaped(verts, values, faces, level) {
   const read = (v) => (i) => (v ? `${short(v[i])} mm` : '');
   if (!level) return { verts, values, faces, read: values && read(values) };
   const kept = new Float32Array(3 * level.kept.length);
   level.kept.forEach((from, to) => kept.set(verts.subarray(3 * from, 3 * from + 3), 3 * to));
-  const some = values && Float32Array.from(level.kept, (from) => values[from]);
-  return { verts: kept, values: some, faces: level.faces, edges: edgesOf(level.faces), read: some && read(some) };
+  const ofKept = values && Float32Array.from(level.kept, (from) => values[from]);
+  return { verts: kept, values: ofKept, faces: level.faces, edges: edgesOf(level.faces), read: ofKept && read(ofKept) };
 }

@@ -1,4 +1,4 @@
-// One drawing of a chart as SVG: axes, bands, lines, markers.
+// Draws a chart as SVG: axes, bands, lines, markers.
 const MARKS = ['M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z', 'M-3.6-3.6h7.2v7.2h-7.2Z', 'M0-4.6L4.4 3.4H-4.4Z', 'M0-5L4.4 0L0 5L-4.4 0Z',
   'M0 4.6L4.4-3.4H-4.4Z', 'M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3Z'];
 const DASHES = { '': null, '+': '7 3', '†': '2 3' };
@@ -13,7 +13,7 @@ function markOf(series, marks) {
   return path;
 }
 
-// The ranges that hold some series, where x is given, between its ends.
+// The ranges of x and y that contain the series, or the part of them between the ends of a zoom.
 function rangesOf(series, log, zoom) {
   let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
   for (const { points, low: lows, high: highs } of series) {

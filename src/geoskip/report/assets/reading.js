@@ -1,4 +1,4 @@
-// What a chart says at one x: a line across it, and a card with the values.
+// Reads a chart at one x: a vertical line and a card with the values.
 function nearestX(series, at) {
   let best = null;
   for (const { points } of series) {
@@ -8,15 +8,15 @@ function nearestX(series, at) {
 }
 
 function valuesAt(series, x, step) {
-  const found = [];
+  const values = [];
   for (const one of series) {
     let best = null;
     one.points.forEach((point, i) => {
       if (Math.abs(point[0] - x) <= step && (best === null || Math.abs(point[0] - x) < Math.abs(one.points[best][0] - x))) best = i;
     });
-    if (best !== null) found.push({ series: one, x: one.points[best][0], y: one.points[best][1], spread: one.high.length ? one.high[best] - one.y : 0 });
+    if (best !== null) values.push({ series: one, x: one.points[best][0], y: one.points[best][1], spread: one.high.length ? one.high[best] - one.y : 0 });
   }
-  return found.sort((a, b) => b.y - a.y);
+  return values.sort((a, b) => b.y - a.y);
 }
 
 class Reading {
@@ -37,22 +37,22 @@ class Reading {
     this.x = nearestX(series, at);
     if (this.x === null) return this.hide();
     const near = Math.abs(x.back(box.left + 12) - x.back(box.left));
-    const found = valuesAt(series, this.x, near), place = x(this.x);
-    this.line = draw('line', { class: 'cross', x1: place, x2: place, y1: box.top, y2: box.height - box.bottom });
+    const values = valuesAt(series, this.x, near), column = x(this.x);
+    this.line = draw('line', { class: 'cross', x1: column, x2: column, y1: box.top, y2: box.height - box.bottom });
     svg.append(this.line);
-    const lines = found.slice(0, 10).map((entry) => {
+    const lines = values.slice(0, 10).map((entry) => {
       const dot = make('i');
       dot.style.background = colorOf(entry.series);
       return make('div', {}, dot, `${entry.series.name}: ${short(entry.y)}`);
     });
-    if (found.length > 10) lines.push(make('div', {}, `and ${found.length - 10} more`));
+    if (values.length > 10) lines.push(make('div', {}, `and ${values.length - 10} more`));
     this.tip.replaceChildren(make('b', {}, `${chart.x}: ${Number(this.x.toPrecision(6)).toLocaleString('en')}`), ...lines);
     this.tip.hidden = false;
-    const right = place > box.width / 2;
-    this.tip.style.left = right ? '' : `${place + 14}px`;
-    this.tip.style.right = right ? `${box.width - place + 14}px` : '';
+    const right = column > box.width / 2;
+    this.tip.style.left = right ? '' : `${column + 14}px`;
+    this.tip.style.right = right ? `${box.width - column + 14}px` : '';
     this.tip.style.top = `${box.top + 4}px`;
-    this.status.textContent = `${chart.x} ${short(this.x)}: ${found.map((entry) => `${entry.series.name} ${short(entry.y)}`).join(', ')}`;
+    this.status.textContent = `${chart.x} ${short(this.x)}: ${values.map((entry) => `${entry.series.name} ${short(entry.y)}`).join(', ')}`;
     return undefined;
   }
 }

@@ -1,7 +1,7 @@
-// Faces of a mesh with fewer of them, for pictures in motion where a processor draws: vertices of one cell become its first.
+// A coarser version of a mesh for software rendering while it moves: the vertices of each grid cell are merged into one.
 const ENOUGH = 12000, CELLS = 40, roughened = new WeakMap();
 
-// The same for all meshes of one connectivity, and made once.
+// Computed once for all meshes with the same faces.
 function roughOf({ verts, faces }) {
   if (faces.length <= 3 * ENOUGH) return faces;
   if (!roughened.has(faces)) roughened.set(faces, roughFaces(verts, faces));

@@ -1,4 +1,4 @@
-// From values to pixels, and the values worth a label.
+// Scales from values to pixels, and the values of their ticks.
 function linearTicks(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((factor) => power * factor >= raw * 0.999);

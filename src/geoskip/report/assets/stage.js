@@ -1,4 +1,4 @@
-// Viewers side by side that turn together. Each is a plain canvas; the surface draws all of them in one go.
+// Viewers side by side that rotate together. Each is a plain canvas; the surface draws all of them at once.
 const KEYS = {
   ArrowLeft: (c) => c.turn(8, 0), ArrowRight: (c) => c.turn(-8, 0), ArrowUp: (c) => c.turn(0, -8), ArrowDown: (c) => c.turn(0, 8),
   '+': (c) => c.scale(1.15), '=': (c) => c.scale(1.15), '-': (c) => c.scale(1 / 1.15), 0: (c) => c.reset(),
@@ -12,10 +12,10 @@ class Stage {
     new ResizeObserver(this.redraw).observe(holder);
   }
 
-  // Makes the viewers anew: [{ title, skip }].
+  // Replaces the viewers: [{ title, skip }].
   cast(titles) {
     this.views = titles.map(({ title, skip }) => {
-      const canvas = make('canvas', { tabindex: 0, role: 'img', 'aria-roledescription': 'mesh that can be turned' });
+      const canvas = make('canvas', { tabindex: 0, role: 'img', 'aria-roledescription': 'rotatable mesh' });
       const note = make('span'), point = make('output', { class: 'point' }), absent = make('div', { class: 'absent' });
       const figure = make('figure', { class: `view ${skip}` }, canvas, absent, point, make('figcaption', {}, make('b', {}, title), note));
       const view = { title, canvas, note, point, absent, figure, shape: null };
@@ -25,7 +25,7 @@ class Stage {
     this.holder.replaceChildren(...this.views.map((view) => view.figure));
   }
 
-  // Gives a viewer its mesh: { verts, faces, values | colors, edges }, words below it, and words for who cannot see it.
+  // Sets the mesh of a viewer, { verts, faces, values | colors, edges }, its caption, its label for screen readers, and the text shown without a mesh.
   set(number, shape, note, label, missing = '') {
     const view = this.views[number];
     if (shape && !shape.normals) shape.normals = normalsOf(shape.verts, shape.faces);
@@ -37,7 +37,7 @@ class Stage {
     this.redraw();
   }
 
-  // Moves the camera. Where there is no graphics card, pictures are coarser until it rests.
+  // Moves the camera. In software rendering, pictures are coarser until it stops.
   move(action) {
     action(this.camera);
     this.moving = true;
@@ -101,7 +101,7 @@ class Stage {
     });
   }
 
-  // Tells the value of the vertex under the pointer: the nearest to the eye within a few pixels.
+  // Shows the value of the vertex under the pointer: the one nearest to the eye within a few pixels.
   readAt(view, event) {
     if (!view.read) return;
     const { canvas, shape } = view, box = canvas.getBoundingClientRect(), m = this.camera.axes();

@@ -1,4 +1,4 @@
-// Draws shaded meshes: one WebGL context for the whole page, since browsers allow few; lamps as in report/pictures.py.
+// Draws shaded meshes. The page has a single WebGL context, since browsers allow few; the lamps are those of report/pictures.py.
 const VERTEX = `#version 300 es
 in vec3 position; in vec3 normal; in float value; in vec3 color;
 uniform mat3 axes; uniform vec2 reach; uniform float depth; uniform float lift;
@@ -16,7 +16,7 @@ out vec4 result;
 float lamp(vec3 n, vec3 direction, float strength) {
   vec3 towards = normalize(direction);
   float soft = max((dot(n, towards) + 0.35) / 1.35, 0.0), gloss = max(dot(n, normalize(towards + vec3(0.0, 0.0, 1.0))), 0.0);
-  // x^1.5 and x^32 without pow, which is dear where a processor draws.
+  // x^1.5 and x^32 without pow, which is slow in software rendering.
   gloss *= gloss; gloss *= gloss; gloss *= gloss; gloss *= gloss; gloss *= gloss;
   return strength * (soft * sqrt(soft) + 0.12 * gloss);
 }
@@ -27,7 +27,7 @@ void main() {
   float light = 0.10 * (1.0 + 0.5 * n.y) + lamp(n, vec3(-0.50, 0.60, 0.62), 0.86) + lamp(n, vec3(0.90, 0.05, 0.40), 0.16);
   // Insides are darker, but not at the outline, where a pixel may show a sliver of them.
   if (!gl_FrontFacing) light *= mix(1.0, 0.35, smoothstep(0.05, 0.35, abs(n.z)));
-  // Values below 0 are not known.
+  // Values below 0 are unknown.
   vec3 base = mode == 1 && amount < 0.0 ? unknown : mode == 1 ? texture(map, vec2(clamp(amount / high, 0.0, 1.0) * 255.0 / 256.0 + 0.5 / 256.0, 0.5)).rgb
     : mode == 2 ? tint : clay;
   result = vec4(pow(clamp(pow(base, vec3(2.2)) * light, 0.0, 1.0), vec3(1.0 / 2.2)), 1.0);
@@ -35,7 +35,7 @@ void main() {
 const MODES = { clay: 0, value: 1, color: 2 };
 
 class Surface {
-  // Null where the browser cannot: the page then keeps its still pictures.
+  // Returns null if the browser has no WebGL 2: the page then keeps its still pictures.
   static open(maps) {
     const canvas = document.createElement('canvas');
     const gl = window.DecompressionStream && canvas.getContext('webgl2', { antialias: true, premultipliedAlpha: true });
@@ -73,7 +73,7 @@ class Surface {
     return texture;
   }
 
-  // An array is sent to the card once.
+  // Each array is uploaded once.
   buffer(array, target) {
     const { gl, buffers } = this;
     if (!buffers.has(array)) buffers.set(array, gl.createBuffer());
@@ -127,7 +127,7 @@ class Surface {
     gl.drawElements(gl.TRIANGLES, faces.length, wide ? gl.UNSIGNED_INT : gl.UNSIGNED_SHORT, 0);
     if (!edges) return;
     gl.uniform1f(this.at('line'), 0.45);
-    // A little nearer than the faces that they bound, which would else hide half of them.
+    // A little nearer than their faces, which would otherwise hide half of them.
     gl.uniform1f(this.at('lift'), 0.002);
     gl.enable(gl.BLEND);
     this.buffer(edges, gl.ELEMENT_ARRAY_BUFFER);

@@ -1,4 +1,4 @@
-// A heading sorts its column: down, up, and back to the groups of the paper.
+// Clicking a heading sorts by its column: ascending, descending, and back to the original groups.
 function sortKey(row, column) {
   const cell = row.cells[column];
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
@@ -11,15 +11,15 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), 'en', { numeric: true });
 }
 
-// The column of a heading in a head of two lines: its cells below a heading that spans several come later.
+// The heading of each column; in a head with two rows, the lower cells belong to the headings that span several columns.
 function columnsOf(table) {
-  const [upper, lower] = table.tHead.rows, found = [];
+  const [upper, lower] = table.tHead.rows, columns = [];
   let below = 0;
   for (const cell of upper.cells) {
-    if (!lower || cell.rowSpan > 1) found.push(cell);
-    else for (let i = 0; i < cell.colSpan; i++) found.push(lower.cells[below++]);
+    if (!lower || cell.rowSpan > 1) columns.push(cell);
+    else for (let i = 0; i < cell.colSpan; i++) columns.push(lower.cells[below++]);
   }
-  return found;
+  return columns;
 }
 
 function setUpTable(table) {

@@ -1,4 +1,4 @@
-// As the system has it, or the other way round: every press changes what is seen.
+// Follows the system's theme or uses the opposite one: every click changes what is seen.
 function setUpTheme() {
   const button = byId('theme'), dark = matchMedia('(prefers-color-scheme: dark)'), signs = { system: '◐', light: '☀', dark: '☾' };
   let chosen = 'system';
@@ -7,7 +7,7 @@ function setUpTheme() {
     if (chosen === 'system') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
     button.textContent = signs[chosen];
-    button.setAttribute('aria-label', `Colors: ${chosen === 'system' ? 'as the system' : chosen}`);
+    button.setAttribute('aria-label', `Theme: ${chosen}`);
     document.dispatchEvent(new Event('theme'));
   };
   button.addEventListener('click', () => {
