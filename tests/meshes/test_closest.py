@@ -140,7 +140,7 @@ def test_no_queries_and_vertices_without_faces() -> None:
     assert closest_points(mesh, np.full((1, 3), 5.0)).distances[0] == pytest.approx((5 - 1 / 3) * np.sqrt(3))
 
 
-def test_what_cannot_be_answered_is_refused() -> None:
+def test_what_cannot_be_answered_is_rejected() -> None:
     points = Mesh(np.zeros((4, 3)), np.zeros((0, 3), dtype=np.int64))
     with pytest.raises(MeshError, match="without faces have no surface"):
         closest_points(points, np.zeros((1, 3)))

@@ -389,12 +389,12 @@ def test_any_soup_meets_any_target(mesh: Mesh, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("target", [-1, 0, 2, 5])
-def test_impossible_targets_are_refused(target: int) -> None:
+def test_impossible_targets_are_rejected(target: int) -> None:
     with pytest.raises(MeshError, match=rf"target: must be from 3 to 4 \(the number of vertices\), got {target}"):
         decimate(TETRAHEDRON, target)
 
 
-def test_points_without_faces_are_refused() -> None:
+def test_points_without_faces_are_rejected() -> None:
     points = Mesh(np.zeros((5, 3)), np.zeros((0, 3), dtype=np.int64))
     with pytest.raises(MeshError, match="cannot decimate 5 vertices without faces"):
         decimate(points, 3)

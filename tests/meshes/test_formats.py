@@ -140,7 +140,7 @@ def test_stl_merges_equal_corners_only() -> None:
     assert parse_mesh(data, ".stl").faces.tolist() == [[0, 1, 2], [1, 3, 4]]
 
 
-def test_degenerate_faces_are_refused_or_dropped_on_request() -> None:
+def test_degenerate_faces_are_rejected_or_dropped_on_request() -> None:
     data = b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 2\nf 1 2 3\n"
     with pytest.raises(MeshError, match="1 of 2 faces repeat a vertex"):
         parse_mesh(data, ".obj")
@@ -184,7 +184,7 @@ def test_gltf_primitives_share_positions_and_may_lack_indices() -> None:
     assert parse_mesh(encode(plain), ".gltf").faces.tolist() == [[0, 1, 2]]
 
 
-def test_gltf_buffer_beside_the_document(tmp_path: Path) -> None:
+def test_gltf_buffer_in_the_folder_of_the_document(tmp_path: Path) -> None:
     data = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype="<f4").tobytes()
     (tmp_path / "the data.bin").write_bytes(data)
     document = square_gltf(

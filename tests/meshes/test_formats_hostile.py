@@ -97,7 +97,7 @@ BROKEN_TEXT = [
 
 
 @pytest.mark.parametrize(("suffix", "text", "message"), BROKEN_TEXT)
-def test_broken_text_is_refused_with_its_reason(suffix: str, text: str, message: str) -> None:
+def test_broken_text_is_rejected_with_its_reason(suffix: str, text: str, message: str) -> None:
     with pytest.raises(MeshError, match=message):
         parse_mesh(text.encode(), suffix)
 
@@ -161,7 +161,7 @@ BROKEN_GLTF = [
 
 
 @pytest.mark.parametrize(("document", "message"), BROKEN_GLTF)
-def test_broken_gltf_is_refused_with_its_reason(document: dict[str, Any], message: str) -> None:
+def test_broken_gltf_is_rejected_with_its_reason(document: dict[str, Any], message: str) -> None:
     with pytest.raises(MeshError, match=message):
         parse_mesh(encode(document), ".gltf")
 
@@ -169,7 +169,7 @@ def test_broken_gltf_is_refused_with_its_reason(document: dict[str, Any], messag
 @pytest.mark.parametrize(
     "uri", ["../secret.bin", "/etc/passwd", "%2e%2e%2fx", "a\\b", "file:x", ".hidden", "a%00b", "x.bin"]
 )
-def test_gltf_reads_no_file_but_plain_ones_beside_it(tmp_path: Path, uri: str) -> None:
+def test_gltf_reads_only_plain_files_in_its_own_folder(tmp_path: Path, uri: str) -> None:
     folder = tmp_path / "inner"
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(bytes(100))
@@ -199,7 +199,7 @@ def test_broken_glb_containers(edit: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "write"), [(".stl", encode_stl), (".glb", encode_glb), (".ply", ply_of_floats)])
-def test_a_signalling_nan_is_refused_like_any_other(suffix: str, write: Callable[[Mesh], bytes]) -> None:
+def test_a_signaling_nan_is_rejected_like_any_other(suffix: str, write: Callable[[Mesh], bytes]) -> None:
     """Converting one to float64 makes numpy warn, and a warning may be an error."""
     marked = grid(2, 2).with_verts(grid(2, 2).verts + 1234.5)
     data = write(marked).replace(struct.pack("<f", 1234.5), struct.pack("<I", 0x7F800001))
@@ -250,15 +250,15 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", sorted(seeds()))
-def test_thousands_of_mutated_files_are_refused_or_valid(suffix: str) -> None:
+def test_thousands_of_mutated_files_are_rejected_or_valid(suffix: str) -> None:
     files, rng = seeds()[suffix], random.Random(f"mutations {suffix}")
-    outcomes = {"mesh": 0, "refused": 0}
+    outcomes = {"mesh": 0, "rejected": 0}
     for turn in range(2000):
         data = mutated(rng.choice(files), rng)
         try:
             mesh = parse_mesh(data, suffix, drop_degenerate=turn % 2 == 0)
         except MeshError:
-            outcomes["refused"] += 1
+            outcomes["rejected"] += 1
         else:
             outcomes["mesh"] += 1
             assert np.isfinite(mesh.verts).all()
@@ -280,7 +280,7 @@ def test_a_promise_of_gigabytes_allocates_nothing(encoding: str, element: str) -
 
 
 @pytest.mark.parametrize("suffix", sorted(seeds().keys() - {".obj"}))
-def test_every_truncation_is_refused_unless_nothing_is_lost(suffix: str) -> None:
+def test_every_truncation_is_rejected_unless_nothing_is_lost(suffix: str) -> None:
     """OBJ, which has no counts, is left out: any of its beginnings may be a file."""
     for data in seeds(grid(2, 2))[suffix]:
         whole = parse_mesh(data, suffix)

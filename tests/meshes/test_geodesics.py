@@ -23,7 +23,7 @@ from geoskip.meshes.geodesics import Method
 METHODS: list[Method] = ["heat", "exact"]
 FIRST = np.array([0])
 # The shape checker, where it is on, sees a wrong argument first.
-REFUSED = (MeshError, TypeCheckError)
+REJECTED = (MeshError, TypeCheckError)
 
 
 def beside(left: Mesh, right: Mesh) -> Mesh:
@@ -151,7 +151,7 @@ def three_pages() -> Mesh:
     return Mesh(verts, np.concatenate([index.reshape(3, -1)[k][page.faces] for k in range(3)]))
 
 
-def test_heat_takes_non_manifold_edges_and_exact_refuses_them() -> None:
+def test_heat_takes_non_manifold_edges_and_exact_rejects_them() -> None:
     book = three_pages()
     assert len(book.nonmanifold_edges()) == 8
     corner = int(np.flatnonzero((book.verts == [1, 0, 0]).all(axis=1))[0])
@@ -164,7 +164,7 @@ def test_heat_takes_non_manifold_edges_and_exact_refuses_them() -> None:
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-7])
-def test_heat_takes_slivers_and_exact_refuses_them(gap: float) -> None:
+def test_heat_takes_slivers_and_exact_rejects_them(gap: float) -> None:
     mesh = icosphere(3)
     verts = mesh.verts.copy()
     start, end = mesh.edges()[7]
@@ -178,7 +178,7 @@ def test_heat_takes_slivers_and_exact_refuses_them(gap: float) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("verts", [np.zeros((4, 3)), np.outer(np.arange(4), [1, 2, 3])], ids=["point", "line"])
-def test_a_part_without_area_is_refused(method: Method, verts: np.ndarray) -> None:
+def test_a_part_without_area_is_rejected(method: Method, verts: np.ndarray) -> None:
     with pytest.raises(MeshError, match="component of 4 vertices has no area"):
         geodesic_distances(Mesh(verts.astype(float), np.array([[0, 1, 2], [1, 2, 3]])), FIRST, method)
 
@@ -201,14 +201,14 @@ def test_exact_says_so_where_it_cannot_pass_a_pinched_vertex() -> None:
 
 
 class FailsEarly:
-    """A solver whose native code refuses the mesh."""
+    """A solver whose native code rejects the mesh."""
 
     def __init__(self, verts: np.ndarray, faces: np.ndarray) -> None:
         raise RuntimeError("singular matrix")
 
 
 class FailsLate:
-    """A solver whose native code refuses a source."""
+    """A solver whose native code rejects a source."""
 
     def __init__(self, verts: np.ndarray, faces: np.ndarray) -> None:
         pass
@@ -234,19 +234,19 @@ def test_a_missing_package_is_named_with_its_extra(
         geodesic_distances(grid(3, 3), FIRST, method)
 
 
-def test_what_is_no_source_is_refused() -> None:
+def test_what_is_no_source_is_rejected() -> None:
     for bad in (-1, 9):
         with pytest.raises(MeshError, match="sources: must be between 0 and 8"):
             geodesic_distances(grid(3, 3), np.array([0, bad]))
     for shapeless in (np.array([[0]]), np.array([0.0])):
-        with pytest.raises(REFUSED, match="sources"):
+        with pytest.raises(REJECTED, match="sources"):
             geodesic_distances(grid(3, 3), shapeless)
     assert geodesic_distances(grid(3, 3), np.array([], dtype=np.int64)).shape == (0, 9)
 
 
-def test_other_methods_are_refused() -> None:
+def test_other_methods_are_rejected() -> None:
     method: Any = "dijkstra"
-    with pytest.raises(REFUSED, match=r"method: must be one of|Type-check error"):
+    with pytest.raises(REJECTED, match=r"method: must be one of|Type-check error"):
         geodesic_distances(grid(3, 3), FIRST, method)
 
 

@@ -95,7 +95,7 @@ def test_the_same_mesh_gives_the_same_matrices() -> None:
         np.testing.assert_array_equal(one.toarray(), other.toarray())
 
 
-def test_impossible_levels_are_refused() -> None:
+def test_impossible_levels_are_rejected() -> None:
     with pytest.raises(MeshError, match="factor of 0"):
         mesh_hierarchy(icosphere(1), factors=(0,))
     with pytest.raises(MeshError, match=r"\[11, 3, 1\] vertices, but a triangle needs 3"):

@@ -11,7 +11,7 @@ from geoskip.meshes import Mesh, MeshError, MeshSummary, grid, icosphere, summar
 from geoskip.meshes.mesh import MAX_COORDINATE, repeats_a_corner
 
 # The shape checker, where it is on, sees a wrong array before the mesh does.
-REFUSED = (MeshError, TypeCheckError)
+REJECTED = (MeshError, TypeCheckError)
 NO_FACES = np.empty((0, 3), dtype=np.int64)
 
 
@@ -34,7 +34,7 @@ def test_keeps_private_read_only_float64_and_int64_copies() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2 * MAX_COORDINATE, -2 * MAX_COORDINATE])
-def test_refuses_coordinates_that_are_not_finite_or_too_large(bad: float) -> None:
+def test_rejects_coordinates_that_are_not_finite_or_too_large(bad: float) -> None:
     verts = np.eye(3)
     verts[1, 2] = bad
     with pytest.raises(MeshError, match=r"1 of 3 vertices are not finite or exceed 1e\+30; the first is row 1"):
@@ -42,13 +42,13 @@ def test_refuses_coordinates_that_are_not_finite_or_too_large(bad: float) -> Non
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 2**40])
-def test_refuses_indices_out_of_range(bad: int) -> None:
+def test_rejects_indices_out_of_range(bad: int) -> None:
     with pytest.raises(MeshError, match=rf"1 of 2 faces refer to vertices outside 0 to 2; .* row 1: \[0, 1, {bad}\]"):
         Mesh(np.eye(3), np.array([[0, 1, 2], [0, 1, bad]]))
 
 
 @pytest.mark.parametrize("face", [[1, 1, 2], [0, 1, 1], [2, 1, 2]])
-def test_refuses_faces_that_repeat_a_vertex(face: list[int]) -> None:
+def test_rejects_faces_that_repeat_a_vertex(face: list[int]) -> None:
     assert repeats_a_corner(np.array([face, [0, 1, 2]])).tolist() == [True, False]
     with pytest.raises(MeshError, match="1 of 1 faces repeat a vertex"):
         Mesh(np.eye(3), np.array([face]))
@@ -57,16 +57,16 @@ def test_refuses_faces_that_repeat_a_vertex(face: list[int]) -> None:
 @pytest.mark.parametrize(
     "verts", [np.zeros((3, 2)), np.zeros(3), np.zeros((3, 3), dtype=complex), np.full((3, 3), "a")]
 )
-def test_refuses_verts_of_another_shape_or_kind(verts: np.ndarray) -> None:
-    with pytest.raises(REFUSED, match="verts"):
+def test_rejects_verts_of_another_shape_or_kind(verts: np.ndarray) -> None:
+    with pytest.raises(REJECTED, match="verts"):
         Mesh(verts, NO_FACES)
 
 
 @pytest.mark.parametrize(
     "faces", [np.zeros((1, 4), dtype=int), np.arange(3), np.array([[0.0, 1, 2]]), np.full((1, 3), True)]
 )
-def test_refuses_faces_of_another_shape_or_kind(faces: np.ndarray) -> None:
-    with pytest.raises(REFUSED, match="faces"):
+def test_rejects_faces_of_another_shape_or_kind(faces: np.ndarray) -> None:
+    with pytest.raises(REJECTED, match="faces"):
         Mesh(np.eye(3), faces)
 
 
@@ -156,14 +156,14 @@ def test_submesh_renumbers_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("keep", "message"), [([0, 4], "indices from 0 to 3"), ([-1], "indices from 0 to 3"), ([1, 2, 1], "a vertex twice")]
 )
-def test_submesh_refuses_what_is_no_selection(keep: list[int], message: str) -> None:
+def test_submesh_rejects_what_is_no_selection(keep: list[int], message: str) -> None:
     with pytest.raises(MeshError, match=message):
         two_triangles().submesh(np.array(keep))
 
 
 @pytest.mark.parametrize("keep", [np.array([True, False]), np.array([0.0, 1.7]), np.array([[0, 1]])])
 @pytest.mark.usefixtures("unchecked")
-def test_submesh_refuses_masks_fractions_and_tables(keep: np.ndarray) -> None:
+def test_submesh_rejects_masks_fractions_and_tables(keep: np.ndarray) -> None:
     with pytest.raises(MeshError, match="a list of vertex indices, not"):
         two_triangles().submesh(keep)
 

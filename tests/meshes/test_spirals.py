@@ -183,6 +183,6 @@ def test_doubled_faces_count_once() -> None:
 
 
 @pytest.mark.parametrize(("length", "dilation"), [(0, 1), (-2, 1), (3, 0)])
-def test_empty_spirals_are_refused(length: int, dilation: int) -> None:
+def test_empty_spirals_are_rejected(length: int, dilation: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         spirals(icosphere(0), length, dilation)

@@ -23,8 +23,8 @@ def test_scipy_agrees(name: str, dim: int, smoothing: float) -> None:
     epsilon = widths(name, dim)
     ours = fit_rbf(centers, values, name, smoothing=smoothing, epsilon=epsilon)
     theirs = RBFInterpolator(centers, values, kernel=THEIRS.get(name, name), smoothing=smoothing, epsilon=epsilon)
-    wanted = theirs(points.numpy())
-    assert_allclose(ours(points), wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
+    expected = theirs(points.numpy())
+    assert_allclose(ours(points), expected, rtol=0, atol=1e-7 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("degree", [-1, 0, 1, 2])

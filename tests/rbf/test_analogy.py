@@ -94,12 +94,12 @@ def test_gradients() -> None:
 
 
 @pytest.mark.parametrize("degree", [0, -1])
-def test_a_filter_of_another_shape_or_degree_is_refused(degree: int) -> None:
+def test_a_filter_of_another_shape_or_degree_is_rejected(degree: int) -> None:
     interpolant = fit_rbf(scattered(12, 2), normal(12, 2), "linear", degree=degree)
     with pytest.raises(ValueError, match=rf"expected degree -1 and 3·2 outputs, got degree {degree} and 2"):
         RBFConv.from_interpolant(interpolant, IN, OUT)
 
 
-def test_a_kernel_that_does_not_exist_is_refused() -> None:
+def test_a_kernel_that_does_not_exist_is_rejected() -> None:
     with pytest.raises(ValueError, match="kernel: 'gauss' is not one of"):
         RBFConv(IN, OUT, kernel_size=3, kernel="gauss")

@@ -1,4 +1,4 @@
-"""What cannot be interpolated is refused, with what to do about it."""
+"""What cannot be interpolated raises an error that says what to do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ def with_nan(given: Tensor) -> Tensor:
     ],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_wrong_is_said(attempt: Callable[[], Any], named: str) -> None:
+def test_error_messages(attempt: Callable[[], Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         attempt()
 
@@ -80,7 +80,7 @@ def test_a_bad_item_is_not_hidden_by_large_values_of_another() -> None:
         fit_rbf(centers, values, "gaussian", epsilon=4.0)
 
 
-def test_only_names_that_exist_are_found() -> None:
+def test_unknown_names_raise_an_attribute_error() -> None:
     import geoskip.rbf as rbf
 
     assert [name for name in rbf.__all__ if not hasattr(rbf, name)] == []

@@ -1,4 +1,4 @@
-"""The kernels: their formulas, their signs, their smoothness, and what is said about wrong names."""
+"""The kernels: their formulas, their signs, their smoothness, and the errors for wrong names."""
 
 from math import exp, log, sqrt
 
@@ -111,7 +111,7 @@ def test_wendland_has_its_smoothness_at_the_edge_of_its_support(smoothness: int,
         ),
     ],
 )
-def test_what_is_wrong_is_said(make: object, named: str) -> None:
+def test_error_messages(make: object, named: str) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=named):
         make()

@@ -59,13 +59,13 @@ def test_names_pair_landmarks_whatever_their_order(tmp_path: Path) -> None:
         ("a.csv", "1\nnose,eye\n", "landmark 1 is 'nose,eye', not"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, name: str, text: str, named: str) -> None:
+def test_error_messages(tmp_path: Path, name: str, text: str, named: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=named):
         read_landmarks(tmp_path / name, BALL)
 
 
-def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+def test_deep_nesting_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"a\.json: "):
         read_landmarks(tmp_path / "a.json", BALL)

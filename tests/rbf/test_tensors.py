@@ -77,15 +77,15 @@ def test_one_interpolant_at_many_sets_of_points() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 40, 1000])
 def test_blocks_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do they change gradients, for which each block is computed again."""
+    """Including gradients, for which each block is recomputed."""
     fitted, points = fit_rbf(leaf(scattered(15, 3)), leaf(normal(15, 2))), leaf(uniform(23, 3))
     whole = fitted(points)
-    wanted = torch.autograd.grad(whole.square().sum(), [points, fitted.centers], retain_graph=True)
+    expected = torch.autograd.grad(whole.square().sum(), [points, fitted.centers], retain_graph=True)
     monkeypatch.setitem(system._BLOCK_SIZES, "cpu", at_once)
     parts = fitted(points)
     assert_close(parts, whole)
     found = torch.autograd.grad(parts.square().sum(), [points, fitted.centers])
-    assert_close(found, wanted)
+    assert_close(found, expected)
     with torch.no_grad():
         assert_close(fitted(points), whole)
 
@@ -117,7 +117,7 @@ def test_distances_keep_their_digits_far_from_the_origin() -> None:
     assert torch.cdist(points, points, compute_mode="use_mm_for_euclid_dist")[0, 1] != 2.0**-30
 
 
-def test_another_device_is_refused_by_name() -> None:
+def test_another_device_is_rejected_by_name() -> None:
     fitted = fit_rbf(scattered(15, 2), normal(15, 2))
     assert_close(fitted.to("cpu")(uniform(3, 2)), fitted(uniform(3, 2)))
     away = fitted.to("meta")
@@ -129,7 +129,7 @@ def test_another_device_is_refused_by_name() -> None:
 
 
 @pytest.mark.gpu
-def test_the_card_agrees() -> None:
+def test_cpu_and_gpu_agree() -> None:
     centers, values, points = scattered(300, 3), normal(300, 2), uniform(1000, 3)
     here = fit_rbf(centers, values)(points)
     assert_close(fit_rbf(centers.cuda(), values.cuda())(points.cuda()).cpu(), here)

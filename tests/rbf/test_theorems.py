@@ -45,9 +45,9 @@ def test_polynomials_of_the_degree_are_reproduced(name: str, dim: int, degree: i
     """Everywhere, not at the centers alone; then no radial weight is left."""
     centers, points = scattered(30, dim), 3 * uniform(50, dim) - 1
     fitted = fit_rbf(centers, polynomial(centers, degree, 1), name, degree=degree, epsilon=widths(name, dim))
-    wanted = polynomial(points, degree, 1)
-    assert_close(fitted(points), wanted, rtol=0, atol=1e-5)
-    assert_close(fitted.polynomial(points), wanted, rtol=0, atol=1e-5)
+    expected = polynomial(points, degree, 1)
+    assert_close(fitted(points), expected, rtol=0, atol=1e-5)
+    assert_close(fitted.polynomial(points), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
