@@ -80,7 +80,9 @@ def seeded(seed: int) -> Iterator[None]:
 def make_problem_block(problem: Problem) -> nn.Module:
     """The operator with or without its skip, every parameter away from 0."""
     w = problem.workload
-    operator = make_operator(problem.operator, w.in_channels, w.out_channels, problem.kernel_size, w.dim)
+    operator = make_operator(
+        problem.operator, w.in_channels, w.out_channels, kernel_size=problem.kernel_size, dim=w.dim
+    )
     with torch.no_grad():
         for name, parameter in operator.named_parameters():
             if name == "hidden_bias":

@@ -1,9 +1,9 @@
-"""Seconds for decimation, hierarchy, closest points and spirals at about 7 thousand and 200 thousand vertices.
+"""Time of decimation, hierarchies, closest points and spirals, for meshes of 7,000 and 200,000 vertices.
 
     OMP_NUM_THREADS=1 python benchmarks/geometry_decimation.py [--small]
 
-The meshes are tori with noise, so that no two costs tie. Where others use the machine too, the time on the core
-says more than the time on the wall.
+The meshes are noisy tori, so that no two costs are equal. On a shared machine, the CPU time is more meaningful than the
+wall-clock time.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def noisy_torus(rings: int, sides: int) -> Mesh:
 def report(name: str, work: Callable[[], object]) -> None:
     wall, cpu = perf_counter(), process_time()
     work()
-    print(f"  {name:<34}{perf_counter() - wall:8.2f} s, of which {process_time() - cpu:.2f} s on the core", flush=True)
+    print(f"  {name:<34}{perf_counter() - wall:8.2f} s, CPU time {process_time() - cpu:.2f} s", flush=True)
 
 
 def run(rings: int, sides: int) -> None:
@@ -44,7 +44,7 @@ def run(rings: int, sides: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="7 thousand vertices only")
+    parser.add_argument("--small", action="store_true", help="7,000 vertices only")
     small = parser.parse_args().small
     for rings, sides in [(140, 50)] if small else [(140, 50), (800, 250)]:
         run(rings, sides)

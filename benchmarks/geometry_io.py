@@ -1,9 +1,9 @@
-"""Milliseconds to read a mesh of CoMA's size, beside trimesh, and to find geodesics from one of 6,890 vertices.
+"""Time to read a mesh of CoMA's size, compared with trimesh, and to compute geodesics on 6,890 vertices.
 
     OMP_NUM_THREADS=1 python benchmarks/geometry_io.py
 
-The best of repeated runs on one core. Our reading includes every check of the file and of the mesh; trimesh's, with
-``process=False, maintain_order=True``, has none.
+Prints the fastest of repeated runs on one core, in milliseconds. Our time includes all checks of the file and the mesh;
+trimesh's, with ``process=False, maintain_order=True``, includes none.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ def coma_size() -> Mesh:
 
 
 def float32_ply(mesh: Mesh) -> bytes:
-    """As the owners of CoMA write it: binary, little endian, float."""
+    """The PLY variant of the CoMA data: binary, little endian, float32."""
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {mesh.num_vertices}"]
     header += [f"property float {axis}" for axis in "xyz"]
     header += [f"element face {mesh.num_faces}", "property list uchar int vertex_indices", "end_header", ""]
@@ -60,7 +60,7 @@ def reading(folder: Path) -> None:
 
 def geodesics() -> None:
     mesh = torus(106, 65)
-    print(f"geodesics, {mesh.num_vertices} vertices{'a source':>21} [ms]{'all pairs':>15} [s]")
+    print(f"geodesics, {mesh.num_vertices} vertices{'per source':>21} [ms]{'all pairs':>15} [s]")
     cases: list[tuple[Method, int]] = [("heat", 40), ("exact", 4)]
     for method, num_sources in cases:
         sources = np.arange(1 + num_sources) * 100 % mesh.num_vertices

@@ -93,7 +93,9 @@ def test_a_classifier_learns_from_a_batch_of_superpixels(tmp_path: Path) -> None
     pooled = graphs.pooled()
     x = torch.cat([graphs.x, graphs.levels[0].pos / 14], dim=1)
     torch.manual_seed(0)
-    model = GraphClassifier(operator="gcn", skip="affine", classes=2, in_channels=3, channels=(8, 8, 8), dropout=0.0)
+    model = GraphClassifier(
+        operator="gcn", skip="affine", num_classes=2, in_channels=3, channels=(8, 8, 8), dropout=0.0
+    )
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(40):
         optimiser.zero_grad()

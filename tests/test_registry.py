@@ -161,7 +161,7 @@ def test_an_operator_of_another_package(package: str) -> None:
     with pytest.raises(ValueError, match=f"heads: {name} has no such option; it has scale"):
         make_operator(name, 3, 5, heads=2)
     with pytest.raises(ValueError, match=r"kernel_size: .*MeanConv has one weight matrix"):
-        make_operator(name, 3, 5, 4)
+        make_operator(name, 3, 5, kernel_size=4)
 
 
 def test_names_from_entry_points(package: str) -> None:

@@ -107,7 +107,13 @@ SIZES = {"in_channels": "size", "out_channels": "size", "kernel_size": "size"}
 add("ChebConv", ChebConv, CHANNELS | {"kernel_size": 2}, **SIZES)
 add("FeaStConv", FeaStConv, CHANNELS | {"kernel_size": 2, "init": "paper"}, init="name", **SIZES)
 add("GCNConv", GCNConv, CHANNELS, in_channels="size", out_channels="size")
-add("GINConv", GINConv, CHANNELS | {"hidden": 4, "epsilon": 0.5}, hidden="optional size", epsilon="number")
+add(
+    "GINConv",
+    GINConv,
+    CHANNELS | {"hidden_channels": 4, "epsilon": 0.5},
+    hidden_channels="optional size",
+    epsilon="number",
+)
 add("MoNetConv", MoNetConv, CHANNELS | {"kernel_size": 2, "dim": 2, "init": "paper"}, dim="size", init="name", **SIZES)
 add("RBFConv", RBFConv, CHANNELS | {"kernel_size": 2, "dim": 2}, dim="size", **SIZES)
 add("SpiralConv", SpiralConv, CHANNELS | {"kernel_size": 2, "dilation": 2}, dilation="size", **SIZES)
@@ -126,14 +132,14 @@ add(
 )
 
 OPERATORS: dict[str, nn.Module] = {
-    "ChebConv": ChebConv(IN, OUT, 3),
-    "FeaStConv": FeaStConv(IN, OUT, 3),
+    "ChebConv": ChebConv(IN, OUT, kernel_size=3),
+    "FeaStConv": FeaStConv(IN, OUT, kernel_size=3),
     "GCNConv": GCNConv(IN, OUT),
     "GINConv": GINConv(IN, OUT),
-    "MoNetConv": MoNetConv(IN, OUT, 3, dim=2),
-    "RBFConv": RBFConv(IN, OUT, 3, dim=2),
-    "SpiralConv": SpiralConv(IN, OUT, 3),
-    "SplineConv": SplineConv(IN, OUT, 3, dim=2),
+    "MoNetConv": MoNetConv(IN, OUT, kernel_size=3, dim=2),
+    "RBFConv": RBFConv(IN, OUT, kernel_size=3, dim=2),
+    "SpiralConv": SpiralConv(IN, OUT, kernel_size=3),
+    "SplineConv": SplineConv(IN, OUT, kernel_size=3, dim=2),
 }
 for name, conv in OPERATORS.items():
     add(f"{name}()", conv, {"x": X, "graph": GRAPH}, x="features", graph="graph")
@@ -183,8 +189,8 @@ add("only", enter, {"model": AffineSkip(GCNConv(2, 2)), "part": "affine"}, model
 add(
     "CorrespondenceNet",
     CorrespondenceNet,
-    {"classes": 5, "operator": "gcn", "in_channels": 3, "lift": 4, "head": 6, "channels": (4, 5), "graph": GRAPH},
-    classes="size",
+    {"num_classes": 5, "operator": "gcn", "in_channels": 3, "lift": 4, "head": 6, "channels": (4, 5), "graph": GRAPH},
+    num_classes="size",
     operator="name",
     in_channels="size",
     lift="size",
@@ -195,9 +201,9 @@ add(
 add(
     "GraphClassifier",
     GraphClassifier,
-    {"operator": "gcn", "classes": 5, "in_channels": 1, "head": 4, "channels": (2, 3), "pooling": "max"},
+    {"operator": "gcn", "num_classes": 5, "in_channels": 1, "head": 4, "channels": (2, 3), "pooling": "max"},
     operator="name",
-    classes="size",
+    num_classes="size",
     in_channels="size",
     head="size",
     channels="sizes",
@@ -630,4 +636,4 @@ def test_numbers_of_vertices_are_no_features(skip: Any) -> None:
 
 def test_pseudo_without_coordinates_gives_no_advice_that_fails() -> None:
     with pytest.raises(ValueError, match=r"^pseudo: .* got \[\d+, 0\], which has no coordinates$"):
-        MoNetConv(IN, OUT, 3, dim=2)(X, EDGES, pseudo=PSEUDO[:, :0])
+        MoNetConv(IN, OUT, kernel_size=3, dim=2)(X, EDGES, pseudo=PSEUDO[:, :0])

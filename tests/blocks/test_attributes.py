@@ -37,7 +37,7 @@ class Conv(nn.Module):
         self.register_buffer("buffer", torch.zeros(2))
         self.normalize = True
         self._scale = 1.0
-        self.part = self.init = self.hidden = self.skip_channels = self.brings_bias = "the convolution's"
+        self.part = self.init = self.hidden_channels = self.skip_channels = self.brings_bias = "the convolution's"
 
     @property
     def scale(self) -> float:
@@ -64,7 +64,7 @@ SHARED = ["part", "skip_channels", "brings_bias"]
 OWN: dict[type[Skip], list[str]] = {
     AffineSkip: [*SHARED, "init"],
     ResidualSkip: SHARED,
-    PolynomialSkip: [*SHARED, "init", "hidden"],
+    PolynomialSkip: [*SHARED, "init", "hidden_channels"],
 }
 
 
@@ -149,11 +149,11 @@ def test_a_real_convolution(kind: type[Skip]) -> None:
 
 def test_an_operator_of_ours() -> None:
     graph, x = specimen().graph(torch.float32), torch.randn(7, 3)
-    block: Any = AffineSkip(ChebConv(3, 2, 3))
-    block.centre = False
+    block: Any = AffineSkip(ChebConv(3, 2, kernel_size=3))
+    block.center = False
     assert_close(block(x, graph), block.conv(x, graph) + x @ block.weight)
-    assert block.conv.centre is False
-    steered: Any = AffineSkip(FeaStConv(3, 2, 3))
+    assert block.conv.center is False
+    steered: Any = AffineSkip(FeaStConv(3, 2, kernel_size=3))
     steered.receiver_attention = nn.Parameter(torch.ones(3, 3))
     assert "conv.receiver_attention" in steered.state_dict()
 

@@ -68,8 +68,8 @@ def test_options() -> None:
         AffineSkip(nn.Linear(3, 2), init="ones")
     with pytest.raises(ValueError, match="init: PolynomialSkip starts with"):
         PolynomialSkip(nn.Linear(3, 2), init="ones")
-    with pytest.raises(ValueError, match="hidden: PolynomialSkip needs a whole number of at least 1, got 0"):
-        PolynomialSkip(nn.Linear(3, 2), hidden=0)
+    with pytest.raises(ValueError, match="hidden_channels: PolynomialSkip needs a whole number of at least 1, got 0"):
+        PolynomialSkip(nn.Linear(3, 2), hidden_channels=0)
 
 
 def test_channels_that_an_operator_denies() -> None:

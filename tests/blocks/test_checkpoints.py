@@ -91,7 +91,9 @@ def test_keys_that_look_alike(kind: Callable[..., Skip], depth: int) -> None:
 
 
 def model_with_skips() -> nn.Module:
-    model = nn.ModuleDict({"a": pyg_nn.GCNConv(IN, OUT), "b": MoNetConv(OUT, OUT, 3), "c": nn.Linear(OUT, 2)})
+    model = nn.ModuleDict(
+        {"a": pyg_nn.GCNConv(IN, OUT), "b": MoNetConv(OUT, OUT, kernel_size=3), "c": nn.Linear(OUT, 2)}
+    )
     add_skips(model)
     return model
 
@@ -107,7 +109,9 @@ def test_missing_keys_of_a_skip_checkpoint_are_missed(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["a.bias", "a.lin.weight", "b.mean", "b.theta", "c.weight"])
 def test_missing_keys_of_a_plain_checkpoint_are_missed(key: str) -> None:
-    plain = nn.ModuleDict({"a": pyg_nn.GCNConv(IN, OUT), "b": MoNetConv(OUT, OUT, 3), "c": nn.Linear(OUT, 2)})
+    plain = nn.ModuleDict(
+        {"a": pyg_nn.GCNConv(IN, OUT), "b": MoNetConv(OUT, OUT, kernel_size=3), "c": nn.Linear(OUT, 2)}
+    )
     state = plain.state_dict()
     del state[key]
     where = key if key.startswith("c") else key.replace(".", ".conv.", 1)

@@ -171,7 +171,7 @@ def test_refused_however_it_is_called(call: str) -> None:
 def test_our_operators_are_refused(name: str, skip: str) -> None:
     """They are no MessagePassing modules either, and would lose the sum over edge types without a word."""
     size = None if name in ("gcn", "gin") else 2
-    model = Net(lambda: make_block(make_operator(name, OUT, OUT, size), skip=skip))
+    model = Net(lambda: make_block(make_operator(name, OUT, OUT, kernel_size=size), skip=skip))
     with pytest.raises(TypeError, match=r"model: .*to_hetero.* do not treat \w+"):
         pyg_nn.to_hetero(model, METADATA)
 

@@ -179,7 +179,7 @@ def test_where(where: Any, chosen: list[str]) -> None:
 def test_prints_well() -> None:
     model = nn.ModuleDict(
         {
-            "encoder": MoNetConv(16, 32, 9),
+            "encoder": MoNetConv(16, 32, kernel_size=9),
             "attention": pyg_nn.GATConv(32, 8, heads=4),
             "gin": pyg_nn.GINConv(network(32, 32)),
             "history": pyg_nn.DNAConv(32),

@@ -107,7 +107,7 @@ def test_parameter_counts(case: Case) -> None:
     assert added(AffineSkip(conv, bias=False)) == IN * OUT
     assert added(ResidualSkip(conv)) == 0
     assert added(PolynomialSkip(conv)) == IN * OUT + OUT + OUT * OUT + b
-    assert added(PolynomialSkip(conv, hidden=5, bias=False)) == IN * 5 + 5 + 5 * OUT
+    assert added(PolynomialSkip(conv, hidden_channels=5, bias=False)) == IN * 5 + 5 + 5 * OUT
 
 
 def test_count_of_the_autoencoder() -> None:
@@ -196,7 +196,7 @@ def test_reset_parameters(kind: type[Skip]) -> None:
 
 @kinds
 def test_attributes_of_the_convolution(kind: type[Skip]) -> None:
-    conv = MoNetConv(IN, OUT, 4, dim=2)
+    conv = MoNetConv(IN, OUT, kernel_size=4, dim=2)
     block = kind(conv)
     assert (block.in_channels, block.out_channels, block.kernel_size, block.dim) == (IN, OUT, 4, 2)
     assert block.theta is conv.theta
@@ -255,15 +255,15 @@ def test_make_block() -> None:
         block: Any = make_block(conv, name)
         assert type(block) is kind
         assert block.conv is conv
-    block = make_block(conv, skip="polynomial", hidden=7, init="zeros")
+    block = make_block(conv, skip="polynomial", hidden_channels=7, init="zeros")
     assert block.weight_out.shape == (7, OUT)
     assert not block.weight_out.any()
     with pytest.raises(ValueError, match=r"skip: unknown name 'aff'; did you mean affine\?"):
         make_block(conv, "aff")
     with pytest.raises(ValueError, match="skip: unknown name 'x'; choose from none, affine, polynomial, residual"):
         make_block(conv, "x")
-    with pytest.raises(ValueError, match=r"skip='none' takes no options, got \['hidden', 'init'\]"):
-        make_block(conv, "none", init="zeros", hidden=3)
+    with pytest.raises(ValueError, match=r"skip='none' takes no options, got \['hidden_channels', 'init'\]"):
+        make_block(conv, "none", init="zeros", hidden_channels=3)
 
 
 def test_only_is_undone_after_an_error() -> None:

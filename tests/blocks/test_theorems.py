@@ -147,7 +147,7 @@ def test_isolated_vertices_keep_their_features() -> None:
     graph = specimen(simple=True).graph()
     alone = graph.degrees == 0
     assert alone.any()
-    conv = MoNetConv(IN, OUT, 4, dim=2).double()
+    conv = MoNetConv(IN, OUT, kernel_size=4, dim=2).double()
     x = features(7, IN)
     block: Any = AffineSkip(conv)
     block.bias.data.copy_(features(OUT, seed=3))

@@ -46,7 +46,7 @@ def test_the_graph_does_not_share_memory_with_the_array() -> None:
 
 def test_operators_take_arrays() -> None:
     x = features(SOME.num_vertices, 3)
-    gcn, monet = GCNConv(3, 2).double(), MoNetConv(3, 2, 4, dim=2).double()
+    gcn, monet = GCNConv(3, 2).double(), MoNetConv(3, 2, kernel_size=4, dim=2).double()
     assert_close(gcn(x, ARRAYS[0]), gcn(x, SOME.edge_index))
     assert_close(monet(x, ARRAYS[0], ARRAYS[2]), monet(x, SOME.edge_index, SOME.pseudo))
 

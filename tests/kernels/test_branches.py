@@ -110,7 +110,7 @@ def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tupl
     edge_index, spirals = torch.randint(300, (2, 2000)), torch.randint(300, (300, 4))
     graph = Graph.from_edge_index(edge_index, 300, torch.rand(2000, 3), spirals).to("cuda")
     size = None if operator in ("gcn", "gin") else 2 if operator == "spline" else 4
-    conv = make_operator(operator, 24, 40, size, dim=3 if operator in ("monet", "spline") else None).cuda()
+    conv = make_operator(operator, 24, 40, kernel_size=size, dim=3 if operator in ("monet", "spline") else None).cuda()
     x, grad = (torch.randn(*batch, 300, width).cuda() for width in (24, 40))
     x.requires_grad_()
 

@@ -19,14 +19,14 @@ from geoskip.models import MeshAutoencoder
 # Every operator with the options of its ablation.
 OPERATORS: list[dict[str, Any]] = [
     {"operator": "cheb", "kernel_size": 3},
-    {"operator": "cheb", "kernel_size": 2, "centre": False},
+    {"operator": "cheb", "kernel_size": 2, "center": False},
     {"operator": "feast", "kernel_size": 3},
     {"operator": "feast", "kernel_size": 2, "self_loops": False},
     {"operator": "gcn"},
     {"operator": "gin"},
     {"operator": "monet", "kernel_size": 3},
     {"operator": "spiral", "kernel_size": 4},
-    {"operator": "spiral", "kernel_size": 3, "centre": False},
+    {"operator": "spiral", "kernel_size": 3, "center": False},
     {"operator": "spline", "kernel_size": 2},
 ]
 GRAPH_OPERATORS = [chosen for chosen in OPERATORS if chosen["operator"] != "spiral"]

@@ -20,7 +20,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: CorrespondenceNet(0, operator="gcn"), ValueError, "classes: CorrespondenceNet needs .* at least 1, got 0"),
     (lambda: CorrespondenceNet(5, operator="gcn", lift=0), ValueError, "lift: CorrespondenceNet needs .* got 0"),
     (lambda: CorrespondenceNet(5, operator="gcn", head=-1), ValueError, "head: CorrespondenceNet needs .* got -1"),
-    (lambda: GraphClassifier(operator="gcn", classes=0), ValueError, "classes: GraphClassifier needs .* got 0"),
+    (lambda: GraphClassifier(operator="gcn", num_classes=0), ValueError, "num_classes: GraphClassifier needs .* got 0"),
     (lambda: GraphClassifier(operator="gcn", head=0), ValueError, "head: GraphClassifier needs .* got 0"),
     (lambda: MeshAutoencoder(hierarchy(), operator="gcn", channels=(4, 8), latent=0), ValueError, "latent: .* got 0"),
     (lambda: NET(X.double()), TypeError, "x: is torch.float64, CorrespondenceNet has torch.float32 .*; convert"),

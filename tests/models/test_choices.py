@@ -16,22 +16,22 @@ def test_every_name_makes_its_operator() -> None:
 
 
 def test_options_arrive() -> None:
-    assert isinstance(cheb := make_operator("cheb", 3, 5, 2, centre=False), ChebConv)
-    assert cheb.centre is False
-    assert isinstance(spiral := make_operator("spiral", 3, 5, 2, centre=False, dilation=2), SpiralConv)
-    assert (spiral.centre, spiral.dilation) == (False, 2)
-    assert isinstance(feast := make_operator("feast", 3, 5, 2, self_loops=False), FeaStConv)
+    assert isinstance(cheb := make_operator("cheb", 3, 5, kernel_size=2, center=False), ChebConv)
+    assert cheb.center is False
+    assert isinstance(spiral := make_operator("spiral", 3, 5, kernel_size=2, center=False, dilation=2), SpiralConv)
+    assert (spiral.center, spiral.dilation) == (False, 2)
+    assert isinstance(feast := make_operator("feast", 3, 5, kernel_size=2, self_loops=False), FeaStConv)
     assert feast.self_loops is False
-    assert isinstance(monet := make_operator("monet", 3, 5, 4, dim=1), MoNetConv)
+    assert isinstance(monet := make_operator("monet", 3, 5, kernel_size=4, dim=1), MoNetConv)
     assert monet.mean.shape == (4, 1)
-    assert isinstance(spline := make_operator("spline", 3, 5, (2, 3), dim=2, degree=1), SplineConv)
+    assert isinstance(spline := make_operator("spline", 3, 5, kernel_size=(2, 3), dim=2, degree=1), SplineConv)
     assert spline.theta.shape == (6, 3, 5)
-    assert isinstance(gin := make_operator("gin", 3, 5, hidden=7), GINConv)
+    assert isinstance(gin := make_operator("gin", 3, 5, hidden_channels=7), GINConv)
     assert gin.theta.shape == (3, 7)
 
 
 def test_dimension_is_ignored_by_those_who_do_not_look() -> None:
-    assert make_operator("feast", 3, 5, 2, dim=2).kernel_size == 2
+    assert make_operator("feast", 3, 5, kernel_size=2, dim=2).kernel_size == 2
 
 
 def test_unknown_name() -> None:
@@ -42,8 +42,8 @@ def test_unknown_name() -> None:
 
 
 def test_unknown_option() -> None:
-    with pytest.raises(ValueError, match="self_loops: cheb has no such option; it has bias, centre"):
-        make_operator("cheb", 3, 5, 2, self_loops=False)
+    with pytest.raises(ValueError, match="self_loops: cheb has no such option; it has bias, center"):
+        make_operator("cheb", 3, 5, kernel_size=2, self_loops=False)
 
 
 def test_kernel_size_missing() -> None:
@@ -54,4 +54,4 @@ def test_kernel_size_missing() -> None:
 @pytest.mark.parametrize("name", ["gcn", "gin"])
 def test_kernel_size_unwanted(name: str) -> None:
     with pytest.raises(ValueError, match=f"kernel_size: {name} has one weight matrix and takes none, got 4"):
-        make_operator(name, 3, 5, 4)
+        make_operator(name, 3, 5, kernel_size=4)

@@ -24,7 +24,7 @@ X = features(30, 1, dtype=torch.float32)
 
 def classifier(seed: int = 0, **chosen: Any) -> GraphClassifier:
     torch.manual_seed(seed)
-    return GraphClassifier(classes=4, channels=(5, 6, 7), head=8, **chosen)
+    return GraphClassifier(num_classes=4, channels=(5, 6, 7), head=8, **chosen)
 
 
 @pytest.mark.parametrize("skip", SKIPS)
@@ -72,8 +72,8 @@ def test_matches_the_architecture_written_out() -> None:
 def test_gin_alone_is_normalised() -> None:
     assert all(isinstance(norm, VertexNorm) for norm in classifier(operator="gin").norms)
     assert all(isinstance(norm, nn.Identity) for norm in classifier(operator="gcn").norms)
-    assert all(isinstance(norm, nn.Identity) for norm in classifier(operator="gin", normalise=False).norms)
-    assert all(isinstance(norm, VertexNorm) for norm in classifier(operator="gcn", normalise=True).norms)
+    assert all(isinstance(norm, nn.Identity) for norm in classifier(operator="gin", normalize=False).norms)
+    assert all(isinstance(norm, VertexNorm) for norm in classifier(operator="gcn", normalize=True).norms)
 
 
 def test_normalisation_is_over_all_vertices() -> None:

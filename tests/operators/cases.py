@@ -90,18 +90,18 @@ CASES = [
         optional_term=True,
     ),
     Case(ChebConv, {"kernel_size": 5}, {"M": 5}),
-    Case(ChebConv, {"kernel_size": 4, "centre": False}, {"M": 4}),
+    Case(ChebConv, {"kernel_size": 4, "center": False}, {"M": 4}),
     Case(ChebConv, {"kernel_size": 1, "bias": False}, {"M": 1}),
-    Case(ChebConv, {"kernel_size": 1, "centre": False}, {"M": 1}),
+    Case(ChebConv, {"kernel_size": 1, "center": False}, {"M": 1}),
     Case(GCNConv, {}, {}),
     Case(GCNConv, {"bias": False}, {}),
     Case(GINConv, {}, {"hidden": OUT}),
-    Case(GINConv, {"hidden": 5, "epsilon": 0.25}, {"hidden": 5}),
-    Case(GINConv, {"hidden": 4, "epsilon": -0.5, "train_epsilon": True}, {"hidden": 4}, optional_term=True),
+    Case(GINConv, {"hidden_channels": 5, "epsilon": 0.25}, {"hidden": 5}),
+    Case(GINConv, {"hidden_channels": 4, "epsilon": -0.5, "train_epsilon": True}, {"hidden": 4}, optional_term=True),
     Case(SpiralConv, {"kernel_size": 5}, {"M": 5}),
-    Case(SpiralConv, {"kernel_size": 7, "centre": False}, {"M": 7}),
+    Case(SpiralConv, {"kernel_size": 7, "center": False}, {"M": 7}),
     Case(SpiralConv, {"kernel_size": 3, "dilation": 2}, {"M": 3}),
-    Case(SpiralConv, {"kernel_size": 3, "dilation": 3, "centre": False, "bias": False}, {"M": 3}),
+    Case(SpiralConv, {"kernel_size": 3, "dilation": 3, "center": False, "bias": False}, {"M": 3}),
     Case(SplineConv, {"kernel_size": 3, "dim": 2}, {"M": 9}),
     Case(SplineConv, {"kernel_size": 2}, {"M": 8}),
     Case(SplineConv, {"kernel_size": 1, "dim": 2}, {"M": 1}),
@@ -140,14 +140,14 @@ def _oracle(case: Case, p: dict[str, Any], x: Matrix, graph: Lists) -> Matrix:
         self_loops = options.get("self_loops", True)
         return oracles.feast(x, graph, p["theta"], p["attention"], p["offset"], b, receiver, self_loops)
     if case.operator is ChebConv:
-        return oracles.cheb(x, graph, p["theta"], b, options.get("centre", True))
+        return oracles.cheb(x, graph, p["theta"], b, options.get("center", True))
     if case.operator is GCNConv:
         return oracles.gcn(x, graph, p["theta"], b)
     if case.operator is GINConv:
         epsilon = p["epsilon"] if options.get("train_epsilon") else options.get("epsilon", 0.0)
         return oracles.gin(x, graph, p["theta"], p["hidden_bias"], p["theta_out"], b, epsilon)
     if case.operator is SpiralConv:
-        return oracles.spiral(x, graph, p["theta"], b, options.get("dilation", 1), options.get("centre", True))
+        return oracles.spiral(x, graph, p["theta"], b, options.get("dilation", 1), options.get("center", True))
     if case.operator is SplineConv:
         sizes, closed = (_each(options.get(key), case.dim) for key in ("kernel_size", "closed"))
         return oracles.spline(x, graph, p["theta"], b, sizes, options.get("degree", 1), closed)

@@ -2,7 +2,7 @@ r"""The operators as the paper prints them, and RBFConv: scalars, lists and loop
 
 ``x[i][c]`` are features, ``theta[m][c][o]`` the matrices of the slots, ``b[o]`` the bias. Each oracle returns
 ``y[i][o]``. What the paper leaves open is settled as in the design's table of bases: an edge that is listed twice
-counts twice; where an operator brings its own term for the centre vertex (GCN, FeaStNet's self-loops), a self-loop
+counts twice; where an operator brings its own term for the center vertex (GCN, FeaStNet's self-loops), a self-loop
 of the graph is that term and counts once.
 """
 
@@ -152,7 +152,7 @@ def laplacian(graph: Lists) -> Matrix:
     return dense
 
 
-def cheb(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, centre: bool) -> Matrix:
+def cheb(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, center: bool) -> Matrix:
     """Σ_m T_m(L) X Θ_m for m = 0..M-1 (†: 1..M), T_k = 2 L T_{k-1} - T_{k-2} as matrices."""
     vertices = range(graph.num_vertices)
     ell = laplacian(graph)
@@ -162,7 +162,7 @@ def cheb(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, centre: bool) 
         polynomials.append(
             [[2 * sum(ell[i][k] * last[k][j] for k in vertices) - before[i][j] for j in vertices] for i in vertices]
         )
-    first = 0 if centre else 1
+    first = 0 if center else 1
     y = []
     for i in vertices:
         y_i = list(b)
@@ -173,11 +173,11 @@ def cheb(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, centre: bool) 
     return y
 
 
-def spiral(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, dilation: int, centre: bool) -> Matrix:
+def spiral(x: Matrix, graph: Lists, theta: list[Matrix], b: Vector, dilation: int, center: bool) -> Matrix:
     """γ of the concatenated S(i, M), one linear layer (†: moved one step down the spiral); -1 is the mesh's end."""
     y = []
     for i in range(graph.num_vertices):
-        sequence = graph.spirals[i] if centre else graph.spirals[i][1:]
+        sequence = graph.spirals[i] if center else graph.spirals[i][1:]
         places = [sequence[m * dilation] for m in range(len(theta))]
         concatenated = [value for j in places for value in (x[j] if j >= 0 else [0.0] * len(theta[0]))]
         stacked = [row for matrix in theta for row in matrix]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 X = torch.ones(7, 3)
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 GRAPH = specimen(dim=2, length=5).graph(torch.float32)
-SPLINE = SplineConv(3, 2, 4, dim=2)
+SPLINE = SplineConv(3, 2, kernel_size=4, dim=2)
 
 
 def bare(num_vertices: int = 7) -> Graph:
@@ -48,19 +49,47 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     # Sizes
     (lambda: GCNConv(0, 2), ValueError, r"in_channels: GCNConv needs a whole number of at least 1, got 0"),
     (lambda: GINConv(3, -1), ValueError, r"out_channels: GINConv needs .* at least 1, got -1"),
-    (lambda: GINConv(3, 2, hidden=0), ValueError, r"hidden: GINConv needs .* at least 1, got 0"),
-    (lambda: ChebConv(3, 2, 0), ValueError, r"kernel_size: ChebConv needs .* at least 1, got 0"),
-    (lambda: FeaStConv(3, 2, -3), ValueError, r"kernel_size: FeaStConv needs .* at least 1, got -3"),
-    (lambda: MoNetConv(3, 2, 4, dim=0), ValueError, r"dim: MoNetConv needs .* at least 1, got 0"),
-    (lambda: RBFConv(3, 2, 4, dim=0), ValueError, r"dim: RBFConv needs .* at least 1, got 0"),
-    (lambda: SplineConv(3, 2, 4, dim=0), ValueError, r"dim: SplineConv needs .* at least 1, got 0"),
-    (lambda: SplineConv(3, 2, (4, 0), dim=2), ValueError, r"kernel_size: SplineConv needs .* at least 1, got 0"),
-    (lambda: SpiralConv(3, 2, 4, dilation=0), ValueError, r"dilation: SpiralConv needs .* at least 1, got 0"),
-    (lambda: SplineConv(3, 2, 4, degree=4), ValueError, r"degree: SplineConv has .* degree 1, 2 and 3, got 4"),
-    (lambda: SplineConv(3, 2, 4, degree=0), ValueError, r"degree: SplineConv has .* degree 1, 2 and 3, got 0"),
-    (lambda: SplineConv(3, 2, (4, 4), dim=3), ValueError, r"kernel_size: .* each of 3 dimensions, got \(4, 4\)"),
-    (lambda: SplineConv(3, 2, 4, dim=2, closed=(True,)), ValueError, r"closed: .* each of 2 dimensions, got \(True,\)"),
-    (lambda: SplineConv(3, 2, 3, degree=3), ValueError, r"kernel_size: 3 open B-splines .* degree 3; .* at least 4"),
+    (lambda: GINConv(3, 2, hidden_channels=0), ValueError, r"hidden_channels: GINConv needs .* at least 1, got 0"),
+    (lambda: ChebConv(3, 2, kernel_size=0), ValueError, r"kernel_size: ChebConv needs .* at least 1, got 0"),
+    (lambda: FeaStConv(3, 2, kernel_size=-3), ValueError, r"kernel_size: FeaStConv needs .* at least 1, got -3"),
+    (lambda: MoNetConv(3, 2, kernel_size=4, dim=0), ValueError, r"dim: MoNetConv needs .* at least 1, got 0"),
+    (lambda: RBFConv(3, 2, kernel_size=4, dim=0), ValueError, r"dim: RBFConv needs .* at least 1, got 0"),
+    (lambda: SplineConv(3, 2, kernel_size=4, dim=0), ValueError, r"dim: SplineConv needs .* at least 1, got 0"),
+    (
+        lambda: SplineConv(3, 2, kernel_size=(4, 0), dim=2),
+        ValueError,
+        r"kernel_size: SplineConv needs .* at least 1, got 0",
+    ),
+    (
+        lambda: SpiralConv(3, 2, kernel_size=4, dilation=0),
+        ValueError,
+        r"dilation: SpiralConv needs .* at least 1, got 0",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=4, degree=4),
+        ValueError,
+        r"degree: SplineConv has .* degree 1, 2 and 3, got 4",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=4, degree=0),
+        ValueError,
+        r"degree: SplineConv has .* degree 1, 2 and 3, got 0",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=(4, 4), dim=3),
+        ValueError,
+        r"kernel_size: .* each of 3 dimensions, got \(4, 4\)",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=4, dim=2, closed=(True,)),
+        ValueError,
+        r"closed: .* each of 2 dimensions, got \(True,\)",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=3, degree=3),
+        ValueError,
+        r"kernel_size: 3 open B-splines .* degree 3; .* at least 4",
+    ),
     (lambda: bspline(X[:, 0], 2, 2, closed=False), ValueError, r"kernel_size: 2 open B-splines .* at least 3"),
     # Features
     (lambda: GCNConv(4, 2)(X, GRAPH), ValueError, r"x: GCNConv\(4, 2\) expects .*vertices, 4\], got \[7, 3\]"),
@@ -84,15 +113,27 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: GCNConv(3, 2)(X, EDGES.t()), ValueError, r"edge_index: expected shape \[2, edges\].*, got \[3, 2\]"),
     # Pseudo-coordinates
     (
-        lambda: MoNetConv(3, 2, 4)(X, bare()),
+        lambda: MoNetConv(3, 2, kernel_size=4)(X, bare()),
         ValueError,
         r"graph: MoNetConv needs pseudo.*cartesian.*conv\(x, edge_index",
     ),
-    (lambda: RBFConv(3, 2, 4)(X, bare()), ValueError, r"graph: RBFConv needs pseudo-coordinates; make them"),
-    (lambda: SplineConv(3, 2, 4)(X, EDGES), ValueError, r"graph: SplineConv needs pseudo-coordinates; make them"),
-    (lambda: MoNetConv(3, 2, 4)(X, GRAPH), ValueError, r"pseudo: MoNetConv .* dim=3, .* 2 dimensions; .*dim=2"),
-    (lambda: SPLINE(X, beside(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalise them"),
-    (lambda: SPLINE(X, beside(-0.25)), ValueError, r"pseudo: .*\[0, 1\], .* from -0.25 to 0.5; normalise them"),
+    (
+        lambda: RBFConv(3, 2, kernel_size=4)(X, bare()),
+        ValueError,
+        r"graph: RBFConv needs pseudo-coordinates; make them",
+    ),
+    (
+        lambda: SplineConv(3, 2, kernel_size=4)(X, EDGES),
+        ValueError,
+        r"graph: SplineConv needs pseudo-coordinates; make them",
+    ),
+    (
+        lambda: MoNetConv(3, 2, kernel_size=4)(X, GRAPH),
+        ValueError,
+        r"pseudo: MoNetConv .* dim=3, .* 2 dimensions; .*dim=2",
+    ),
+    (lambda: SPLINE(X, beside(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalize them"),
+    (lambda: SPLINE(X, beside(-0.25)), ValueError, r"pseudo: .*\[0, 1\], .* from -0.25 to 0.5; normalize them"),
     (
         lambda: SPLINE(X, EDGES, torch.full((3, 2), torch.nan)),
         ValueError,
@@ -103,14 +144,26 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: SPLINE(X, EDGES, torch.ones(3, 2).long()), TypeError, r"pseudo: .* got torch.int64; convert"),
     (lambda: SPLINE(X, EDGES, torch.ones(3, 2, device="meta")), ValueError, r"pseudo: is on meta, .* cpu; move"),
     # Spirals
-    (lambda: SpiralConv(3, 2, 4)(X, bare()), ValueError, r"graph: SpiralConv needs spirals, .*with_spirals"),
     (
-        lambda: SpiralConv(3, 2, 6)(X, GRAPH),
+        lambda: SpiralConv(3, 2, kernel_size=4)(X, bare()),
+        ValueError,
+        r"graph: SpiralConv needs spirals, .*with_spirals",
+    ),
+    (
+        lambda: SpiralConv(3, 2, kernel_size=6)(X, GRAPH),
         ValueError,
         r"spirals: .*kernel_size=6.* length 6, the graph's have 5; make",
     ),
-    (lambda: SpiralConv(3, 2, 3, dilation=3)(X, GRAPH), ValueError, r"spirals: .*dilation=3.* length 7, .* have 5"),
-    (lambda: SpiralConv(3, 2, 5, centre=False)(X, GRAPH), ValueError, r"spirals: .*centre=False.* length 6, .* have 5"),
+    (
+        lambda: SpiralConv(3, 2, kernel_size=3, dilation=3)(X, GRAPH),
+        ValueError,
+        r"spirals: .*dilation=3.* length 7, .* have 5",
+    ),
+    (
+        lambda: SpiralConv(3, 2, kernel_size=5, center=False)(X, GRAPH),
+        ValueError,
+        r"spirals: .*center=False.* length 6, .* have 5",
+    ),
 ]
 
 
@@ -147,3 +200,15 @@ def test_pseudo_coordinates_outside_are_found_at_every_graph() -> None:
 def test_ends_of_the_interval_are_inside() -> None:
     assert SPLINE(X, beside(0.0)).isfinite().all()
     assert SPLINE(X, beside(1.0)).isfinite().all()
+
+
+OPERATORS = [ChebConv, FeaStConv, MoNetConv, RBFConv, SpiralConv, SplineConv, GCNConv, GINConv]
+
+
+@pytest.mark.parametrize("make", OPERATORS, ids=lambda cls: cls.__name__)
+def test_only_channels_go_by_position(make: Any) -> None:
+    """PyTorch Geometric's SplineConv takes (in, out, dim, kernel_size): the order of the last two differs from ours."""
+    parameters = signature(make).parameters.values()
+    assert [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY] == ["in_channels", "out_channels"]
+    with pytest.raises(TypeError, match="positional argument"):
+        make(3, 2, 4)

@@ -20,7 +20,7 @@ from tests.specimens import features, specimen
 
 pytestmark = pytest.mark.compiled
 
-ABLATIONS = [case for case in CASES if case.options.keys() & {"centre", "self_loops", "closed"} and case not in FIRST]
+ABLATIONS = [case for case in CASES if case.options.keys() & {"center", "self_loops", "closed"} and case not in FIRST]
 SKIP = features(IN, OUT, seed=2, dtype=torch.float32)
 
 

@@ -83,13 +83,13 @@ def gcn_pair() -> tuple[nn.Module, Callable[..., Tensor]]:
 def cheb_pair(order: int = 4) -> tuple[nn.Module, Callable[..., Tensor]]:
     theirs = drawn(pyg.ChebConv(IN, OUT, order, normalization="sym"))
     theta = torch.stack([lin.weight.t() for lin in theirs.lins])
-    ours = filled(ChebConv(IN, OUT, order), theta=theta, bias=theirs.bias)
+    ours = filled(ChebConv(IN, OUT, kernel_size=order), theta=theta, bias=theirs.bias)
     return ours, lambda x, edge_index, weight: theirs(x, edge_index, weight, lambda_max=2.0)
 
 
 def gin_pair() -> tuple[nn.Module, Callable[..., Tensor]]:
     """GraphConv, with the first layer for its two matrices, is what GIN feeds to its ReLU."""
-    ours = drawn(GINConv(IN, OUT, hidden=5, epsilon=0.25))
+    ours = drawn(GINConv(IN, OUT, hidden_channels=5, epsilon=0.25))
     theirs = pyg.GraphConv(IN, 5).double()
     with torch.no_grad():
         theirs.lin_rel.weight.copy_(ours.theta.t())
@@ -347,7 +347,7 @@ def test_add_skips_passes_weights_on() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = GCNConv(IN, 5).double(), ChebConv(5, OUT, 3).double()
+            self.first, self.second = GCNConv(IN, 5).double(), ChebConv(5, OUT, kernel_size=3).double()
 
         def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
             hidden = self.first(x, edge_index, edge_weight).relu()
@@ -463,7 +463,7 @@ def test_operators_that_cannot_use_pseudo_coordinates_refuse_them(case: Case) ->
 
 WEIGHT = positive()
 BARE = Graph.from_edge_index(MADE.edge_index, 7)
-GCN, MONET = GCNConv(IN, OUT).double(), MoNetConv(IN, OUT, 2, dim=2).double()
+GCN, MONET = GCNConv(IN, OUT).double(), MoNetConv(IN, OUT, kernel_size=2, dim=2).double()
 NEGATIVE = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 7, edge_weight=torch.tensor([1.0, -2.5]))
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: GCN(X, BARE, WEIGHT[:, None]), ValueError, r"^edge_weight: .* got \[\d+, 1\]; pass edge_weight.squeeze"),

@@ -69,15 +69,15 @@ def test_gcn_keeps_the_roots_of_the_degrees() -> None:
     agree(conv(roots, WHEEL), roots)
 
 
-@pytest.mark.parametrize("centre", [True, False])
-def test_cheb_is_its_eigendecomposition(centre: bool) -> None:
+@pytest.mark.parametrize("center", [True, False])
+def test_cheb_is_its_eigendecomposition(center: bool) -> None:
     """T_m(L) = U cos(m arccos Λ) Uᵀ."""
-    conv = drawn(ChebConv(IN, OUT, 6, centre=centre))
+    conv = drawn(ChebConv(IN, OUT, kernel_size=6, center=center))
     root = adjacency().sum(1).rsqrt().diag()
     values, vectors = torch.linalg.eigh(-root @ adjacency() @ root)
     angles = values.clamp(-1, 1).arccos()
     y = torch.zeros(7, OUT, dtype=torch.float64) + conv.bias
-    for m, theta in enumerate(conv.theta, start=0 if centre else 1):
+    for m, theta in enumerate(conv.theta, start=0 if center else 1):
         y = y + vectors @ torch.diag((m * angles).cos()) @ vectors.t() @ X @ theta
     agree(conv(X, WHEEL), y)
 
@@ -86,7 +86,7 @@ def test_cheb_of_order_m_reaches_m_minus_one_rings() -> None:
     path = Graph.from_edge_index(undirected([(v, v + 1) for v in range(9)]), 10)
     impulse = torch.zeros(10, 1, dtype=torch.float64)
     impulse[0] = 1
-    y = drawn(ChebConv(1, 1, 4, bias=False))(impulse, path)
+    y = drawn(ChebConv(1, 1, kernel_size=4, bias=False))(impulse, path)
     assert (y[:4] != 0).all()
     assert not y[4:].any()
 
@@ -94,7 +94,7 @@ def test_cheb_of_order_m_reaches_m_minus_one_rings() -> None:
 @pytest.mark.parametrize("self_loops", [True, False])
 def test_feast_shares_each_neighbour_out_completely(self_loops: bool) -> None:
     """Σ_m q_m = 1: with equal matrices the operator is a mean over the neighbours."""
-    conv = drawn(FeaStConv(IN, OUT, 5, self_loops=self_loops))
+    conv = drawn(FeaStConv(IN, OUT, kernel_size=5, self_loops=self_loops))
     theta = same_matrices(conv)
     dense = adjacency() + self_loops * torch.eye(7, dtype=torch.float64)
     agree(conv(X, WHEEL), dense / dense.sum(1, keepdim=True) @ X @ theta + conv.bias)
@@ -107,15 +107,15 @@ def test_feast_assigns_alike_after_a_translation() -> None:
         shift = features(1, IN, seed=5)
         return conv(X + shift, WHEEL) - conv(X, WHEEL), conv(X + 3 * shift, WHEEL) - conv(X, WHEEL)
 
-    once, thrice = responses(drawn(FeaStConv(IN, OUT, 4)))
+    once, thrice = responses(drawn(FeaStConv(IN, OUT, kernel_size=4)))
     agree(thrice, 3 * once)
-    once, thrice = responses(drawn(FeaStConv(IN, OUT, 4, translation_invariant=False)))
+    once, thrice = responses(drawn(FeaStConv(IN, OUT, kernel_size=4, translation_invariant=False)))
     assert not torch.allclose(thrice, 3 * once, atol=1e-3)
 
 
 def test_feast_with_opposite_steering_is_translation_invariant() -> None:
-    invariant = drawn(FeaStConv(IN, OUT, 4))
-    general = FeaStConv(IN, OUT, 4, translation_invariant=False).double()
+    invariant = drawn(FeaStConv(IN, OUT, kernel_size=4))
+    general = FeaStConv(IN, OUT, kernel_size=4, translation_invariant=False).double()
     general.load_state_dict(invariant.state_dict() | {"receiver_attention": -invariant.attention})
     agree(general(X, WHEEL), invariant(X, WHEEL))
 
@@ -129,14 +129,14 @@ def test_gin_adds_neighbours() -> None:
 
 
 def test_monet_of_wide_gaussians_is_a_sum() -> None:
-    conv = drawn(MoNetConv(IN, OUT, 3, dim=2))
+    conv = drawn(MoNetConv(IN, OUT, kernel_size=3, dim=2))
     nn.init.constant_(conv.scale, 1e8)
     graph = WHEEL.with_pseudo(features(WHEEL.num_edges, 2))
     agree(conv(X, graph), adjacency() @ X @ conv.theta.sum(0) + conv.bias)
 
 
 def test_monet_sees_pseudo_coordinates_relative_to_its_means() -> None:
-    conv, pseudo = drawn(MoNetConv(IN, OUT, 3, dim=2)), features(WHEEL.num_edges, 2)
+    conv, pseudo = drawn(MoNetConv(IN, OUT, kernel_size=3, dim=2)), features(WHEEL.num_edges, 2)
     y = conv(X, WHEEL.with_pseudo(pseudo))
     shift = torch.tensor([0.5, -2.0], dtype=torch.float64)
     assert not torch.allclose(conv(X, WHEEL.with_pseudo(pseudo + shift)), y)
@@ -147,7 +147,7 @@ def test_monet_sees_pseudo_coordinates_relative_to_its_means() -> None:
 
 def test_monet_survives_a_gaussian_of_no_width() -> None:
     """σ² + 1e-15: w is 0 off the mean and 1 on it, with finite gradients."""
-    conv, pseudo = drawn(MoNetConv(IN, OUT, 3, dim=2)), features(WHEEL.num_edges, 2)
+    conv, pseudo = drawn(MoNetConv(IN, OUT, kernel_size=3, dim=2)), features(WHEEL.num_edges, 2)
     nn.init.zeros_(conv.scale)
     agree(conv(X, WHEEL.with_pseudo(pseudo)), conv.bias.expand(7, OUT))
     pseudo[:] = conv.mean[0].detach()
@@ -158,7 +158,7 @@ def test_monet_survives_a_gaussian_of_no_width() -> None:
 
 
 def test_spline_of_one_spline_is_a_mean() -> None:
-    conv = drawn(SplineConv(IN, OUT, 1, dim=2))
+    conv = drawn(SplineConv(IN, OUT, kernel_size=1, dim=2))
     graph = WHEEL.with_pseudo(torch.rand(WHEEL.num_edges, 2, dtype=torch.float64))
     agree(conv(X, graph), mean_of_neighbours(X) @ conv.theta[0] + conv.bias)
 
@@ -166,7 +166,7 @@ def test_spline_of_one_spline_is_a_mean() -> None:
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("degree", [1, 2, 3])
 def test_spline_with_equal_matrices_is_a_mean(degree: int, closed: bool) -> None:
-    conv = drawn(SplineConv(IN, OUT, (4, 5), dim=2, degree=degree, closed=closed))
+    conv = drawn(SplineConv(IN, OUT, kernel_size=(4, 5), dim=2, degree=degree, closed=closed))
     theta = same_matrices(conv)
     graph = WHEEL.with_pseudo(torch.rand(WHEEL.num_edges, 2, dtype=torch.float64))
     agree(conv(X, graph), mean_of_neighbours(X) @ theta + conv.bias)
@@ -175,7 +175,7 @@ def test_spline_with_equal_matrices_is_a_mean(degree: int, closed: bool) -> None
 def test_spiral_is_a_linear_map_of_the_concatenation() -> None:
     """And sees nothing of the edges."""
     spirals = specimen().spirals.clamp(min=0)
-    conv = drawn(SpiralConv(IN, OUT, 4, dilation=2))
+    conv = drawn(SpiralConv(IN, OUT, kernel_size=4, dilation=2))
     y = conv(X, WHEEL.with_spirals(spirals))
     agree(y, X[spirals[:, ::2]].flatten(1) @ conv.theta.flatten(0, 1) + conv.bias)
     assert torch.equal(conv(X, edgeless(7).graph().with_spirals(spirals)), y)
@@ -185,7 +185,7 @@ def test_spiral_without_centre_cannot_see_it() -> None:
     spirals = torch.stack([(torch.arange(7) + k) % 7 for k in range(5)], dim=1)
     graph, moved = WHEEL.with_spirals(spirals), X.clone()
     moved[3] += 1
-    plain, ablated = drawn(SpiralConv(IN, OUT, 4)), drawn(SpiralConv(IN, OUT, 4, centre=False))
+    plain, ablated = drawn(SpiralConv(IN, OUT, kernel_size=4)), drawn(SpiralConv(IN, OUT, kernel_size=4, center=False))
     assert not torch.equal(plain(moved, graph)[3], plain(X, graph)[3])
     assert torch.equal(ablated(moved, graph)[3], ablated(X, graph)[3])
 
@@ -198,12 +198,12 @@ def alone(conv: Operator) -> Tensor:
 @pytest.mark.parametrize(
     "conv",
     [
-        MoNetConv(IN, OUT, 4, dim=2),
-        SplineConv(IN, OUT, 3, dim=2),
-        FeaStConv(IN, OUT, 4, self_loops=False),
-        FeaStConv(IN, OUT, 4, self_loops=False, translation_invariant=False),
-        ChebConv(IN, OUT, 1, centre=False),
-        SpiralConv(IN, OUT, 4, centre=False),
+        MoNetConv(IN, OUT, kernel_size=4, dim=2),
+        SplineConv(IN, OUT, kernel_size=3, dim=2),
+        FeaStConv(IN, OUT, kernel_size=4, self_loops=False),
+        FeaStConv(IN, OUT, kernel_size=4, self_loops=False, translation_invariant=False),
+        ChebConv(IN, OUT, kernel_size=1, center=False),
+        SpiralConv(IN, OUT, kernel_size=4, center=False),
     ],
     ids=str,
 )
@@ -215,13 +215,13 @@ def test_an_operator_without_centre_leaves_a_lone_vertex_to_the_skip(conv: Opera
 def test_an_operator_with_centre_sees_a_lone_vertex() -> None:
     gcn = drawn(GCNConv(IN, OUT))
     agree(alone(gcn), X @ gcn.theta + gcn.bias + X @ SKIP)
-    cheb = drawn(ChebConv(IN, OUT, 5))
+    cheb = drawn(ChebConv(IN, OUT, kernel_size=5))
     # T_m(0) = cos(mπ/2)
     agree(alone(cheb), X @ (cheb.theta[0] - cheb.theta[2] + cheb.theta[4]) + cheb.bias + X @ SKIP)
-    feast = drawn(FeaStConv(IN, OUT, 4))
+    feast = drawn(FeaStConv(IN, OUT, kernel_size=4))
     shares = feast.offset.softmax(0)
     agree(alone(feast), X @ torch.einsum("m,mco->co", shares, feast.theta) + feast.bias + X @ SKIP)
-    spiral = drawn(SpiralConv(IN, OUT, 4))
+    spiral = drawn(SpiralConv(IN, OUT, kernel_size=4))
     agree(alone(spiral), X @ spiral.theta[0] + spiral.bias + X @ SKIP)
 
 
@@ -236,7 +236,7 @@ def test_initial_values_are_the_papers() -> None:
     normal(theta)
     assert theta.std() == pytest.approx(0.1, rel=0.02)
     assert abs(theta.mean()) < 0.002
-    feast: Any = FeaStConv(64, 64, 9)
+    feast: Any = FeaStConv(64, 64, kernel_size=9)
     assert feast.theta.detach().std() == pytest.approx(0.1, rel=0.02)
     assert not feast.bias.any()
 
@@ -244,14 +244,14 @@ def test_initial_values_are_the_papers() -> None:
 @pytest.mark.parametrize(("channels", "init", "bound"), [(4, "paper", (6 / (25 * 4 + 8)) ** 0.5), (4, "authors", 0.5)])
 def test_initial_values_of_monet(channels: int, init: str, bound: float) -> None:
     """The paper's text has Glorot over the whole stack; the authors' code has PyTorch's default of linear layers."""
-    theta = MoNetConv(channels, 8, 25, 2, init=init).theta.detach().abs()
+    theta = MoNetConv(channels, 8, kernel_size=25, dim=2, init=init).theta.detach().abs()
     assert 0.95 * bound < float(theta.max()) <= bound
 
 
 def test_initial_values_of_feast() -> None:
-    assert not bool(FeaStConv(2, 4000, 1).bias.any())  # type: ignore[union-attr]
-    bias = FeaStConv(2, 4000, 1, init="authors").bias
+    assert not bool(FeaStConv(2, 4000, kernel_size=1).bias.any())  # type: ignore[union-attr]
+    bias = FeaStConv(2, 4000, kernel_size=1, init="authors").bias
     assert bias is not None
     assert float(bias.detach().std()) == pytest.approx(0.1, rel=0.1)
     with pytest.raises(ValueError, match="init: FeaStConv has 'paper' and 'authors', got 'zeros'"):
-        FeaStConv(2, 3, 1, init="zeros")
+        FeaStConv(2, 3, kernel_size=1, init="zeros")

@@ -59,7 +59,7 @@ def test_cheb(order: int) -> None:
     edge_index = torch.cat([symmetric.edge_index, symmetric.edge_index.flip(0)], dim=1)
     theirs = drawn(pyg.ChebConv(IN, OUT, order, normalization="sym"))
     theta = torch.stack([lin.weight.t() for lin in theirs.lins])
-    ours = copied(ChebConv(IN, OUT, order), theta=theta, bias=theirs.bias)
+    ours = copied(ChebConv(IN, OUT, kernel_size=order), theta=theta, bias=theirs.bias)
     agree(ours(X, Graph.from_edge_index(edge_index, 7)), theirs(X, edge_index, lambda_max=2.0))
 
 
@@ -73,7 +73,7 @@ def test_gin(graph: Specimen, train: bool) -> None:
         "theta_out": second.weight.t(),
         "bias": second.bias,
     } | ({"epsilon": theirs.eps.squeeze()} if train else {})
-    ours = copied(GINConv(IN, OUT, hidden=5, epsilon=0.25, train_epsilon=train), **values)
+    ours = copied(GINConv(IN, OUT, hidden_channels=5, epsilon=0.25, train_epsilon=train), **values)
     agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
 
 
@@ -81,7 +81,7 @@ def test_gin(graph: Specimen, train: bool) -> None:
 def test_feast(graph: Specimen, self_loops: bool) -> None:
     theirs = drawn(pyg.FeaStConv(IN, OUT, heads=4, add_self_loops=self_loops))
     ours = copied(
-        FeaStConv(IN, OUT, 4, self_loops=self_loops),
+        FeaStConv(IN, OUT, kernel_size=4, self_loops=self_loops),
         theta=theirs.lin.weight.view(4, OUT, IN).transpose(1, 2),
         attention=theirs.u.weight,
         offset=theirs.c,
@@ -94,7 +94,7 @@ def test_monet(graph: Specimen) -> None:
     """Ours sums; theirs takes the mean unless told to add. Their root weight is a linear skip."""
     theirs = drawn(pyg.GMMConv(IN, OUT, dim=2, kernel_size=4, separate_gaussians=False, aggr="add"))
     ours = copied(
-        MoNetConv(IN, OUT, 4, dim=2),
+        MoNetConv(IN, OUT, kernel_size=4, dim=2),
         theta=theirs.g.view(IN, 4, OUT).transpose(0, 1),
         mean=theirs.mu,
         scale=theirs.sigma,

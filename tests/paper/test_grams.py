@@ -84,9 +84,9 @@ def test_one_gaussian_against_another_by_adaptive_quadrature(a: float, b: float,
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(-9, 9))
 @settings(max_examples=40, deadline=None)
-def test_a_gaussian_over_all_space(s: float, t: float, centre: float) -> None:
+def test_a_gaussian_over_all_space(s: float, t: float, center: float) -> None:
     """∫ w² = π σ₁ σ₂; ∫ |∇w|² / ∫ w² = ½ Σ σ⁻²; ∫ |∇²w|² / ∫ w² = ¾ Σ σ⁻⁴ + ½ σ₁⁻² σ₂⁻²."""
-    mean = torch.tensor([[centre, -centre]], dtype=torch.float64)
+    mean = torch.tensor([[center, -center]], dtype=torch.float64)
     grams = gaussian_grams(mean, torch.tensor([[s, -t]], dtype=torch.float64), -math.inf, math.inf)
     assert float(grams.size) == pytest.approx(math.pi * s * t)
     found = basis_roughness(grams)
@@ -179,19 +179,19 @@ def test_closed_splines_turn() -> None:
             assert (getattr(found[0], name) == pytest.approx(getattr(found[1], name))) is same
 
 
-@pytest.mark.parametrize("centre", [True, False])
-def test_chebyshev_polynomials_are_cosines(centre: bool) -> None:
+@pytest.mark.parametrize("center", [True, False])
+def test_chebyshev_polynomials_are_cosines(center: bool) -> None:
     angle = torch.linspace(0.1, 3, 9, dtype=torch.float64)
-    order = torch.arange(5) + (0 if centre else 1)
-    assert_close(chebyshev(angle.cos(), 5, centre), torch.cos(angle.unsqueeze(1) * order))
+    order = torch.arange(5) + (0 if center else 1)
+    assert_close(chebyshev(angle.cos(), 5, center), torch.cos(angle.unsqueeze(1) * order))
 
 
-@pytest.mark.parametrize(("size", "centre"), [(1, True), (6, True), (6, False), (1, False)])
-def test_chebyshev_integrals_are_exact(size: int, centre: bool) -> None:
+@pytest.mark.parametrize(("size", "center"), [(1, True), (6, True), (6, False), (1, False)])
+def test_chebyshev_integrals_are_exact(size: int, center: bool) -> None:
     """More nodes change nothing; and ∫ T_m² = 1 - 1/(4m² - 1) on [-1, 1]."""
-    grams = chebyshev_grams(size, centre)
-    assert_same_grams(grams, chebyshev_grams(size, centre, nodes=40))
-    order = torch.arange(size) + (0 if centre else 1)
+    grams = chebyshev_grams(size, center)
+    assert_same_grams(grams, chebyshev_grams(size, center, nodes=40))
+    order = torch.arange(size) + (0 if center else 1)
     assert_close(grams.size.diagonal(), 1 - 1 / (4 * order.double() ** 2 - 1))
 
 

@@ -45,7 +45,7 @@ def test_only_the_difference_shows() -> None:
     assert found["MoNet"].kernel_size == 9
     assert found["MoNet+"].kernel_size == 10
     assert (found["Aff-FeaStNet"].operator, found["Aff-FeaStNet"].skip) == ("feast", "affine")
-    assert found["SpiralNet++†"].options == {"centre": False}
+    assert found["SpiralNet++†"].options == {"center": False}
     daggered = {row.method: row for row in rows("correspondence")}["Aff-FeaStNet†"]
     assert (daggered.skip, daggered.options) == ("affine", {"self_loops": False})
     assert [row.kernel_size for row in rows("superpixels")][:5] == [None, None, None, None, 25]

@@ -32,7 +32,7 @@ def test_every_layer_is_found_under_one_name(chosen: tuple[str, int], skip: str)
 def test_the_filter_is_what_one_neighbour_is_multiplied_by(operator: str) -> None:
     """A vertex with one neighbour at u puts out x_j f(u): from outputs at many u the energy of f is recovered."""
     torch.manual_seed(0)
-    conv: Any = make_operator(operator, 3, 2, 3, 2, bias=False).double()
+    conv: Any = make_operator(operator, 3, 2, kernel_size=3, dim=2, bias=False).double()
     points = torch.rand(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     responses = []
     for u in points:
@@ -46,7 +46,13 @@ def test_the_filter_is_what_one_neighbour_is_multiplied_by(operator: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "conv", [MoNetConv(2, 3, 4, dim=1), SplineConv(2, 3, 4, dim=1, degree=2), ChebConv(2, 3, 4)], ids=repr
+    "conv",
+    [
+        MoNetConv(2, 3, kernel_size=4, dim=1),
+        SplineConv(2, 3, kernel_size=4, dim=1, degree=2),
+        ChebConv(2, 3, kernel_size=4),
+    ],
+    ids=repr,
 )
 def test_the_whole_range_is_the_limit_of_many_points(conv: Any) -> None:
     torch.manual_seed(0)
@@ -87,7 +93,11 @@ def test_the_spectrum_is_what_eigenvectors_are_multiplied_by() -> None:
     root = dense.sum(0).rsqrt()
     eigenvalues, vectors = torch.linalg.eigh(torch.eye(6).double() - root.unsqueeze(1) * dense * root)
     torch.manual_seed(0)
-    for block in (AffineSkip(ChebConv(1, 1, 4)), ResidualSkip(ChebConv(1, 1, 4, centre=False)), ChebConv(1, 1, 4)):
+    for block in (
+        AffineSkip(ChebConv(1, 1, kernel_size=4)),
+        ResidualSkip(ChebConv(1, 1, kernel_size=4, center=False)),
+        ChebConv(1, 1, kernel_size=4),
+    ):
         block = block.double()
         gains = torch.stack([(v @ block(v.unsqueeze(1), graph)).squeeze() for v in vectors.t()]).detach().abs()
         assert_close(spectrum(block, eigenvalues), gains)
@@ -131,7 +141,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(TypeError, match="block: a spectrum needs a ChebConv, got GCNConv"):
         spectrum(AffineSkip(GCNConv(2, 2)), torch.zeros(1))
     with pytest.raises(TypeError, match="block: a polynomial skip is not linear, so it has no spectrum"):
-        spectrum(PolynomialSkip(ChebConv(2, 2, 3)), torch.zeros(1))
+        spectrum(PolynomialSkip(ChebConv(2, 2, kernel_size=3)), torch.zeros(1))
     with pytest.raises(ValueError, match="model: MeshAutoencoder has no MoNet, SplineCNN or ChebNet layer"):
         model_smoothness(autoencoder(operator="gcn"))
 

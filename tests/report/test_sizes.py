@@ -20,4 +20,4 @@ def test_splines_have_as_many_as_the_operator_makes() -> None:
         size = kernel_size({"task": task, "operator": "spline", "kernel_size": 4, "pseudo": pseudo})
         assert size is not None
         assert str(size) == "m = 4"
-        assert SplineConv(2, 3, 4, dim=dim).theta.shape[0] == size.matrices
+        assert SplineConv(2, 3, kernel_size=4, dim=dim).theta.shape[0] == size.matrices

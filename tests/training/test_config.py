@@ -33,7 +33,7 @@ def test_what_is_given_replaces_a_default_alone() -> None:
 
 
 def test_a_configuration_survives_json() -> None:
-    config = resolve("reconstruction", options={"centre": False}, operator="cheb", model={"channels": [8, 8]})
+    config = resolve("reconstruction", options={"center": False}, operator="cheb", model={"channels": [8, 8]})
     assert Config.from_json(config.to_json()) == config
 
 
@@ -107,10 +107,10 @@ def test_unknown_tasks_and_entries_are_refused() -> None:
             "model.channels: expected whole numbers, such as .*, got 8",
         ),
         ("reconstruction", {"model": {"factors": [2, 2.5]}}, r"model.factors: expected whole numbers.*got \[2, 2.5\]"),
-        ("classification", {"model": {"normalise": 1}}, "model.normalise: expected true, false or none, got 1"),
+        ("classification", {"model": {"normalize": 1}}, "model.normalize: expected true, false or none, got 1"),
         ("correspondence", {"model": {"dropout": True}}, "model.dropout: expected a number, got True"),
         ("reconstruction", {"operator": "gcn", "kernel_size": 3}, "gcn has one weight matrix and takes none"),
-        ("reconstruction", {"options": {"centre": True}}, "centre: monet has no such option"),
+        ("reconstruction", {"options": {"center": True}}, "center: monet has no such option"),
         ("classification", {"model": {"channels": [2, 2, 2, 2]}}, "4 convolutions need as many levels"),
     ],
 )
@@ -144,4 +144,4 @@ def test_a_set_without_training_items_is_refused() -> None:
 def test_names_of_methods() -> None:
     assert method_name(resolve("reconstruction", skip="affine")) == "Aff-MoNet"
     assert row_name(resolve("reconstruction", skip="residual", operator="gcn")) == "Res-GCN"
-    assert row_name(resolve("reconstruction", operator="cheb", options={"centre": False})) == "ChebNet† M=9"
+    assert row_name(resolve("reconstruction", operator="cheb", options={"center": False})) == "ChebNet† M=9"

@@ -50,6 +50,7 @@ class AffineSkip(Skip):
         conv: nn.Module,
         in_channels: int | None = None,
         out_channels: int | None = None,
+        *,
         init: str = "glorot",
         bias: bool = True,
     ) -> None:

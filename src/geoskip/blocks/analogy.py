@@ -4,7 +4,7 @@ r"""The paper's analogy, executable: an RBF interpolant with its affine part is 
     \hat f(x_i) = \sum_j \varphi(\lVert c_j - x_i \rVert)\, w_j + x_i A + b \qquad\text{and}\qquad
     y_i = \sum_{j \in \mathcal N(i)} w(u_{ij})\, x_j\, \Theta + x_i A + b
 
-are the same sum on the graph where every centre sends to every point, with pseudo-coordinates u_ij = c_j - x_i. There a
+are the same sum on the graph where every center sends to every point, with pseudo-coordinates u_ij = c_j - x_i. There a
 vertex has two kinds of features: the radial weights, which are heard by others, and its position, which only the
 vertex itself uses; Θ picks the former and A the latter.
 """
@@ -41,7 +41,7 @@ def interpolant_block(interpolant: RBFInterpolant) -> AffineSkip:
 def interpolant_graph(
     interpolant: RBFInterpolant, points: Float[Tensor, "points dim"]
 ) -> tuple[Float[Tensor, "vertices channels"], Graph]:
-    """Features and graph for the block: the points first, which hear every centre, then the centres.
+    """Features and graph for the block: the points first, which hear every center, then the centers.
 
     A point sends nothing, so its weight is 0; only the first rows of the block's output are values of f̂.
     """

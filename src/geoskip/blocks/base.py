@@ -19,7 +19,7 @@ from geoskip.shapes import Float
 
 
 class Skip(LateParameters):
-    r"""A block: a convolution, which hears the neighbours, plus a function P of the vertex alone.
+    r"""A block: a convolution, which hears the neighbors, plus a function P of the vertex alone.
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + P(x_i)
 
@@ -32,7 +32,7 @@ class Skip(LateParameters):
     P's: ``affine(x)`` and ``convolution(x, …)`` add up to the block, whoever owns b.
 
     **Channels** are the ones given, else those that the module names, else those met at the first call, which
-    then has to come before the optimiser is made and before ``torch.compile``.
+    then has to come before the optimizer is made and before ``torch.compile``.
 
     A checkpoint of the bare convolution loads into the block, strictly too; the skip then keeps its values.
 
@@ -145,7 +145,7 @@ class Skip(LateParameters):
         y = features_of(out, self._say())
         check_same_vertices(received, y, self._say())
         if self.skip_channels is None:
-            self._materialise(received.shape[-1], y.shape[-1])
+            self._materialize(received.shape[-1], y.shape[-1])
             self._learned_channels = True
         self._check_output(y)
         return with_features(out, y + self._biased(self.shortcut(received), self.brings_bias).to(y.dtype))

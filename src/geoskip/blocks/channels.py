@@ -24,7 +24,7 @@ _UNFIT = {
     "LabelPropagation": _OTHER_FIRST,
     "NeighborEmbedding": _OTHER_FIRST,
     "SparseLinear": _OTHER_FIRST,
-    "WLConv": "it maps colours, which are whole numbers, and no features",
+    "WLConv": "it maps colors, which are whole numbers, and no features",
 }
 
 

@@ -42,7 +42,7 @@ def add_skips(
     model still load, strictly too: the skips then keep their values. PyTorch Geometric's ``to_hetero`` comes first:
     transform the model, then add skips.
 
-    Make the optimiser afterwards, or give it the new parameters with ``add_param_group``: one made before does not
+    Make the optimizer afterwards, or give it the new parameters with ``add_param_group``: one made before does not
     know them. If the summary says "at the first call", make that call first too.
 
     Args:

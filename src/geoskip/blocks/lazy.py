@@ -13,7 +13,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 class LateParameters(nn.Module, ABC):
     """A module whose own parameters map some channels to others, once those are known.
 
-    Until then they are torch's uninitialised parameters, as in ``torch.nn.LazyLinear``: they move with ``.to()``,
+    Until then they are torch's uninitialized parameters, as in ``torch.nn.LazyLinear``: they move with ``.to()``,
     are copied and saved, become ordinary ones at the first call or when a checkpoint that has them is loaded, and
     stay the same objects then.
 
@@ -50,7 +50,7 @@ class LateParameters(nn.Module, ABC):
         if shapes is not None:
             self._reset_skip()
 
-    def _materialise(self, inputs: int, outputs: int) -> None:
+    def _materialize(self, inputs: int, outputs: int) -> None:
         self.skip_channels = inputs, outputs
         shapes = self._shapes(inputs, outputs)
         for name, parameter in self._parameters.items():
@@ -61,12 +61,12 @@ class LateParameters(nn.Module, ABC):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.skip_channels is not None:
             return super()._save_to_state_dict(destination, prefix, keep_vars)
-        # torch detaches what it saves, which an uninitialised parameter does not allow.
+        # torch detaches what it saves, which an uninitialized parameter does not allow.
         return destination.update({prefix + name: p for name, p in self._parameters.items() if p is not None})
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         if self.skip_channels is None and self._matrices:
             first, last = (state_dict.get(prefix + self._matrices[end]) for end in (0, -1))
             if isinstance(first, Tensor) and isinstance(last, Tensor) and not (is_lazy(first) or is_lazy(last)):
-                self._materialise(first.shape[0], last.shape[-1])
+                self._materialize(first.shape[0], last.shape[-1])
         super()._load_from_state_dict(state_dict, prefix, *rest)

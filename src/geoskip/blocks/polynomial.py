@@ -34,7 +34,7 @@ class PolynomialSkip(Skip):
         conv: any module that maps vertex features.
         in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
         out_channels: channels of the output, if ``conv`` does not say.
-        hidden: width of the network, the output's channels if not given, as in GIN's.
+        hidden_channels: width of the network, the output's channels if not given, as in GIN's.
         init: ``"glorot"``, or ``"zeros"`` for V: then the block starts as the bare convolution, to the bit. (W is
             drawn when the channels are known; if that is the first call, dropout draws other numbers in it.)
         bias: whether to bring b where the convolution has no ``bias``.
@@ -47,7 +47,7 @@ class PolynomialSkip(Skip):
     weight: nn.Parameter
     hidden_bias: nn.Parameter
     weight_out: nn.Parameter
-    hidden: int | None = None
+    hidden_channels: int | None = None
     init: str = "glorot"
     _matrices = ("weight", "weight_out")
 
@@ -56,17 +56,20 @@ class PolynomialSkip(Skip):
         conv: nn.Module,
         in_channels: int | None = None,
         out_channels: int | None = None,
-        hidden: int | None = None,
+        *,
+        hidden_channels: int | None = None,
         init: str = "glorot",
         bias: bool = True,
     ) -> None:
         super().__init__(conv, in_channels, out_channels, bias)
         self.init = check_init(init, "PolynomialSkip")
-        self.hidden = None if hidden is None else whole_number("hidden", hidden, "PolynomialSkip")
+        if hidden_channels is not None:
+            hidden_channels = whole_number("hidden_channels", hidden_channels, "PolynomialSkip")
+        self.hidden_channels = hidden_channels
         self._make_parameters("weight", "hidden_bias", "weight_out")
 
     def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-        hidden = self.hidden or outputs
+        hidden = self.hidden_channels or outputs
         return {
             "weight": (inputs, hidden),
             "hidden_bias": (hidden,),

@@ -1,14 +1,14 @@
-"""Graclus coarsening: pair each vertex with the neighbour it is tied to most, and merge the pairs.
+"""Graclus coarsening: pair each vertex with the neighbor it is tied to most, and merge the pairs.
 
 Dhillon, Guan and Kulis, "Weighted graph cuts without eigenvectors: a multilevel approach" (PAMI 2007), the
-coarsening phase. Vertices are visited in a random order; one that is still free joins the free neighbour with the
-largest normalised cut
+coarsening phase. Vertices are visited in a random order; one that is still free joins the free neighbor with the
+largest normalized cut
 
     w_ij (1/d_i + 1/d_j),    d_i = Σ_j w_ij,
 
 or stays single when it has none. A matching roughly halves a graph; two of them, as the paper's Pool(4), quarter it.
 Edges between the same two clusters add up, edges inside a cluster vanish, and the volume d of a cluster is that of
-its members, as in the normalised cut.
+its members, as in the normalized cut.
 
 Many small graphs are coarsened at once: their t-th visits do not touch each other and happen together, so the
 result for each graph is exactly that of the sequential algorithm.
@@ -56,7 +56,7 @@ def graclus(
 
     Edges stand in both directions; weights are similarities ≥ 0. The order of visits follows from ``seed`` and a
     vertex's number within its graph, so a graph is coarsened alike alone and among others; ties go to the
-    neighbour with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen
+    neighbor with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen
     further, pass those of the last result. Loops are ignored, isolated vertices stay single. Tensors and lists are
     converted to arrays.
     """
@@ -116,7 +116,7 @@ def contract(
 def _ranked_neighbours(
     edge_index: np.ndarray, weights: np.ndarray, volumes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbours of each vertex in ascending order, their normalised cuts, and where each vertex's list starts."""
+    """Neighbors of each vertex in ascending order, their normalized cuts, and where each vertex's list starts."""
     keys = edge_index[1] * len(volumes) + edge_index[0]
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
@@ -141,7 +141,7 @@ def _visits(offsets: np.ndarray, seed: int) -> Iterator[np.ndarray]:
 def _best_free_neighbour(
     free: np.ndarray, senders: np.ndarray, scores: np.ndarray, starts: np.ndarray, partners: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each vertex of ``free`` that has a free neighbour, that vertex and the neighbour of largest score."""
+    """For each vertex of ``free`` that has a free neighbor, that vertex and the neighbor of largest score."""
     free = free[starts[free + 1] > starts[free]]
     counts = starts[free + 1] - starts[free]
     begins = np.cumsum(counts) - counts

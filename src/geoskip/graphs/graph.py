@@ -159,7 +159,7 @@ class Graph:
 
     @property
     def degrees(self) -> Int[Tensor, " vertices"]:
-        """How many neighbours send to each vertex."""
+        """How many neighbors send to each vertex."""
         return self.pattern.counts[0]
 
     @property

@@ -50,7 +50,7 @@ class Hierarchy:
         """From a :class:`~geoskip.meshes.hierarchy.MeshHierarchy`.
 
         Pseudo-coordinates are the relative Cartesian ones of each level's template. Spirals are made where a
-        length is given: an operator with kernel size M needs M vertices, M + 1 if it leaves out the centre.
+        length is given: an operator with kernel size M needs M vertices, M + 1 if it leaves out the center.
         """
         if isinstance(meshes, type) or not all(hasattr(meshes, name) for name in ("levels", "down", "up")):
             raise TypeError(

@@ -59,7 +59,7 @@ def with_self_loops(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
 
 
 def mean_weights(edges: WeightedEdges) -> Float[Tensor, " edges"]:
-    """Weights divided by their sum at the receiver: a mean over the neighbours. Isolated vertices have none."""
+    """Weights divided by their sum at the receiver: a mean over the neighbors. Isolated vertices have none."""
     receivers = edges.pattern.receivers
     return edges.weights / _sums_at(receivers, edges.weights, edges.pattern.num_receivers)[receivers]
 
@@ -80,11 +80,11 @@ def gcn_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
 
 
 def laplacian_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
-    r""":math:`L = -D^{-1/2} A D^{-1/2}`, the normalised Laplacian scaled by :math:`2/\lambda_{max} = 1` and
+    r""":math:`L = -D^{-1/2} A D^{-1/2}`, the normalized Laplacian scaled by :math:`2/\lambda_{max} = 1` and
     shifted by -1, without self-loops.
 
     With edge weights it is PyTorch Geometric's: :math:`A` holds the weights, :math:`D` sums those that a vertex sends,
-    and 0 stands for :math:`0^{-1/2}`. Without, :math:`D` counts the neighbours that send to a vertex; where there are
+    and 0 stands for :math:`0^{-1/2}`. Without, :math:`D` counts the neighbors that send to a vertex; where there are
     none the row is empty, and 1 stands for 0 in the column. On undirected graphs weights of 1 change nothing."""
 
     def build() -> WeightedEdges:

@@ -1,4 +1,4 @@
-"""Pseudo-coordinates u_ij: where a neighbour lies, seen from a vertex."""
+"""Pseudo-coordinates u_ij: where a neighbor lies, seen from a vertex."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def polar(
 def target_degree(
     graph: Graph, largest: float | None = None, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "edges 1"]:
-    r"""Degree of the receiving vertex, globally normalised: :math:`u_{ij} = d_i / \max d`.
+    r"""Degree of the receiving vertex, globally normalized: :math:`u_{ij} = d_i / \max d`.
 
     It knows the connectivity only. Give ``largest`` to use one maximum for a whole data set; what exceeds it becomes 1.
     """
@@ -100,7 +100,7 @@ def _offsets(graph: Graph, positions: Tensor) -> Tensor:
 
 
 def _scale(values: Tensor, given: float | None) -> Tensor | float:
-    """What is given, or the largest value; 1 if there is none or it is 0: coincident points lie at the centre."""
+    """What is given, or the largest value; 1 if there is none or it is 0: coincident points lie at the center."""
     if given is not None:
         given = given if isinstance(given, float) else real_number("largest", given, "the scale")
         if not 0 < given < math.inf:

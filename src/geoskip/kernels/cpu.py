@@ -27,7 +27,7 @@ def convolve(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     skip: Tensor | None,
@@ -36,9 +36,9 @@ def convolve(
     dtype, work = x.dtype, _work_dtype(x)
     x, theta = x.to(work), theta.to(work)
     if order is not None:
-        neighbours = neighbours[order]
+        neighbors = neighbors[order]
     if theta.shape[0] == weights.shape[2] == 1:
-        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], neighbours, order, offsets[0])
+        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], neighbors, order, offsets[0])
         return _with_own(y, x, skip, bias).to(dtype)
     y = x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
     for item, table, slots in _items(x, weights, order):
@@ -46,7 +46,7 @@ def convolve(
         for low, high in _blocks(y.shape[1], table.shape[1] * table.element_size()):
             sums = table.new_empty((high - low) * copies, theta.shape[2])
             for m, matrix in enumerate(theta):
-                z = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
+                z = _aggregate(table, slots[m % len(slots)], neighbors, offsets[m % len(offsets), low : high + 1])
                 sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
             y[item, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
     return _with_own(y, x, skip, bias).to(dtype)
@@ -96,7 +96,7 @@ def convolve_gradients(
 def product(
     x: Tensor,
     weights: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     scale: float = 1.0,
@@ -104,9 +104,9 @@ def product(
 ) -> Tensor:
     dtype, work = x.dtype, _work_dtype(x)
     if order is not None:
-        neighbours, weights = neighbours[order], weights[order]
+        neighbors, weights = neighbors[order], weights[order]
     table = x.to(work).transpose(0, 1).flatten(1)
-    y = _aggregate(table, weights.to(work) * scale, neighbours, offsets[0])
+    y = _aggregate(table, weights.to(work) * scale, neighbors, offsets[0])
     y = y.view(len(y), x.shape[0], x.shape[2]).transpose(0, 1).to(dtype)
     return y.contiguous() if minus is None else y - minus
 
@@ -178,13 +178,13 @@ def _blocks(rows: int, bytes_per_row: int) -> Iterator[tuple[int, int]]:
     return ((low, min(low + step, rows)) for low in range(0, rows, step))
 
 
-def _aggregate(table: Tensor, weights: Tensor, neighbours: Tensor, offsets: Tensor) -> Tensor:
+def _aggregate(table: Tensor, weights: Tensor, neighbors: Tensor, offsets: Tensor) -> Tensor:
     """One slot of z for a block of rows, whose edges are consecutive."""
     low, high = int(offsets[0]), int(offsets[-1])
     if low == high or table.numel() == 0:
         return table.new_zeros(len(offsets) - 1, table.shape[1])
     return embedding_bag(
-        neighbours[low:high],
+        neighbors[low:high],
         table,
         offsets - low,
         mode="sum",
@@ -194,12 +194,12 @@ def _aggregate(table: Tensor, weights: Tensor, neighbours: Tensor, offsets: Tens
 
 
 def _convolve_once(
-    x: Tensor, weights: Tensor, theta: Tensor, neighbours: Tensor, order: Tensor | None, offsets: Tensor
+    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor
 ) -> Tensor:
     """With one slot, x Θ comes first: the product itself brings the items of a vertex together."""
     table = x.new_empty(x.shape[1], len(x), theta.shape[1])
     torch.bmm(x, theta.expand(len(x), -1, -1), out=table.transpose(0, 1))
-    y = _aggregate(table.flatten(1), weights if order is None else weights[order], neighbours, offsets)
+    y = _aggregate(table.flatten(1), weights if order is None else weights[order], neighbors, offsets)
     return y.view(len(y), *table.shape[1:]).transpose(0, 1).contiguous()
 
 
@@ -235,12 +235,12 @@ def _gather_gradients(
 ) -> None:
     r"""With :math:`h_m = \sum_i w_m(i,j)\, \partial y_i` over the edges out of j:
     :math:`\partial x_j = \sum_m h_m \Theta_m^\top` and :math:`\partial \Theta_m = \sum_j x_j^\top h_m`."""
-    (neighbours, offsets), (_, channels, out) = backwards, theta.shape
+    (neighbors, offsets), (_, channels, out) = backwards, theta.shape
     for low, high in _blocks(x.shape[1], table.shape[1] * table.element_size()):
         own = x[:, low:high].transpose(0, 1).reshape(-1, channels)
         sums = torch.empty_like(own)
         for m, matrix in enumerate(theta):
-            h = _aggregate(table, slots[m % len(slots)], neighbours, offsets[m % len(offsets), low : high + 1])
+            h = _aggregate(table, slots[m % len(slots)], neighbors, offsets[m % len(offsets), low : high + 1])
             h = h.view(-1, out)
             if grad_x is not None:
                 sums.addmm_(h, matrix.t(), beta=min(m, 1))
@@ -255,7 +255,7 @@ def _fill_weight_gradient(
 ) -> None:
     r""":math:`\partial w_m(i,j) = \langle x_j, \partial y_i \Theta_m^\top \rangle`.
 
-    Rows are taken in the order of their number of neighbours, so that a block wastes little on padding.
+    Rows are taken in the order of their number of neighbors, so that a block wastes little on padding.
     """
     groups = offsets.shape[0]
     for group in range(groups):

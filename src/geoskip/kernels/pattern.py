@@ -61,7 +61,7 @@ class Pattern:
 
     @property
     def counts(self) -> Int[Tensor, "groups receivers"]:
-        """Number of neighbours of each receiver."""
+        """Number of neighbors of each receiver."""
         return self.offsets.diff(dim=1)
 
     def transposed(self) -> Pattern:

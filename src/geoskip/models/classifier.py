@@ -23,10 +23,10 @@ class GraphClassifier(nn.Module):
 
     .. code-block:: text
 
-        Conv(32) → Pool → Conv(64) → Pool → Conv(64) → mean over the vertices → FC(128) → Dropout → FC(classes)
+        Conv(32) → Pool → Conv(64) → Pool → Conv(64) → mean over the vertices → FC(128) → Dropout → FC(num_classes)
 
     with ELU after each layer except the last, whose softmax is left to the loss: the scores are logits. A GIN layer is
-    followed by batch normalisation at once. The paper does not say what Pool does with the vertices that Graclus
+    followed by batch normalization at once. The paper does not say what Pool does with the vertices that Graclus
     merges; here it takes their maximum, unless ``pooling`` says otherwise.
 
     Args:
@@ -34,13 +34,13 @@ class GraphClassifier(nn.Module):
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 25.
         dim: dimension of the pseudo-coordinates, where the operator looks at them: 2 for positions, 1 for degrees.
-        classes: number of classes.
+        num_classes: number of classes.
         in_channels: features of a vertex.
         channels: channels of the convolutions; there is a pooling between any two.
         head: channels of the first fully connected layer.
         dropout: probability that one of these is dropped.
         pooling: ``"max"`` or ``"mean"``.
-        normalise: whether batch normalisation follows each convolution; by default if the operator needs it (GIN).
+        normalize: whether batch normalization follows each convolution; by default if the operator needs it (GIN).
         options: further options of the operator.
     """
 
@@ -51,30 +51,30 @@ class GraphClassifier(nn.Module):
         skip: str = "none",
         kernel_size: int | tuple[int, ...] | None = None,
         dim: int = 2,
-        classes: int = 10,
+        num_classes: int = 10,
         in_channels: int = 1,
         channels: Sequence[int] = (32, 64, 64),
         head: int = 128,
         dropout: float = 0.5,
         pooling: str = "max",
-        normalise: bool | None = None,
+        normalize: bool | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         channels = whole_numbers("channels", channels, "GraphClassifier")
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
-        sizes = {"classes": classes, "in_channels": in_channels, "head": head}
-        classes, in_channels, head = (whole_number(*size, "GraphClassifier") for size in sizes.items())
+        sizes = {"num_classes": num_classes, "in_channels": in_channels, "head": head}
+        num_classes, in_channels, head = (whole_number(*size, "GraphClassifier") for size in sizes.items())
         layer = layer_maker(operator, skip, kernel_size, dim, options)
-        if normalise is None:
-            normalise = isinstance(operator, str) and operator_info(operator).needs_batch_norm
+        if normalize is None:
+            normalize = isinstance(operator, str) and operator_info(operator).needs_batch_norm
         self.pool = choose_pooling(pooling)
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([in_channels, *channels]))
-        self.norms = nn.ModuleList(VertexNorm(c) if normalise else nn.Identity() for c in channels)
+        self.norms = nn.ModuleList(VertexNorm(c) if normalize else nn.Identity() for c in channels)
         self.head = GlorotLinear(channels[-1], head)
         self.dropout = nn.Dropout(dropout)
-        self.output = GlorotLinear(head, classes)
+        self.output = GlorotLinear(head, num_classes)
 
     def forward(
         self, x: Float[Tensor, "*batch vertices channels"], graphs: PooledGraphs
@@ -92,7 +92,7 @@ class GraphClassifier(nn.Module):
 
 
 class VertexNorm(nn.BatchNorm1d):
-    """Batch normalisation of each channel over all vertices of all items."""
+    """Batch normalization of each channel over all vertices of all items."""
 
     def forward(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices channels"]:
         return super().forward(x.flatten(0, -2)).reshape(x.shape)

@@ -21,12 +21,12 @@ class CorrespondenceNet(nn.Module):
 
     .. code-block:: text
 
-        Lin(16) → ELU → {Conv(c) → ELU} for c in 32, 64, 128 → Lin(256) → Dropout → Lin(classes)
+        Lin(16) → ELU → {Conv(c) → ELU} for c in 32, 64, 128 → Lin(256) → Dropout → Lin(num_classes)
 
     As the paper's appendix has it, Lin(256) has no activation. The softmax is left to the loss: the scores are logits.
 
     Args:
-        classes: vertices of the template; 6890 for FAUST.
+        num_classes: vertices of the template; 6890 for FAUST.
         operator: a name (see :func:`~geoskip.operators.make_operator`), or a function (in, out) → module.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``, around every convolution.
         kernel_size: the operator's M; the paper has 10.
@@ -42,7 +42,7 @@ class CorrespondenceNet(nn.Module):
 
     def __init__(
         self,
-        classes: int,
+        num_classes: int,
         *,
         operator: str | MakeLayer,
         skip: str = "none",
@@ -60,8 +60,8 @@ class CorrespondenceNet(nn.Module):
         channels = whole_numbers("channels", channels, "CorrespondenceNet")
         if not channels:
             raise ValueError("channels: give at least one number of channels, got none")
-        sizes = {"classes": classes, "in_channels": in_channels, "lift": lift, "head": head}
-        classes, in_channels, lift, head = (whole_number(*size, "CorrespondenceNet") for size in sizes.items())
+        sizes = {"num_classes": num_classes, "in_channels": in_channels, "lift": lift, "head": head}
+        num_classes, in_channels, lift, head = (whole_number(*size, "CorrespondenceNet") for size in sizes.items())
         if graph is not None:
             check_type("graph", graph, Graph)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
@@ -71,7 +71,7 @@ class CorrespondenceNet(nn.Module):
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([lift, *channels]))
         self.head = GlorotLinear(channels[-1], head)
         self.dropout = nn.Dropout(dropout)
-        self.output = GlorotLinear(head, classes)
+        self.output = GlorotLinear(head, num_classes)
 
     def forward(
         self, x: Float[Tensor, "*batch vertices channels"], graph: Graph | None = None

@@ -35,7 +35,9 @@ def layer_maker(
                 f"{', '.join(extra)}: for an operator given by name; a function of your own sets them itself"
             )
         return lambda i, o: make_block(own(i, o), skip=skip)
-    return lambda i, o: make_block(make_operator(operator, i, o, kernel_size, dim, **options), skip=skip)
+    return lambda i, o: make_block(
+        make_operator(operator, i, o, kernel_size=kernel_size, dim=dim, **options), skip=skip
+    )
 
 
 class GlorotLinear(nn.Linear):

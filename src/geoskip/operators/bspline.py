@@ -23,7 +23,7 @@ def bspline_products(
 
 
 def bspline(u: Float[Tensor, " edges"], size: int, degree: int, closed: bool) -> Float[Tensor, "edges size"]:
-    r"""The ``size`` B-splines of a degree at u; of each u, ``degree + 1`` neighbours are non-zero.
+    r"""The ``size`` B-splines of a degree at u; of each u, ``degree + 1`` neighbors are non-zero.
 
     Open splines have :math:`m - p` spans on [0, 1]; closed ones have m, and the last joins the first.
     One spline alone is the constant 1.
@@ -70,5 +70,5 @@ def _check_range(pseudo: Tensor) -> None:
     if not (low >= 0 and high <= 1):
         raise ValueError(
             f"pseudo: B-splines live on [0, 1], the pseudo-coordinates run from {low:g} to {high:g}; "
-            "normalise them, as geoskip.graphs.cartesian does"
+            "normalize them, as geoskip.graphs.cartesian does"
         )

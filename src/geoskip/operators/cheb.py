@@ -23,13 +23,13 @@ def cheb(
     x: Float[Tensor, "*batch vertices channels"],
     graph: Graph,
     theta: Float[Tensor, "slots channels out"],
-    centre: bool = True,
+    center: bool = True,
     bias: Float[Tensor, " out"] | None = None,
     skip: Float[Tensor, "channels out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`ChebConv`."""
     pattern, weights = laplacian_edges(graph, weight_dtype(x))
-    return chebyshev_convolution(x, weights, theta, pattern, 0 if centre else 1, skip, bias)
+    return chebyshev_convolution(x, weights, theta, pattern, 0 if center else 1, skip, bias)
 
 
 @OPERATORS.register
@@ -40,9 +40,9 @@ class ChebConv(Operator):
         y = \sum_{m=0}^{M-1} T_m(L)\, x\, \Theta_m + b, \qquad
         T_0 = I,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}, \qquad L = -D^{-1/2} A D^{-1/2}
 
-    (the normalised Laplacian, rescaled with :math:`\lambda_{max} = 2`). In the code: Θ is ``theta``, M
-    ``kernel_size``. The term :math:`x \Theta_0` of the centre vertex belongs to the definition; the paper's
-    ChebNet† is ``centre=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters. Self-loops of
+    (the normalized Laplacian, rescaled with :math:`\lambda_{max} = 2`). In the code: Θ is ``theta``, M
+    ``kernel_size``. The term :math:`x \Theta_0` of the center vertex belongs to the definition; the paper's
+    ChebNet† is ``center=False``, which takes :math:`T_1 \dots T_M` instead and has as many parameters. Self-loops of
     the graph are left out.
 
     A holds 1 for each edge, or the edge weights. In a directed graph without weights :math:`d_i` counts the edges that
@@ -54,25 +54,26 @@ class ChebConv(Operator):
         in_channels: channels of x.
         out_channels: channels of y.
         kernel_size: M, the number of polynomials.
-        centre: whether the polynomials start with T_0.
+        center: whether the polynomials start with T_0.
         bias: whether to add b.
     """
 
     name = "cheb"
     title = "ChebNet"
     uses_edge_weight = True
-    without_center: ClassVar[Mapping[str, Any]] = {"centre": False}
+    without_center: ClassVar[Mapping[str, Any]] = {"center": False}
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int,
-        centre: bool = True,
+        center: bool = True,
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        self.centre = centre
+        self.center = center
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
@@ -82,7 +83,7 @@ class ChebConv(Operator):
         zeros(self.bias)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return cheb(x, graph, self.theta, self.centre, self.bias, skip)
+        return cheb(x, graph, self.theta, self.center, self.bias, skip)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, centre={self.centre}"
+        return f"{super().extra_repr()}, center={self.center}"

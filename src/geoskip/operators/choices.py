@@ -65,6 +65,7 @@ def make_operator(
     name: str,
     in_channels: int,
     out_channels: int,
+    *,
     kernel_size: int | tuple[int, ...] | None = None,
     dim: int | None = None,
     **options: Any,
@@ -80,7 +81,7 @@ def make_operator(
         kernel_size: the paper's M, the number of weight matrices (for splines, m in each dimension). GCN and GIN have
             one matrix and take none.
         dim: dimension of the graphs' pseudo-coordinates. Operators that do not use them ignore it.
-        options: further options of the operator. The paper's † is ``centre=False`` for cheb and spiral, and
+        options: further options of the operator. The paper's † is ``center=False`` for cheb and spiral, and
             ``self_loops=False`` for feast.
     """
     info = operator_info(name)

@@ -1,4 +1,4 @@
-r"""FeaStNet: neighbours are softly assigned to weight matrices by their features.
+r"""FeaStNet: neighbors are softly assigned to weight matrices by their features.
 
 Verma et al., `FeaStNet: Feature-steered graph convolutions for 3D shape analysis
 <https://arxiv.org/abs/1706.05206>`_, CVPR 2018.
@@ -51,7 +51,7 @@ def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> Weigh
 
 @OPERATORS.register
 class FeaStConv(Operator):
-    r"""Each neighbour is shared out among the weight matrices by a softmax over them:
+    r"""Each neighbor is shared out among the weight matrices by a softmax over them:
 
     .. math::
         y_i = \frac1{|\mathcal N(i)|} \sum_{m=1}^M \sum_{j \in \mathcal N(i)} q_m(x_i, x_j)\, x_j \Theta_m + b,
@@ -61,14 +61,14 @@ class FeaStConv(Operator):
     :math:`i \in \mathcal N(i)`: that is ``self_loops``; its FeaStNet† is ``self_loops=False``. Without
     ``translation_invariant`` the logits are :math:`\langle a_m, x_j\rangle + \langle a'_m, x_i\rangle + c_m` with
     a' ``receiver_attention``. A self-loop that the graph has is merged with that of ``self_loops``; with
-    ``self_loops=False`` it is a neighbour like any other. A vertex without neighbours has y = b.
+    ``self_loops=False`` it is a neighbor like any other. A vertex without neighbors has y = b.
     Parameters: M·in·out + M·in + M + out (and M·in for a').
 
     Args:
         in_channels: channels of x.
         out_channels: channels of y.
         kernel_size: M, the number of weight matrices.
-        self_loops: whether a vertex is its own neighbour.
+        self_loops: whether a vertex is its own neighbor.
         translation_invariant: whether the assignment depends on x_j - x_i alone.
         bias: whether to add b.
         init: initial value of b. ``"paper"``: 0. ``"authors"``: drawn from N(0, 0.1) like all other parameters, as in
@@ -86,6 +86,7 @@ class FeaStConv(Operator):
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int,
         self_loops: bool = True,
         translation_invariant: bool = True,

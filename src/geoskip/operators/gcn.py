@@ -30,14 +30,14 @@ def gcn(
 
 @OPERATORS.register
 class GCNConv(Operator):
-    r"""The neighbours and the vertex itself, weighted by the inverse roots of their degrees:
+    r"""The neighbors and the vertex itself, weighted by the inverse roots of their degrees:
 
     .. math::
         y_i = \sum_{j \in \mathcal N(i) \cup \{i\}} \frac{w_{ij}\, x_j}{\sqrt{\tilde d_i \tilde d_j}} \Theta + b,
         \qquad \tilde d_i = \sum_{j \in \mathcal N(i) \cup \{i\}} w_{ij}
 
     with the edge weights :math:`w_{ij}`; without them all are 1, and :math:`\tilde d_i = |\mathcal N(i)| + 1`. The
-    self-loop belongs to the definition; it shares Θ with the neighbours, so it is no separate term for the centre
+    self-loop belongs to the definition; it shares Θ with the neighbors, so it is no separate term for the center
     vertex. Its weight is 1, or that of the self-loop that the graph already has (of several, the last one's).
     Duplicate edges count as often as they occur. As in PyTorch Geometric, a vertex with :math:`\tilde d_i = 0`
     neither sends nor receives.
@@ -54,7 +54,7 @@ class GCNConv(Operator):
     uses_edge_weight = True
     adds_self_loops = True
 
-    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)
         self.theta = nn.Parameter(torch.empty(self.in_channels, self.out_channels))
         self._make_bias(bias)

@@ -1,4 +1,4 @@
-r"""GIN: sums over neighbours and a small network, as discriminative as the Weisfeiler-Lehman test.
+r"""GIN: sums over neighbors and a small network, as discriminative as the Weisfeiler-Lehman test.
 
 Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019.
 """
@@ -27,7 +27,7 @@ def gin(
     """See :class:`GINConv`; ``first`` and ``second`` are the matrix and bias of the network's two layers."""
     pattern, weights = weighted_edges(graph, weight_dtype(x))
     matrix, bias = first
-    # The centre's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
+    # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
     hidden = basis_convolution(x, weights.unsqueeze(1), matrix.unsqueeze(0), pattern, (1 + epsilon) * matrix, bias)
     y = hidden.relu() @ second[0] + second[1]
     return y if skip is None else y + x @ skip
@@ -35,20 +35,20 @@ def gin(
 
 @OPERATORS.register
 class GINConv(Operator):
-    r"""The sum of the neighbours and the vertex itself, then a network of two layers with a ReLU between them:
+    r"""The sum of the neighbors and the vertex itself, then a network of two layers with a ReLU between them:
 
     .. math:: y_i = \gamma\Big((1+\epsilon)\, x_i + \sum_{j \in \mathcal N(i)} w_{ij}\, x_j\Big)
 
     with the edge weights :math:`w_{ij}`, 1 if there are none. PyTorch Geometric's GINConv takes no weights; its
-    GraphConv sums in this way. In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The centre
+    GraphConv sums in this way. In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The center
     term belongs to the definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one
-    bias. A self-loop that the graph has is one more neighbour, beside the centre term.
+    bias. A self-loop that the graph has is one more neighbor, beside the center term.
     Parameters: in·hidden + hidden + hidden·out + out (and 1 for a trained ε).
 
     Args:
         in_channels: channels of x.
         out_channels: channels of y.
-        hidden: width of the network, ``out_channels`` if not given.
+        hidden_channels: width of the network, ``out_channels`` if not given.
         epsilon: ε, or its initial value.
         train_epsilon: whether ε is learned.
     """
@@ -64,12 +64,15 @@ class GINConv(Operator):
         self,
         in_channels: int,
         out_channels: int,
-        hidden: int | None = None,
+        *,
+        hidden_channels: int | None = None,
         epsilon: float = 0.0,
         train_epsilon: bool = False,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size=1)
-        hidden = self.out_channels if hidden is None else whole_number("hidden", hidden, "GINConv")
+        hidden = self.out_channels
+        if hidden_channels is not None:
+            hidden = whole_number("hidden_channels", hidden_channels, "GINConv")
         self.initial_epsilon = real_number("epsilon", epsilon, "GINConv")
         self.theta = nn.Parameter(torch.empty(self.in_channels, hidden))
         self.hidden_bias = nn.Parameter(torch.empty(hidden))
@@ -95,4 +98,4 @@ class GINConv(Operator):
         return gin(x, graph, *layers, self.epsilon, skip)
 
     def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, hidden={self.theta.shape[1]}"
+        return f"{self.in_channels}, {self.out_channels}, hidden_channels={self.theta.shape[1]}"

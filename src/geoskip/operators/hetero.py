@@ -1,4 +1,4 @@
-"""PyTorch Geometric's ``to_hetero`` copies convolutions per edge type; here is what it does not recognise as one."""
+"""PyTorch Geometric's ``to_hetero`` copies convolutions per edge type; here is what it does not recognize as one."""
 
 from __future__ import annotations
 

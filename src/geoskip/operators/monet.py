@@ -34,14 +34,14 @@ def monet(
 
 @OPERATORS.register
 class MoNetConv(Operator):
-    r"""Each weight matrix acts on the neighbours that lie near its centre in pseudo-coordinate space:
+    r"""Each weight matrix acts on the neighbors that lie near its center in pseudo-coordinate space:
 
     .. math::
         y_i = \sum_{m=1}^M \Big( \sum_{j \in \mathcal N(i)} w_m(u_{ij})\, x_j \Big) \Theta_m + b, \qquad
         w_m(u) = \exp\Big(-\tfrac12 \sum_d \frac{(u_d - \mu_{md})^2}{\sigma_{md}^2}\Big)
 
     In the code: Θ is ``theta``, μ ``mean``, σ ``scale``, u ``graph.pseudo``, M ``kernel_size``. The sum runs over
-    the neighbours alone: there is no term for the centre vertex, and it is not divided by their number. The kernel
+    the neighbors alone: there is no term for the center vertex, and it is not divided by their number. The kernel
     divides by :math:`\sigma^2 + 10^{-15}`, so that σ = 0 is no error.
     Parameters: M·in·out + 2·M·dim + out.
 
@@ -64,6 +64,7 @@ class MoNetConv(Operator):
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int,
         dim: int = 3,
         bias: bool = True,

@@ -36,7 +36,7 @@ def rbf_basis(
 
 
 class RBFConv(Operator):
-    r"""Neighbours weighted by a filter that is an RBF network in their pseudo-coordinates:
+    r"""Neighbors weighted by a filter that is an RBF network in their pseudo-coordinates:
 
     .. math::
         y_i = \sum_{j \in \mathcal N(i)} G(u_{ij})^\top x_j + b, \qquad
@@ -51,7 +51,7 @@ class RBFConv(Operator):
     Args:
         in_channels: channels of x.
         out_channels: channels of y.
-        kernel_size: M, the number of centres.
+        kernel_size: M, the number of centers.
         dim: dimension of the pseudo-coordinates.
         kernel: φ, by a name of ``geoskip.rbf.KERNEL_NAMES`` or as a :class:`~geoskip.rbf.RadialKernel`.
         bias: whether to add b.
@@ -65,6 +65,7 @@ class RBFConv(Operator):
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int,
         dim: int = 3,
         kernel: str | RadialKernel = "gaussian",
@@ -83,7 +84,7 @@ class RBFConv(Operator):
     def from_monet(cls, conv: MoNetConv) -> RBFConv:
         """The same function, seen as an RBF network."""
         slots, inputs, outputs = conv.theta.shape
-        made = cls(inputs, outputs, slots, conv.dim, bias=conv.bias is not None).to(conv.theta)
+        made = cls(inputs, outputs, kernel_size=slots, dim=conv.dim, bias=conv.bias is not None).to(conv.theta)
         made.load_state_dict(conv.state_dict() | {"scale": conv.scale * sqrt(2)})
         return made
 
@@ -99,7 +100,9 @@ class RBFConv(Operator):
                 f"interpolant: expected degree -1 and {in_channels}·{out_channels} outputs, got degree "
                 f"{interpolant.degree} and {interpolant.weights.shape[1]}"
             )
-        made = cls(in_channels, out_channels, slots, dim, interpolant.kernel, bias=False).to(interpolant.weights)
+        made = cls(in_channels, out_channels, kernel_size=slots, dim=dim, kernel=interpolant.kernel, bias=False).to(
+            interpolant.weights
+        )
         with torch.no_grad():
             made.theta.copy_(interpolant.weights.reshape(made.theta.shape))
             made.mean.copy_(interpolant.centers)

@@ -1,4 +1,4 @@
-r"""SpiralNet++: neighbours enumerated along a spiral, a weight matrix for each place on it.
+r"""SpiralNet++: neighbors enumerated along a spiral, a weight matrix for each place on it.
 
 Gong et al., `SpiralNet++: A fast and highly efficient mesh convolution operator
 <https://arxiv.org/abs/1911.05856>`_, ICCV workshops 2019.
@@ -25,26 +25,26 @@ def spiral(
     graph: Graph,
     theta: Float[Tensor, "slots channels out"],
     dilation: int = 1,
-    centre: bool = True,
+    center: bool = True,
     bias: Float[Tensor, " out"] | None = None,
     skip: Float[Tensor, "channels out"] | None = None,
 ) -> Float[Tensor, "*batch vertices out"]:
     """See :class:`SpiralConv`."""
-    places = _places(graph, theta.shape[0], dilation, centre)
+    places = _places(graph, theta.shape[0], dilation, center)
     pattern, present = graph.remember(("spiral", places.start, places.stop, places.step), lambda: _edges(graph, places))
     return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), theta, pattern, skip, bias)
 
 
-def _places(graph: Graph, kernel_size: int, dilation: int, centre: bool) -> slice:
-    first = 0 if centre else 1
-    needed = SpiralConv.spiral_length(kernel_size, dilation=dilation, centre=centre)
+def _places(graph: Graph, kernel_size: int, dilation: int, center: bool) -> slice:
+    first = 0 if center else 1
+    needed = SpiralConv.spiral_length(kernel_size, dilation=dilation, center=center)
     if graph.spirals is None:
         raise ValueError(
             "graph: SpiralConv needs spirals, which only a mesh has; attach them with graph.with_spirals(...)"
         )
     if graph.spirals.shape[1] < needed:
         raise ValueError(
-            f"spirals: SpiralConv with kernel_size={kernel_size}, dilation={dilation}, centre={centre} needs "
+            f"spirals: SpiralConv with kernel_size={kernel_size}, dilation={dilation}, center={center} needs "
             f"spirals of length {needed}, the graph's have {graph.spirals.shape[1]}; make longer ones"
         )
     return slice(first, needed, dilation)
@@ -73,8 +73,8 @@ class SpiralConv(Operator):
 
     .. math:: y_i = \sum_{m=0}^{M-1} x_{S(i)_{m \delta}} \Theta_m + b
 
-    In the code: Θ is ``theta``, M ``kernel_size``, δ ``dilation``, S ``graph.spirals``. The centre vertex is the
-    first of the sequence and so has a matrix of its own; the paper's SpiralNet++† is ``centre=False``, one step
+    In the code: Θ is ``theta``, M ``kernel_size``, δ ``dilation``, S ``graph.spirals``. The center vertex is the
+    first of the sequence and so has a matrix of its own; the paper's SpiralNet++† is ``center=False``, one step
     down the spiral, :math:`S(i)_{1 + m\delta}`, with as many parameters. Beyond the end of a mesh the features are 0.
     Parameters: M·in·out + out.
 
@@ -83,32 +83,33 @@ class SpiralConv(Operator):
         out_channels: channels of y.
         kernel_size: M, the number of places.
         dilation: every how many vertices of the spiral a place lies.
-        centre: whether the sequence starts with the vertex itself.
+        center: whether the sequence starts with the vertex itself.
         bias: whether to add b.
     """
 
     name = "spiral"
     title = "SpiralNet++"
     needs_spirals = True
-    without_center: ClassVar[Mapping[str, Any]] = {"centre": False}
+    without_center: ClassVar[Mapping[str, Any]] = {"center": False}
 
     @classmethod
     def spiral_length(cls, kernel_size: int, **options: Any) -> int:
-        first = 0 if options.get("centre", True) else 1
+        first = 0 if options.get("center", True) else 1
         return first + (kernel_size - 1) * options.get("dilation", 1) + 1
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int,
         dilation: int = 1,
-        centre: bool = True,
+        center: bool = True,
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.dilation = whole_number("dilation", dilation, "SpiralConv")
-        self.centre = centre
+        self.center = center
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self._make_bias(bias)
         self.reset_parameters()
@@ -118,7 +119,7 @@ class SpiralConv(Operator):
         zeros(self.bias)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return spiral(x, graph, self.theta, self.dilation, self.centre, self.bias, skip)
+        return spiral(x, graph, self.theta, self.dilation, self.center, self.bias, skip)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, dilation={self.dilation}, centre={self.centre}"
+        return f"{super().extra_repr()}, dilation={self.dilation}, center={self.center}"

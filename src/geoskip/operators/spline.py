@@ -56,8 +56,8 @@ class SplineConv(Operator):
 
     In the code: Θ is ``theta``, u ``graph.pseudo``, in [0, 1]. ``kernel_size`` is the number of splines in each
     dimension, so :math:`M = m^d`, of which :math:`(p + 1)^d` are non-zero on an edge; with m = 1 the kernel is
-    constant. There is no term for the centre vertex (the SplineCNN of its authors, and of PyTorch Geometric,
-    adds one by default, which is a linear skip). A vertex without neighbours has y = b.
+    constant. There is no term for the center vertex (the SplineCNN of its authors, and of PyTorch Geometric,
+    adds one by default, which is a linear skip). A vertex without neighbors has y = b.
     Parameters: M·in·out + out.
 
     Args:
@@ -79,6 +79,7 @@ class SplineConv(Operator):
         self,
         in_channels: int,
         out_channels: int,
+        *,
         kernel_size: int | tuple[int, ...],
         dim: int = 3,
         degree: int = 1,

@@ -123,17 +123,17 @@ def gaussian_grams(
     mean, variance = mean.double().t().unsqueeze(2), scale.double().square().t().unsqueeze(2)
     other, other_variance = mean.mT, variance.mT
     narrow = 1 / (1 / variance + 1 / other_variance)
-    centre = narrow * (mean / variance + other / other_variance)
+    center = narrow * (mean / variance + other / other_variance)
     height = torch.exp(-(mean - other).square() / (2 * (variance + other_variance)))
-    moments = height.unsqueeze(-1) * _moments(centre, narrow, low, high)
-    derived = [_hermite(centre - mean, variance), _hermite(centre - other, other_variance)]
+    moments = height.unsqueeze(-1) * _moments(center, narrow, low, high)
+    derived = [_hermite(center - mean, variance), _hermite(center - other, other_variance)]
     return separable_grams(
         torch.stack([(_product(derived[0][k], derived[1][k]) * moments[..., : 2 * k + 1]).sum(-1) for k in range(3)])
     )
 
 
 def _hermite(offset: Tensor, variance: Tensor) -> list[Tensor]:
-    r"""Polynomials p_k with :math:`g^{(k)} = p_k\, g`, as coefficients in powers of t from the common centre."""
+    r"""Polynomials p_k with :math:`g^{(k)} = p_k\, g`, as coefficients in powers of t from the common center."""
     offset, variance = torch.broadcast_tensors(offset, variance)
     one, zero = torch.ones_like(offset), torch.zeros_like(offset)
     first = torch.stack([-offset / variance, -one / variance], dim=-1)
@@ -150,10 +150,10 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return total
 
 
-def _moments(centre: Tensor, variance: Tensor, low: float, high: float) -> Tensor:
+def _moments(center: Tensor, variance: Tensor, low: float, high: float) -> Tensor:
     r""":math:`J_p = \int_{low}^{high} (t - \nu)^p e^{-(t-\nu)^2 / 2\tau^2} dt` for p = 0 … 4, by
     :math:`J_p = \tau^2 \big((p - 1) J_{p-2} - [(t-\nu)^{p-1} e^{\dots}]_{low}^{high}\big)`."""
-    bounds = [bound - centre for bound in (low, high)]
+    bounds = [bound - center for bound in (low, high)]
     ends = [torch.exp(-bound.square() / (2 * variance)) for bound in bounds]
 
     def jump(power: int) -> Tensor:
@@ -192,19 +192,19 @@ def bspline_grams(sizes: tuple[int, ...], degree: int = 1, closed: tuple[bool, .
     return separable_grams(torch.stack([torch.stack(order) for order in axes]))
 
 
-def chebyshev_grams(kernel_size: int, centre: bool = True, nodes: int | None = None) -> Grams:
+def chebyshev_grams(kernel_size: int, center: bool = True, nodes: int | None = None) -> Grams:
     r"""Of :math:`T_m(\lambda - 1)` over the eigenvalues :math:`0 \le \lambda \le 2` of the normalised Laplacian, m from
-    0 (``centre``) or from 1: the filter :math:`g(\lambda) = \sum_m T_m(\lambda - 1)\, \Theta_m` of ChebNet."""
+    0 (``center``) or from 1: the filter :math:`g(\lambda) = \sum_m T_m(\lambda - 1)\, \Theta_m` of ChebNet."""
     points, weights = _legendre(nodes or kernel_size + 1, -1.0, 1.0)
-    return sampled_grams(lambda s: chebyshev(s[:, 0], kernel_size, centre), points.unsqueeze(1), weights)
+    return sampled_grams(lambda s: chebyshev(s[:, 0], kernel_size, center), points.unsqueeze(1), weights)
 
 
-def chebyshev(s: Float[Tensor, " points"], kernel_size: int, centre: bool = True) -> Float[Tensor, "points slots"]:
-    r""":math:`T_m(s)`, from :math:`T_0` or, without ``centre``, from :math:`T_1`."""
+def chebyshev(s: Float[Tensor, " points"], kernel_size: int, center: bool = True) -> Float[Tensor, "points slots"]:
+    r""":math:`T_m(s)`, from :math:`T_0` or, without ``center``, from :math:`T_1`."""
     columns = [torch.ones_like(s), s]
     while len(columns) < kernel_size + 1:
         columns.append(2 * s * columns[-1] - columns[-2])
-    first = 0 if centre else 1
+    first = 0 if center else 1
     return torch.stack(columns[first : first + kernel_size], dim=1)
 
 

@@ -157,7 +157,7 @@ def paper_model(row: PaperRow) -> nn.Module:
             return MeshAutoencoder(edgeless_hierarchy(COMA_SIZES), **chosen)
         if row.experiment == "correspondence":
             return CorrespondenceNet(FAUST_CLASSES, **chosen)
-        return GraphClassifier(dim=1 if row.pseudo == "degree" else 2, classes=DIGITS, **chosen)
+        return GraphClassifier(dim=1 if row.pseudo == "degree" else 2, num_classes=DIGITS, **chosen)
 
 
 def num_parameters(model: nn.Module) -> int:

@@ -69,7 +69,7 @@ def kernel_grams(conv: Operator, points: Float[Tensor, "points dim"] | None = No
     if isinstance(conv, SplineConv):
         return bspline_grams(conv.sizes, conv.degree, conv.closed)
     if isinstance(conv, ChebConv):
-        return chebyshev_grams(len(conv.theta), conv.centre)
+        return chebyshev_grams(len(conv.theta), conv.center)
     raise _no_basis(conv)
 
 
@@ -137,7 +137,7 @@ def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool
     if skip and isinstance(block, PolynomialSkip):
         raise TypeError("block: a polynomial skip is not linear, so it has no spectrum; ask for skip=False")
     with torch.no_grad():
-        basis = chebyshev(eigenvalues.double() - 1, len(conv.theta), conv.centre)
+        basis = chebyshev(eigenvalues.double() - 1, len(conv.theta), conv.center)
         response = torch.einsum("pm,mio->pio", basis, conv.theta.double())
         matrix = getattr(block, "weight", None) if skip and isinstance(block, Skip) else None
         if matrix is not None:
@@ -168,7 +168,7 @@ def _grams_at(conv: Operator, points: Tensor) -> Grams:
     if isinstance(conv, SplineConv):
         return sampled_grams(lambda u: bspline_products(u, conv.sizes, conv.degree, conv.closed), points)
     if isinstance(conv, ChebConv):
-        return sampled_grams(lambda s: chebyshev(s[:, 0] - 1, len(conv.theta), conv.centre), points)
+        return sampled_grams(lambda s: chebyshev(s[:, 0] - 1, len(conv.theta), conv.center), points)
     raise _no_basis(conv)
 
 

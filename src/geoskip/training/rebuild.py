@@ -80,12 +80,12 @@ def _correspondence(config: Config, weights: Weights, facts: Mapping[str, Any]) 
     graph = _graph(weights, "fixed_graph.") if "fixed_graph.order" in weights else None
     if graph is not None:
         check_record(graph, "fixed_graph")
-    sizes = {"classes": len(weights["output.weight"]), "in_channels": weights["lift.weight"].shape[1]}
+    sizes = {"num_classes": len(weights["output.weight"]), "in_channels": weights["lift.weight"].shape[1]}
     return CorrespondenceNet(graph=graph, **sizes | _dim(facts) | _chosen(config))
 
 
 def _classifier(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:
-    sizes = {"classes": len(weights["output.weight"]), "in_channels": facts["in_channels"]}
+    sizes = {"num_classes": len(weights["output.weight"]), "in_channels": facts["in_channels"]}
     return GraphClassifier(**sizes | _dim(facts) | _chosen(config))
 
 

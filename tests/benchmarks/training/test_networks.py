@@ -120,7 +120,7 @@ def test_classifier(operator: str, skip: str, edges: str) -> None:
     torch.manual_seed(0)
     # GCN and GIN give the same to vertices with the same neighbours: rounding would choose the largest of them.
     pooling = "mean" if operator in ("gcn", "gin") else "max"
-    small: dict[str, Any] = {"channels": (4, 6, 6), "head": 8, "classes": 4, "dropout": 0.0, "pooling": pooling}
+    small: dict[str, Any] = {"channels": (4, 6, 6), "head": 8, "num_classes": 4, "dropout": 0.0, "pooling": pooling}
     ours = GraphClassifier(operator=operator, skip=skip, kernel_size=SIZES[operator], **small)
     dataset = [graph_data(*pooled([i]), operator, edges) for i in range(8)]
 
@@ -148,7 +148,7 @@ def test_batches_of_levels_are_those_of_ours() -> None:
 
 def test_operators_without_a_peer_are_refused() -> None:
     with pytest.raises(ValueError, match="operator: PyTorch Geometric alone has no spiral; choose from monet"):
-        PeerLayer(make_operator("spiral", 3, 4, 5))
+        PeerLayer(make_operator("spiral", 3, 4, kernel_size=5))
 
 
 def test_other_skips_are_refused() -> None:

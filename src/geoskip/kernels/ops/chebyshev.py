@@ -19,15 +19,15 @@ from geoskip.kernels.ops.kernel import kernel
 
 
 def _terms(
-    x: Tensor, weights: Tensor, neighbours: Tensor, order: Tensor | None, offsets: Tensor, first: int, count: int
+    x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, first: int, count: int
 ) -> Iterator[Tensor]:
     """T_first(L) x, T_{first+1}(L) x, … as matrices [batch · vertices, channels]."""
     before, term = x, x
     for k in range(first + count):
         if k == 1:
-            term = backend(x).product(x, weights, neighbours, order, offsets)
+            term = backend(x).product(x, weights, neighbors, order, offsets)
         elif k > 1:
-            before, term = term, backend(x).product(term, weights, neighbours, order, offsets, 2.0, before)
+            before, term = term, backend(x).product(term, weights, neighbors, order, offsets, 2.0, before)
         if k >= first:
             yield term.flatten(0, 1)
 

@@ -97,7 +97,7 @@ def _own_gradients(grad_y: Tensor, x: Tensor, needs: list[bool]) -> list[Tensor]
 
 
 def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the skip's matrix and of the bias, which see no neighbours."""
+    """Gradients of the skip's matrix and of the bias, which see no neighbors."""
     if not (needs_skip or needs_bias):
         return None, None
     found = iter(_own_gradients(grad_y, x, [needs_skip, needs_bias]))

@@ -1,4 +1,4 @@
-r"""Basis convolution on CUDA, fused: neighbours are gathered, weighted and multiplied into the output at once.
+r"""Basis convolution on CUDA, fused: neighbors are gathered, weighted and multiplied into the output at once.
 
 Nothing of the size of the edges times channels, or of z, is ever stored. Each sum is made by one program in one
 order, so results repeat bitwise. Two kernels share the work: :mod:`.items` for batches on one graph, where the rows
@@ -35,7 +35,7 @@ def convolve(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     skip: Tensor | None,
@@ -50,7 +50,7 @@ def convolve(
     slots, channels, out = theta.shape
     sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
     tiles = forward_tiles(*sizes, offsets.shape[1] - 1, is_tf32())
-    inputs = x, weights, theta, neighbours, order, offsets, skip, bias
+    inputs = x, weights, theta, neighbors, order, offsets, skip, bias
     return convolve_items(*inputs, tiles) if isinstance(tiles, ItemTiles) else convolve_vertices(*inputs, tiles)
 
 

@@ -1,7 +1,7 @@
 r"""Basis convolution on CUDA for a batch that shares one graph: a program owns one vertex of many items.
 
-The rows of a program's blocks are the items, so the edge, its neighbour and its weight are the same for all of
-them: they are read once, there is nothing to pad, and no row waits for another with more neighbours.
+The rows of a program's blocks are the items, so the edge, its neighbor and its weight are the same for all of
+them: they are read once, there is nothing to pad, and no row waits for another with more neighbors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precis
 
 @triton.jit
 def _convolve_items_kernel(
-    x, weights, theta, skip, bias, y, neighbours, order, offsets,
+    x, weights, theta, skip, bias, y, neighbors, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
@@ -42,7 +42,7 @@ def _convolve_items_kernel(
             b_z = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
             for i_k in range(i_first, i_last):
                 i_e = as_index(tl.load(order + i_k), WIDE) if HAS_ORDER else i_k
-                i_j = as_index(tl.load(neighbours + i_e), WIDE)
+                i_j = as_index(tl.load(neighbors + i_e), WIDE)
                 b_x = features_of(p_b + i_j * C, o_c, C, m_b, WIDTH, PARTS)
                 b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
                 b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
@@ -71,7 +71,7 @@ def convolve_items(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     skip: Tensor | None,
@@ -84,7 +84,7 @@ def convolve_items(
     y = x.new_empty(batch, num_receivers, out)
     grid = (num_receivers, ceil_div(batch, tiles.b), ceil_div(out, tiles.o))
     arguments = (
-        x, weights, theta, skip, bias, y, neighbours, order, offsets,
+        x, weights, theta, skip, bias, y, neighbors, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0), *theta.stride(),
         *(skip.stride() if skip is not None else (0, 0)),

@@ -12,7 +12,7 @@ from geoskip.kernels.triton.tiles import SIZES, ceil_div, power_of_two
 
 @triton.jit(do_not_specialize=SIZES)
 def _product_kernel(
-    x, weights, minus, y, neighbours, order, offsets, num_senders, num_receivers, C, scale,
+    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, scale,
     HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     i_v, i_b, i_c = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
@@ -29,7 +29,7 @@ def _product_kernel(
         o_e = b_start + k
         if HAS_ORDER:
             o_e = tl.load(order + o_e, mask=m_e, other=0)
-        b_j = tl.load(neighbours + o_e, mask=m_e, other=0)
+        b_j = tl.load(neighbors + o_e, mask=m_e, other=0)
         b_w = tl.load(weights + o_e, mask=m_e, other=0.0).to(tl.float32)
         b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=(k < b_degree[:, None]) & m_c[None, :], other=0.0)
         b_y += b_w[:, None] * b_x.to(tl.float32)
@@ -44,7 +44,7 @@ def _product_kernel(
 def product(
     x: Tensor,
     weights: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     scale: float = 1.0,
@@ -59,7 +59,7 @@ def product(
     block_c = power_of_two(channels, 1, 128)
     block_v = max(1, min(64, 2048 // block_c))
     arguments = (
-        x, weights, minus, y, neighbours, order, offsets, num_senders, num_receivers, channels, scale,
+        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels, scale,
         order is not None, minus is not None, block_v, block_c,
     )  # fmt: skip
     launch(_product_kernel, (ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c)), arguments, 4)

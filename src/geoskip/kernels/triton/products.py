@@ -41,6 +41,6 @@ def product_of_parts(a, b, FIRST: tl.constexpr, PARTS: tl.constexpr, PRECISION: 
 @triton.jit
 def in_layout_of_loads(block, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The same values. What comes out of a product lies in registers as the tensor cores leave it; multiplied
-    with loaded features, the compiler would move those into that layout, for each neighbour anew. A scan along
+    with loaded features, the compiler would move those into that layout, for each neighbor anew. A scan along
     an axis of length 1 moves this block instead, once."""
     return tl.reshape(tl.cumsum(tl.reshape(block, [ROWS, COLUMNS, 1]), axis=2), [ROWS, COLUMNS])

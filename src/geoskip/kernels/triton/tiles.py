@@ -133,7 +133,7 @@ def _enough(vertices: int) -> bool:
 
 
 def _at_once(slots: int, most: int, grouped: bool) -> int:
-    """The largest even share of the slots: a neighbour's features are loaded once for all of a share."""
+    """The largest even share of the slots: a neighbor's features are loaded once for all of a share."""
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 

@@ -29,7 +29,7 @@ def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=SIZES)
 def _convolve_kernel(
-    x, weights, theta, skip, bias, y, neighbours, order, offsets,
+    x, weights, theta, skip, bias, y, neighbors, order, offsets,
     num_senders, num_receivers, C, O, M,
     stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
@@ -57,7 +57,7 @@ def _convolve_kernel(
                 o_e = b_start + k
                 if HAS_ORDER:
                     o_e = tl.load(order + o_e, mask=m_e, other=0)
-                b_j = index_at(neighbours + o_e, m_e, WIDE)
+                b_j = index_at(neighbors + o_e, m_e, WIDE)
                 o_e = as_index(o_e, WIDE)
                 # The mask is computed anew in two dimensions: shared with the loads above, it breaks Triton 3.6.
                 m_x = (k < b_degree[:, None]) & m_c[None, :]
@@ -89,7 +89,7 @@ def convolve_vertices(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     order: Tensor | None,
     offsets: Tensor,
     skip: Tensor | None,
@@ -101,7 +101,7 @@ def convolve_vertices(
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
     y = x.new_empty(batch, num_receivers, out)
     arguments = (
-        x, weights, theta, skip, bias, y, neighbours, order, offsets,
+        x, weights, theta, skip, bias, y, neighbors, order, offsets,
         num_senders, num_receivers, channels, out, slots,
         *strides_of(weights), offsets.stride(0), *theta.stride(), *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,

@@ -178,7 +178,7 @@ class Task(ABC):
         # Made once for nothing, without its weights: it checks the kernel size and the options.
         try:
             with torch.device("meta"):
-                make_operator(config.operator, 1, 1, config.kernel_size, 1, **config.options)
+                make_operator(config.operator, 1, 1, kernel_size=config.kernel_size, dim=1, **config.options)
         except RuntimeError as error:
             raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
 

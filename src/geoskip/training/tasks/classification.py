@@ -42,7 +42,7 @@ class Classification(Task):
     """
 
     Model = GraphClassifier
-    from_data = ("classes", "dim", "in_channels")
+    from_data = ("num_classes", "dim", "in_channels")
     radius: float
     num_samples = 24
 
@@ -159,7 +159,7 @@ class Classification(Task):
 
     def build(self) -> nn.Module:
         dim = self.data.levels[0].pos.shape[1] if self.config.pseudo == "position" else 1
-        sizes: dict[str, Any] = {"classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}
+        sizes: dict[str, Any] = {"num_classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}
         return GraphClassifier(dim=max(dim, 1), **sizes, **self.chosen())
 
     def to(self, device: torch.device | str) -> Classification:

@@ -31,7 +31,7 @@ class Correspondence(Task):
     """
 
     Model = CorrespondenceNet
-    from_data = ("classes", "graph", "dim", "in_channels")
+    from_data = ("num_classes", "graph", "dim", "in_channels")
 
     def __init__(self, config: Config, data: CorrespondenceSet | None = None) -> None:
         self.config = config
