@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, Skip, add_skips
-from geoskip.blocks.calls import count_calls
+from geoskip.blocks.insertion import count_calls
 from tests.blocks.pyg_recipes import EDGES, IN, OUT, features, network
 
 HIDDEN = 8

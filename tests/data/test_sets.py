@@ -12,7 +12,7 @@ from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
-from geoskip.graphs.pooled import cluster_of_vertex
+from geoskip.graphs.packing import cluster_of_vertex
 from geoskip.meshes.mesh import Mesh, MeshError
 
 NO_ITEMS = torch.zeros(0, dtype=torch.int64)

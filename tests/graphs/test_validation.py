@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoskip.graphs import Graph, pack
-from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.matrix import SparseMatrix
-from geoskip.graphs.pooled import PooledGraphs, cluster_pattern
+from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
+from geoskip.graphs.packing import PooledGraphs, cluster_pattern
 from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern, sort_edges
 from geoskip.meshes import icosphere, mesh_hierarchy

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph, attach, cartesian
 from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.pooled import PooledGraphs
+from geoskip.graphs.packing import PooledGraphs
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
 from geoskip.models import MeshAutoencoder

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from geoskip.graphs import attach
 from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.pooled import pack_pooled
+from geoskip.graphs.packing import pack_pooled
 from geoskip.kernels import use_path
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from tests.compiled import MODES, assert_trains_compiled

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geoskip.blocks.affine import AffineSkip
+from geoskip.blocks.skips import AffineSkip
 from geoskip.graphs import Graph
 from geoskip.operators.rbf import RBFConv
 from geoskip.rbf.interpolant import RBFInterpolant

@@ -2,20 +2,114 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from geoskip.arguments import whole_number
-from geoskip.blocks.channels import features_at, home_of, own_bias, read_channels, why_unfit
-from geoskip.blocks.checkpoints import adopt_plain_keys
-from geoskip.blocks.features import check_features, check_same_vertices, features_of, receiving_features, with_features
-from geoskip.blocks.lazy import LateParameters
-from geoskip.operators.checks import check_home
-from geoskip.operators.hetero import refuse_to_hetero
+from geoskip.blocks.channels import (
+    check_features,
+    check_same_vertices,
+    features_at,
+    features_of,
+    home_of,
+    own_bias,
+    read_channels,
+    receiving_features,
+    why_unfit,
+    with_features,
+)
+from geoskip.operators.checks import check_home, refuse_to_hetero
 from geoskip.registry import Registry
 from geoskip.shapes import Float
+
+
+class LateParameters(nn.Module, ABC):
+    """A module whose own parameters map some channels to others, once those are known.
+
+    Until then they are torch's uninitialized parameters, as in ``torch.nn.LazyLinear``: they move with ``.to()``,
+    are copied and saved, become ordinary ones at the first call or when a checkpoint that has them is loaded, and
+    stay the same objects then.
+
+    Attributes:
+        skip_channels: channels of input and output; ``None`` until they are known.
+    """
+
+    skip_channels: tuple[int, int] | None
+
+    # The matrices on the way from the input to the output: their shapes in a checkpoint tell the channels.
+    _matrices: ClassVar[tuple[str, ...]] = ()
+
+    # Names of the parameters.
+    _late_names: tuple[str, ...] = ()
+
+    @abstractmethod
+    def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters."""
+
+    @abstractmethod
+    def _reset_skip(self) -> None:
+        """Draw their initial values."""
+
+    def _add_late(self, names: tuple[str, ...], home: dict[str, Any]) -> None:
+        self._late_names = names
+        shapes = None if self.skip_channels is None else self._shapes(*self.skip_channels)
+        for name in names:
+            # register_parameter would mistake an attribute of this name that is looked up elsewhere for our own.
+            self._parameters[name] = (
+                cast(nn.Parameter, UninitializedParameter(**home))
+                if shapes is None
+                else nn.Parameter(torch.empty(shapes[name], **home))
+            )
+        if shapes is not None:
+            self._reset_skip()
+
+    def _materialize(self, inputs: int, outputs: int) -> None:
+        self.skip_channels = inputs, outputs
+        shapes = self._shapes(inputs, outputs)
+        for name, parameter in self._parameters.items():
+            if isinstance(parameter, UninitializedParameter):
+                parameter.materialize(shapes[name])
+        self._reset_skip()
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        if self.skip_channels is not None:
+            return super()._save_to_state_dict(destination, prefix, keep_vars)
+        # torch detaches what it saves, which an uninitialized parameter does not allow.
+        return destination.update({prefix + name: p for name, p in self._parameters.items() if p is not None})
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        if self.skip_channels is None and self._matrices:
+            first, last = (state_dict.get(prefix + self._matrices[end]) for end in (0, -1))
+            if isinstance(first, Tensor) and isinstance(last, Tensor) and not (is_lazy(first) or is_lazy(last)):
+                self._materialize(first.shape[0], last.shape[-1])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def adopt_plain_keys(conv: nn.Module, own: set[str], state_dict: dict[str, Any], prefix: str) -> bool:
+    """Where ``state_dict`` holds the bare convolution at ``prefix``, move its keys to ``prefix + "conv."``.
+
+    Returns whether it does hold that, and not the block. All keys together decide, since a convolution may have a
+    parameter ``weight``, as a skip has, or a child ``conv``: they are taken for the one that they resemble more.
+    ``own`` are the names of the skip's own parameters.
+    """
+    present = {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}
+    bare = set(conv.state_dict(keep_vars=True))
+    block = {f"conv.{key}" for key in bare} | own
+    if _likeness(present, bare) <= _likeness(present, block):
+        return False
+    # All taken out before any is put back: one's new key may be another's old.
+    values = {key: state_dict.pop(prefix + key) for key in sorted(present)}
+    state_dict.update({f"{prefix}conv.{key}": value for key, value in values.items()})
+    return True
+
+
+def _likeness(these: set[str], those: set[str]) -> float:
+    """Keys in common, as a share of all: 1 for equal sets, 0 for sets that share nothing."""
+    return len(these & those) / len(these | those) if these | those else 1.0
 
 
 class Skip(LateParameters):

@@ -2,19 +2,144 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+from torch import fx, nn
 
 from geoskip.arguments import brief, check_type
 from geoskip.blocks.base import Skip
-from geoskip.blocks.calls import count_calls, is_called_at_several_widths
 from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
-from geoskip.blocks.initial import check_init
-from geoskip.blocks.make import find_skip, takes_init
-from geoskip.blocks.summary import Left, SkipSummary, Wrapped
+from geoskip.blocks.skips import check_init, find_skip, takes_init
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A convolution that was given a skip.
+
+    Attributes:
+        name: where it is in the model; several names, with commas, if the model shares it.
+        convolution: its class.
+        in_channels: channels that the skip maps from; ``None`` if only the first call will tell.
+        out_channels: channels that it maps to, likewise.
+        num_parameters: parameters that the skip adds, likewise.
+    """
+
+    name: str
+    convolution: str
+    in_channels: int | None
+    out_channels: int | None
+    num_parameters: int | None
+
+
+@dataclass(frozen=True)
+class Left:
+    """A convolution that was left as it is, and why."""
+
+    name: str
+    convolution: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SkipSummary:
+    """What was wrapped, and what was left, in the model's order."""
+
+    kind: str
+    init: str
+    wrapped: tuple[Wrapped, ...]
+    left: tuple[Left, ...]
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters added, as far as they are known."""
+        return sum(row.num_parameters or 0 for row in self.wrapped)
+
+    def __str__(self) -> str:
+        late = any(row.num_parameters is None for row in self.wrapped)
+        more = ", and more at the first call" if late else ""
+        skips = "skip" if len(self.wrapped) == 1 else "skips"
+        title = f"{len(self.wrapped)} {self.kind} {skips} added: {self.num_parameters:,} parameters{more}"
+        rows = [(row.name, row.convolution, *_sizes(row)) for row in self.wrapped]
+        rows += [(row.name, row.convolution, f"left: {row.reason}", "") for row in self.left]
+        widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
+        lines = [f"  {name:<{widths[0]}}  {conv:<{widths[1]}}  {size}{added}" for name, conv, size, added in rows]
+        return "\n".join([title, *lines])
+
+
+def _sizes(row: Wrapped) -> tuple[str, str]:
+    if row.num_parameters is None:
+        return "channels at the first call", ""
+    return f"{row.in_channels} → {row.out_channels}", f", +{row.num_parameters:,}"
+
+
+def is_called_at_several_widths(model: nn.Module, name: str, calls: Counter[str]) -> bool:
+    """Whether the module ``name`` takes any width and may meet different ones in one forward pass.
+
+    That is so if its parent calls it several times. Called once, it meets as many widths as the parent does, and one
+    only if the parent has a weight matrix.
+    """
+    while name and takes_any_width(model.get_submodule(name)):
+        parent = name.rpartition(".")[0]
+        while parent and not calls[parent]:  # lists and dictionaries of modules are not called themselves
+            parent = parent.rpartition(".")[0]
+        if calls[name] > calls[parent]:
+            return True
+        name = parent
+    return False
+
+
+def count_calls(model: nn.Module) -> Counter[str]:
+    """Calls of each module in one forward pass, by name; the model's own name is "".
+
+    The forward pass is traced with stand-ins for tensors, in training and in evaluation mode, with and without the
+    optional arguments; the largest count is returned. Where tracing fails, calls up to there are counted.
+    """
+    calls: Counter[str] = Counter()
+    for training in (True, False):
+        for defaults in (True, False):
+            calls |= _traced_calls(model, training, defaults)
+    return calls | Counter({"": 1})
+
+
+class _CountingTracer(fx.Tracer):
+    def __init__(self, names: dict[nn.Module, str]) -> None:
+        super().__init__()
+        self.names = names
+        self.calls: Counter[str] = Counter()
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, Skip) or is_convolution(m) or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, *rest: Any) -> Any:
+        self.calls[self.names.get(m, "")] += 1
+        return super().call_module(m, *rest)
+
+
+def _traced_calls(model: nn.Module, training: bool, defaults: bool) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    # Any model may be given, and tracing runs its code: whatever goes wrong there is not the caller's concern.
+    with suppress(Exception), torch.random.fork_rng(devices=[]):
+        # A copy that shares the parameters, since a forward pass may keep what it computes in attributes.
+        traced = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+        traced.train(training)
+        tracer = _CountingTracer({module: name for name, module in traced.named_modules()})
+        calls = tracer.calls
+        tracer.trace(traced, _defaults(traced) if defaults else None)
+    return calls
+
+
+def _defaults(model: nn.Module) -> dict[str, Any]:
+    parameters = inspect.signature(model.forward).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
 
 Choice = Callable[[str, nn.Module], bool]
 

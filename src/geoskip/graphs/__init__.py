@@ -1,7 +1,7 @@
 """What an operator sees: the graph, its pseudo-coordinates, its Laplacians; many graphs packed as one."""
 
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
 from geoskip.graphs.laplacian import (
     WeightedEdges,
     gcn_edges,
@@ -10,9 +10,7 @@ from geoskip.graphs.laplacian import (
     weighted_edges,
     with_self_loops,
 )
-from geoskip.graphs.matrix import SparseMatrix
-from geoskip.graphs.packing import graph_of_vertex, pack, separate
-from geoskip.graphs.pooled import PooledGraphs, pack_pooled
+from geoskip.graphs.packing import PooledGraphs, graph_of_vertex, pack, pack_pooled, separate
 from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
 from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_keys, register_record
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_values, check_edge_weight, check_indices, check_spirals
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.matrix import SparseMatrix
-from geoskip.graphs.pooled import PooledGraphs
+from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
+from geoskip.graphs.packing import PooledGraphs
 from geoskip.kernels import Pattern, sort_edges
 
 

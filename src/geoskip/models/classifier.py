@@ -11,7 +11,7 @@ from torch.nn.functional import elu
 
 from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
-from geoskip.graphs.pooled import PooledGraphs
+from geoskip.graphs.packing import PooledGraphs
 from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
 from geoskip.operators import operator_info
 from geoskip.operators.checks import check_order

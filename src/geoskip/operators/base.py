@@ -13,9 +13,14 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.graphs.checks import as_tensor
-from geoskip.operators.checks import check_features, check_home, check_is_tensor, check_order
-from geoskip.operators.edge_values import with_edge_values
-from geoskip.operators.hetero import refuse_to_hetero
+from geoskip.operators.checks import (
+    check_features,
+    check_home,
+    check_is_tensor,
+    check_order,
+    refuse_to_hetero,
+    with_edge_values,
+)
 from geoskip.registry import Registry
 from geoskip.shapes import Float, Int, Shaped
 

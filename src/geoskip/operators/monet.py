@@ -13,7 +13,7 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.edge_values import pseudo_of
+from geoskip.operators.checks import pseudo_of
 from geoskip.operators.initial import check_init, glorot, linear_default, zeros
 from geoskip.shapes import Float
 

@@ -15,7 +15,7 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import Operator, weight_dtype
-from geoskip.operators.edge_values import pseudo_of
+from geoskip.operators.checks import pseudo_of
 from geoskip.operators.initial import glorot, zeros
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant

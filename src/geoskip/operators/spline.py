@@ -16,7 +16,7 @@ from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 from geoskip.operators.bspline import bspline_products, check_size
-from geoskip.operators.edge_values import pseudo_of
+from geoskip.operators.checks import pseudo_of
 from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
 

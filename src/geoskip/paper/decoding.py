@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.blocks import Skip, only
-from geoskip.blocks.features import features_of, receiving_features
+from geoskip.blocks.channels import features_of, receiving_features
 from geoskip.graphs import Graph
 from geoskip.kernels import sparse_product
 from geoskip.models import MeshAutoencoder

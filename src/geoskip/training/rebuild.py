@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph
-from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.matrix import SparseMatrix
+from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
 from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder

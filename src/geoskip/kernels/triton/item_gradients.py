@@ -23,7 +23,7 @@ from geoskip.kernels.triton.gathers import (
     zeros_of,
 )
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import in_layout_of_loads, product, product_of_parts
+from geoskip.kernels.triton.tensor_cores import in_layout_of_loads, product, product_of_parts
 from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision, shares
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.gathers import as_index, features_of, plus_weighted, weights_of, zeros_of
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import product, product_of_parts
+from geoskip.kernels.triton.tensor_cores import product, product_of_parts
 from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
 
 

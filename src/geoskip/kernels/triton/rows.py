@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geoskip.kernels import cpu
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import product
+from geoskip.kernels.triton.tensor_cores import product
 from geoskip.kernels.triton.tiles import KEPT, ceil_div, power_of_two, precision, shares
 
 # Programs along the rows, and the most numbers of partial sums that they leave.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.gathers import as_index
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import product
+from geoskip.kernels.triton.tensor_cores import product
 from geoskip.kernels.triton.tiles import ENOUGH_ITEMS, ceil_div, power_of_two, precision
 
 # Rows of a program of the softmax: one for each thread of two warps.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.gathers import index_at, zeros_of
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import in_layout_of_loads, product
+from geoskip.kernels.triton.tensor_cores import in_layout_of_loads, product
 from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision, shares
 from geoskip.kernels.triton.vertices import rows_of, slot_offset, strides_of
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from geoskip.kernels.triton.gathers import as_index, index_at, zeros_of
 from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.products import product
+from geoskip.kernels.triton.tensor_cores import product
 from geoskip.kernels.triton.tiles import SIZES, VertexTiles, ceil_div, needs_wide, precision
 
 

@@ -110,7 +110,7 @@ class Reconstruction(Task):
         return Evaluation(reconstruction_metrics(found), arrays=arrays)
 
     def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
-        from geoskip.blocks.parts import only
+        from geoskip.blocks.skips import only
         from geoskip.records.samples import MeshLevel, MeshSamples
 
         assert isinstance(model, MeshAutoencoder)
