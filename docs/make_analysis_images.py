@@ -1,7 +1,7 @@
 """The figures of what-skips-learn.md, from the records: ``python docs/make_analysis_images.py [FOLDER]``.
 
-Nothing is computed here but means and spreads; ``geoskip analyze …`` makes the records in results/analysis. The colours
-are Okabe and Ito's, which most colour-blind readers tell apart, and no figure relies on colour alone.
+The records in results/analysis come from ``geoskip analyze …``; only means and spreads are computed here. The colors
+are Okabe and Ito's, which most color-blind readers can distinguish, and no figure relies on color alone.
 """
 
 import argparse

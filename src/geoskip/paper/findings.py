@@ -1,10 +1,10 @@
-"""What an analysis found, as JSON: rows, and how they came about."""
+"""Records of analyses as JSON, and the sentences and tables that pages show of a study."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
@@ -25,16 +25,15 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class AnalysisRecord:
-    """One analysis.
+    """The result of one analysis.
 
     Attributes:
-        analysis: which one: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"``, ``"parts"``; ``"shares"`` are
-            those of a study's runs.
-        settings: what it was run with.
-        rows: what was found.
-        seconds: how long it took.
-        device: where networks were trained, in words, or where the analysis ran if it trained none.
-        versions: of the packages that matter, and of Python.
+        analysis: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"`` or ``"parts"``; ``"shares"`` for a study.
+        settings: the settings of the analysis.
+        rows: the results.
+        seconds: the time it took.
+        device: where the networks were trained, or where the analysis ran if it trained none.
+        versions: of Python and the main packages.
     """
 
     analysis: str
@@ -58,7 +57,7 @@ def make_record(
 
 
 def write_analysis(path: Path, record: AnalysisRecord) -> None:
-    """Write a record whole or not at all; numbers are kept to seven digits, and one row to a line."""
+    """Write a record atomically, with one row per line and numbers rounded to seven digits."""
     entries = {"format": FORMAT, **_rounded(asdict(record))}
     rows = entries.pop("rows")
     head = json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False)
@@ -67,14 +66,14 @@ def write_analysis(path: Path, record: AnalysisRecord) -> None:
 
 
 def read_analysis(path: Path) -> AnalysisRecord:
-    """The record in a file; ValueError, naming the file, if there is none or if it is not one."""
+    """Read a record; ValueError names the file if that fails."""
     try:
         entries = read_json(path)
         if entries.pop("format") != FORMAT:
-            raise ValueError(f"of another format than {FORMAT}")
+            raise ValueError(f"the format is not {FORMAT}")
         return AnalysisRecord(**entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: no record of an analysis can be read there ({error})") from error
+        raise ValueError(f"{path}: not a readable record of an analysis ({error})") from error
 
 
 def _rounded(value: Any) -> Any:
@@ -86,13 +85,12 @@ def _rounded(value: Any) -> Any:
 
 
 Rows = Sequence[dict[str, Any]]
-# Where a filter lives: on the edges of the mesh, or, for ChebNet, on the spectrum.
+# Roughness is measured at the edges of the mesh; for ChebNet, over the spectrum.
 QUANTITY = {"cheb": "slope"}
 
 
 def compare_roughness(without: Sequence[float], with_skip: Sequence[float]) -> str:
-    """How filters with skips compare with those without, seed by seed: the geometric mean of the ratios, and how many
-    seeds agree with it."""
+    """Filters with and without skips, seed by seed: the geometric mean of the ratios, and how many seeds agree."""
     ratios = [after / before for before, after in zip(without, with_skip, strict=True)]
     mean = geometric_mean(ratios)
     agreeing = sum((ratio > 1) == (mean > 1) for ratio in ratios)
@@ -101,8 +99,10 @@ def compare_roughness(without: Sequence[float], with_skip: Sequence[float]) -> s
 
 
 def smoothness_table(record: AnalysisRecord) -> str:
-    """Each method's roughness before and after training, in Markdown; the last column compares the changes with those
-    of the bare operator, which began with the same values."""
+    """The roughness of each method before and after training, in Markdown.
+
+    The last column compares the change with that of the plain operator, which started from the same values.
+    """
     lines = [
         "| method | seeds | error, mm | roughness before | after | after / before | against no skip |",
         "|---|---|---|---|---|---|---|",
@@ -119,17 +119,17 @@ def smoothness_table(record: AnalysisRecord) -> str:
 
 
 def short_answer(record: AnalysisRecord) -> str:
-    """The paper's question answered in a sentence for each operator, as far as the record goes."""
+    """The answer to the paper's question, for each operator of the record."""
     said = []
     for operator in dict.fromkeys(row["operator"] for row in record.rows):
         plain, affine = (_changes(record.rows, operator, skip) for skip in ("none", "affine"))
         if plain and affine:
             said.append(f"{operator_info(operator).title} {compare_roughness(plain, affine)}")
-    return f"**With affine skips against none**, change of roughness in training: {'; '.join(said)}."
+    return f"**Affine skips compared with none**, change of roughness in training: {'; '.join(said)}."
 
 
 def parts_table(record: AnalysisRecord) -> str:
-    """What whole decoders reduced to one part give, mean and spread over the seeds, in Markdown."""
+    """What decoders reduced to one part give: mean and standard deviation over seeds, in Markdown."""
     lines = ["| method | decoded through | distance, mm | variation left | bumps |", "|---|---|---|---|---|"]
     kinds = dict.fromkeys((row["run"].rsplit("-", 1)[0], row["part"]) for row in record.rows)
     for method, part in kinds:
@@ -145,7 +145,7 @@ def parts_table(record: AnalysisRecord) -> str:
 
 
 def described(record: AnalysisRecord) -> str:
-    """How the runs came about, in a sentence."""
+    """The settings of the study in a sentence."""
     s = record.settings
     items = "all training items" if s["train_items"] is None else f"{s['train_items']:,} of the training items"
     runs = f"{s['seeds']} seed{'s' if s['seeds'] != 1 else ''} of each method"
@@ -156,12 +156,12 @@ def described(record: AnalysisRecord) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean, and standard deviation where there are several."""
+    """The mean, with the standard deviation if there are several values."""
     return _number(fmean(values), 3) + (f" ± {_number(stdev(values), 2)}" if len(values) > 1 else "")
 
 
 def _number(value: float, digits: int) -> str:
-    """To so many digits, but whole numbers in full: 2,330 reads better than 2.33e+03."""
+    """Rounded to significant digits, but 2,330 instead of 2.33e+03."""
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
@@ -181,3 +181,22 @@ def _line(rows: Rows, quantity: str, change: Sequence[float], said: str) -> str:
 def _method(run: str) -> str:
     operator, skip = run.split("-")
     return skip_prefix(skip) + operator_info(operator).title
+
+
+def _study_block(records: Path) -> str:
+    record = read_analysis(records / "smoothness.json")
+    return f"{described(record)}\n\n{short_answer(record)}"
+
+
+# Blocks of pages that are filled from the records of a study: the record that each needs, and its text.
+FINDINGS: dict[str, tuple[str, Callable[[Path], str]]] = {
+    "study": ("smoothness.json", _study_block),
+    "roughness": ("smoothness.json", lambda records: smoothness_table(read_analysis(records / "smoothness.json"))),
+    "decoded_parts": ("parts.json", lambda records: parts_table(read_analysis(records / "parts.json"))),
+}
+
+
+def finding(name: str, records: Path) -> str:
+    """The Markdown of one of ``FINDINGS``; empty without its record."""
+    record, text = FINDINGS[name]
+    return text(records) if (records / record).is_file() else ""

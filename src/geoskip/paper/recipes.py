@@ -26,6 +26,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from geoskip.paper.rows import PaperRow
+from geoskip.report.summary import SUBJECTS
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config
@@ -33,13 +34,8 @@ if TYPE_CHECKING:
 SCHEDULES = ("full", "short", "smoke", "firstN, such as first200")
 FIRST = re.compile(r"first([1-9]\d*)")
 TASKS = {"reconstruction": "reconstruction", "correspondence": "correspondence", "superpixels": "classification"}
-METRICS = {
-    "reconstruction": ("mean_mm", "std_mm", "median_mm"),
-    "correspondence": ("accuracy_pct", "geodesic_mean_pct"),
-    "classification": ("accuracy_pct",),
-}
-# What the paper used, and what stands in for it where that may not be passed on. The digits are the same, their graphs
-# are built anew.
+# The paper's data sets, and the generated ones that replace them where they may not be redistributed. The digits are
+# the same; their superpixel graphs are computed again.
 ORIGINAL = {"reconstruction": "coma", "correspondence": "faust", "classification": "published-superpixels"}
 STAND_IN = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}
 TINY = "tiny"
@@ -48,13 +44,12 @@ NO_TEST = "test=false"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One row, ready but for data, schedule and seed.
+    """A row of the paper that can be trained, given data, schedule and seed.
 
-    home: the experiment that its records are kept under. Others may show the same runs: Table 3 repeats rows of
-        Tables 1 and 2, and they are trained once.
-    row: the method and the paper's figures.
-    variant: of an ablation, what is different, in a few words.
-    settings: the same as settings of the configuration, such as ``coarsening.matchings=2``.
+    home: the experiment that its records belong to. Table 3 repeats rows of Tables 1 and 2, which are trained once.
+    row: the method and the published figures.
+    variant: for an ablation, the difference in a few words.
+    settings: the difference as settings of the configuration, such as ``coarsening.matchings=2``.
     """
 
     home: str
@@ -71,24 +66,24 @@ class Recipe:
 
     @property
     def method(self) -> str:
-        """What tells methods of one kernel size apart: ``Aff-MoNet (degree)``."""
+        """The method with its pseudo-coordinates, if several are compared: ``Aff-MoNet (degree)``."""
         return self.name if self.row.pseudo is None else f"{self.name} ({self.row.pseudo})"
 
     @property
     def line(self) -> str:
-        """What its line in a table is called: the method, or the variant of an ablation."""
+        """The name of its line in a table: the method, or the variant of an ablation."""
         return self.variant or self.method
 
     @property
     def label(self) -> str:
-        """What tells it from all others at home: ``Aff-MoNet M=9``; m, not M = m³, for SplineCNN."""
+        """Unique in its experiment: ``Aff-MoNet M=9``; for SplineCNN m instead of M = m³."""
         letter = "m" if self.row.operator == "spline" else "M"
         sized = self.method if self.row.column is None else f"{self.method} {letter}={self.row.column}"
         return f"{sized}, {self.variant}" if self.variant else sized
 
     @property
     def slug(self) -> str:
-        """The label as a name of a file."""
+        """The label as a file name."""
         plain = self.label.replace("++", "pp").replace("+", "-plus").replace("†", "-dagger").lower()
         return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
 
@@ -98,14 +93,14 @@ class Recipe:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What is measured, the figure that counts first; validation figures where the test is not looked at."""
-        metrics = METRICS[self.task]
+        """The metrics of the task, the main one first; of the validation items if the test set is not used."""
+        metrics = tuple(metric.key for metric in SUBJECTS[self.task].metrics)
         return tuple(f"validation_{name}" for name in metrics) if NO_TEST in self.settings else metrics
 
     @property
     def paper(self) -> Mapping[str, float]:
-        """The paper's figures, named as in records."""
-        return {name: float(self.row.figures[name]) for name in self.metrics if name in self.row.figures}
+        """The published figures, with the metric names of records."""
+        return {name: float(value) for name, value in self.row.figures.items() if name in self.metrics}
 
     def config(self, data: str, schedule: str, seed: int, device: str = "auto") -> Config:
         from geoskip.training.config import override, resolve
@@ -119,7 +114,7 @@ class Recipe:
             kernel_size=row.kernel_size,
             pseudo=row.pseudo,
             options=dict(row.options),
-            # The levels of a tiny template: of its 42 vertices four steps by 4 would leave none.
+            # Coarsening the 42 vertices of the tiny template by 4, four times, would leave none.
             model={"factors": [2, 2, 2, 2]} if data == TINY and self.task == "reconstruction" else {},
             seed=seed,
             device=device,
@@ -131,8 +126,7 @@ class Recipe:
 class Experiment:
     """A table or figure of the paper.
 
-    figure: where it is more than figures in a table, what is drawn from the runs: see
-        :mod:`geoskip.paper.experiments`.
+    figure: what to draw from the samples of the runs: ``"errors"``, ``"reconstructions"`` or ``"affine"``.
     """
 
     name: str
@@ -145,7 +139,7 @@ class Experiment:
         return tuple(dict.fromkeys(recipe.task for recipe in self.recipes))
 
     def select(self, patterns: Sequence[str] = ()) -> tuple[Recipe, ...]:
-        """The recipes whose label or method matches a pattern, such as ``Aff-*`` or ``*M=9``; all without patterns."""
+        """The recipes whose label or method matches one of the patterns, such as ``Aff-*``; all if there are none."""
         for pattern in patterns:
             if not any(_matches(recipe, pattern) for recipe in self.recipes):
                 labels = ", ".join(recipe.label for recipe in self.recipes)
@@ -162,9 +156,9 @@ def _matches(recipe: Recipe, pattern: str) -> bool:
 
 
 def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str = "full") -> Mapping[str, str]:
-    """The data set of each task: as ``named``, otherwise what stands in for the paper's; tiny ones for smoke.
+    """The data set of each task: those ``named``, otherwise the generated ones; tiny sets for the smoke schedule.
 
-    A name says by itself which task it is for; ``tiny`` is for all of them.
+    Each name belongs to one task; ``tiny`` applies to all of them.
     """
     found = dict.fromkeys(tasks, TINY) if schedule == "smoke" else {task: STAND_IN[task] for task in tasks}
     task_of = {name: task for table in (STAND_IN, ORIGINAL) for task, name in table.items()}
@@ -182,7 +176,7 @@ def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str =
 
 @dataclass(frozen=True)
 class Short:
-    """``epochs`` that go through ``speed`` times as many epochs of the paper's rates, with ``tf32`` or without."""
+    """``epochs`` that pass through ``speed`` times as many epochs of the paper's learning rates."""
 
     epochs: int
     speed: int
@@ -197,7 +191,7 @@ SHORT = {
 
 
 def shortened(config: Config, schedule: str) -> Config:
-    """A configuration with the paper's schedule, under another one."""
+    """The configuration with another schedule than the paper's."""
     if first := FIRST.fullmatch(schedule):
         epochs = int(first[1])
         if epochs > config.optim.epochs:

@@ -4,7 +4,8 @@ In a page, the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :
 are those of the experiments, and
 
 - ``main``: the main results in short form, and the claims,
-- ``claims``: one line per claim, ``comparisons``: one line per comparison.
+- ``claims``: one line per claim, ``comparisons``: one line per comparison,
+- ``study``, ``roughness``, ``decoded_parts``: what a study of the skips found.
 
 A block without records stays empty.
 """
@@ -20,28 +21,22 @@ from typing import Any
 
 from geoskip.paper.claims import ClaimResult, Runs, judge_all
 from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.findings import FINDINGS, finding
 from geoskip.paper.recipes import ORIGINAL, STAND_IN, Experiment, Recipe
 from geoskip.paper.running import finished_runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import summarise
+from geoskip.report.summary import SUBJECTS, Metric
 
-UNITS = {
-    "mean_mm": "mean error, mm",
-    "std_mm": "standard deviation, mm",
-    "median_mm": "median error, mm",
-    "accuracy_pct": "accuracy, %",
-    "validation_accuracy_pct": "validation accuracy, %",
-    "geodesic_mean_pct": "mean geodesic error, % of the diameter",
-}
-DIGITS = {"accuracy_pct": 2, "validation_accuracy_pct": 2, "geodesic_mean_pct": 2}
 MISSING = "–"
+VALIDATION = "validation_"
 LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t); the paper's figure in brackets."
 # Tiny data and the smoke schedule prove nothing, so they are not published.
 PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
 # The short form: columns, and the experiments with the kernel size to show where there are several.
 SKIPS = {"none": "plain", "residual": "residual", "affine": "affine"}
 MAIN = {"table1": 9, "table2": None, "correspondence": None}
-BLOCKS = (*EXPERIMENTS, "main", "claims", "comparisons")
+BLOCKS = (*EXPERIMENTS, "main", "claims", "comparisons", *FINDINGS)
 OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 
@@ -79,7 +74,7 @@ def experiment_table(experiment: Experiment, runs: Runs, *, num_metrics: int = 1
 
 def cell(recipe: Recipe, records: Mapping[int, RunRecord], metric: str) -> str:
     """``0.412 ± 0.004 (0.406)``: mean over seeds, half of the 95 % interval, the paper's figure."""
-    digits = DIGITS.get(metric, 3)
+    digits = _metric(recipe, metric).digits
     paper = f" ({recipe.paper[metric]:.{digits}f})" if metric in recipe.paper else ""
     values = [record.metrics[metric] for record in records.values() if metric in record.metrics]
     if not values:
@@ -127,6 +122,17 @@ def _num_seeds(records: Sequence[RunRecord]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+def _metric(recipe: Recipe, name: str) -> Metric:
+    key = name.removeprefix(VALIDATION)
+    return next(metric for metric in SUBJECTS[recipe.task].metrics if metric.key == key)
+
+
+def _unit(recipe: Recipe, name: str) -> str:
+    """``mean error, mm``; ``validation accuracy, %``."""
+    metric, prefix = _metric(recipe, name), "validation " if name.startswith(VALIDATION) else ""
+    return f"{prefix}{metric.heading.lower()}, {metric.unit}"
+
+
 def _shown_metrics(recipe: Recipe) -> list[str]:
     return [metric for metric in recipe.metrics if metric != "std_mm"]
 
@@ -146,7 +152,7 @@ def _column(experiment: Experiment, recipe: Recipe) -> str:
 
 def _heading(experiment: Experiment, column: str, rank: int, num_metrics: int) -> str:
     recipe = next(recipe for recipe in experiment.recipes if _column(experiment, recipe) == column)
-    unit = UNITS[_shown_metrics(recipe)[rank]]
+    unit = _unit(recipe, _shown_metrics(recipe)[rank])
     if not column:
         return unit
     return f"{column}: {unit}" if num_metrics > 1 or len(experiment.tasks) > 1 else column
@@ -160,7 +166,7 @@ def main_table(runs: Runs) -> TextTable:
 
 def _by_skip(experiment: Experiment, column: int | None, runs: Runs) -> Iterator[tuple[str, ...]]:
     recipes = [r for r in experiment.recipes if not r.row.more and column in (None, r.row.column)]
-    task = f"{experiment.title.partition(' (')[0]}: {UNITS[recipes[0].metrics[0]]}"
+    task = f"{experiment.title.partition(' (')[0]}: {_unit(recipes[0], recipes[0].metrics[0])}"
     for operator in dict.fromkeys(map(_without_skip, recipes)):
         by_skip = {recipe.row.skip: recipe for recipe in recipes if _without_skip(recipe) == operator}
         if len(by_skip) > 1 and any(runs.get(recipe) for recipe in by_skip.values()):
@@ -243,7 +249,10 @@ def _rewritten(match: re.Match[str], results: Path) -> str:
 
 def block(name: str, results: Path) -> str:
     """The Markdown of one of ``BLOCKS``, for each published schedule and choice of data; empty without records."""
-    parts = [_part(name, results, schedule, data) for schedule, data in PUBLISHED]
+    if name in FINDINGS:
+        parts = [finding(name, results / "analysis")]
+    else:
+        parts = [_part(name, results, schedule, data) for schedule, data in PUBLISHED]
     return "".join(f"\n{part}\n\n" for part in parts if part)
 
 
