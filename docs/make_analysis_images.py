@@ -53,25 +53,25 @@ def depth(record: AnalysisRecord) -> Figure:
         (axes[1], "elu", "frequency"),
         (axes[2], "elu", "rank"),
     ):
-        for skip, (label, colour, marker, line) in SKIPS.items():
+        for skip, (label, color, marker, line) in SKIPS.items():
             rows = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, activation)]
             depths = sorted({row["depth"] for row in rows})
             values = [[row[quantity] for row in rows if row["depth"] == layers] for layers in depths]
             low, mid, high = np.array([_interval(cell) for cell in values]).T
             places = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
             bars = np.stack([mid - low, high - mid])
-            style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
+            style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
             axis.errorbar(places, mid, bars, linestyle="" if activation == "linear" else line, **style)
             if activation == "linear":
                 theory = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, "theory")]
-                axis.plot(range(len(depths)), [row["frequency"] for row in theory], color=colour, linestyle=line)
+                axis.plot(range(len(depths)), [row["frequency"] for row in theory], color=color, linestyle=line)
         axis.set_xticks(range(len(depths)), [str(layers) for layers in depths])
         axis.set_yscale("log")
         axis.set_xlabel("layers that the features have passed")
     axes[0].set_title("Linear layers: points measured, lines theory")
     axes[1].set_title("Layers with ELU")
     axes[2].set_title("Layers with ELU: dimensions left of 32")
-    axes[0].set_ylabel("variation between neighbours\n(1: as in noise, 0: smooth)")
+    axes[0].set_ylabel("variation between neighbors\n(1: as in noise, 0: smooth)")
     axes[2].set_ylabel("effective rank")
     axes[2].set_yticks([1, 2, 5, 10, 20, 32], ["1", "2", "5", "10", "20", "32"])
     axes[2].minorticks_off()
@@ -130,10 +130,10 @@ def smoothness(record: AnalysisRecord) -> Figure:
         # One grey line for each seed: its three networks began with the same convolutions.
         for joined in zip(*columns, strict=False):
             axis.plot(range(len(SKIPS)), joined, color="#bbbbbb", linewidth=1, zorder=1)
-        for place, (values, (_, colour, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
-            axis.scatter([place] * len(values), values, color=colour, marker=marker, s=30, zorder=3)
+        for place, (values, (_, color, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
+            axis.scatter([place] * len(values), values, color=color, marker=marker, s=30, zorder=3)
             if values:
-                axis.hlines(geometric_mean(values), place - 0.25, place + 0.25, color=colour, linewidth=2.5)
+                axis.hlines(geometric_mean(values), place - 0.25, place + 0.25, color=color, linewidth=2.5)
         axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
         axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)
@@ -206,8 +206,8 @@ def _draw_graph(axis: Axes, pair: GraphPair, which: int) -> None:
         letter = "" if numbers else "abc"[int(x[vertex].argmax())]
         value = float(x[vertex, 0]) if numbers else 0.0
         grey = numbers and len(set(x[:, 0].tolist()) | set(pair.features[1 - which][:, 0].tolist())) > 1
-        colour = str(0.15 + 0.4 * value) if grey else VERTEX.get(letter, "#bbbbbb")
-        axis.scatter(px, py, color=colour, edgecolors="#333333", linewidths=0.7, s=42 if letter else 26, zorder=2)
+        color = str(0.15 + 0.4 * value) if grey else VERTEX.get(letter, "#bbbbbb")
+        axis.scatter(px, py, color=color, edgecolors="#333333", linewidths=0.7, s=42 if letter else 26, zorder=2)
         if letter:
             axis.text(px, py - 0.01, letter, ha="center", va="center", fontsize=5.5, zorder=3)
     axis.set_xlim(-1.35, 1.35)

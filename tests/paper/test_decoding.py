@@ -91,12 +91,12 @@ def test_variation_is_that_of_the_samples() -> None:
     assert float(variation(moved)) == pytest.approx((12 / 4) ** 0.5)
 
 
-def test_bumps_vanish_where_each_vertex_is_the_mean_of_its_neighbours() -> None:
+def test_bumps_vanish_where_each_vertex_is_the_mean_of_its_neighbors() -> None:
     ring = Graph.from_edge_index(undirected([(v, (v + 1) % 5) for v in range(5)]), 5)
     assert float(bumpiness(torch.ones(2, 5, 3), ring)) == pytest.approx(0)
     spike = torch.zeros(5, 3)
     spike[0, 2] = 2
-    # Vertex 0 lies 2 above its neighbours, each of which lies 1 below the mean of its own.
+    # Vertex 0 lies 2 above its neighbors, each of which lies 1 below the mean of its own.
     assert float(bumpiness(spike, ring)) == pytest.approx(((4 + 1 + 1) / 5) ** 0.5)
 
 

@@ -43,7 +43,7 @@ def drawn(name: str, out: Path, samples: MeshSamples | CorrespondenceSamples) ->
         return np.asarray(image).astype(int), json.loads(legend.read_text())["rows"]
 
 
-def test_errors_are_coloured(tmp_path: Path) -> None:
+def test_errors_are_colored(tmp_path: Path) -> None:
     """No error is violet, 5 mm and more yellow."""
     found = [drawn("error_maps", tmp_path / str(error), meshes(error)) for error in (0.0, 5.0, 50.0)]
     small, large, larger = (image[SIZE // 2, SIZE // 2] for image, _ in found)
@@ -55,7 +55,7 @@ def test_errors_are_coloured(tmp_path: Path) -> None:
     assert image.shape == (8 * SIZE, 2 * SIZE, 3)
 
 
-def test_geodesic_errors_are_coloured(tmp_path: Path) -> None:
+def test_geodesic_errors_are_colored(tmp_path: Path) -> None:
     verts, labels = SPHERE.verts.astype(np.float32), np.arange(len(SPHERE.verts))
     meshes = tuple(
         MatchedMesh("", verts, SPHERE.faces, labels, true, np.full(len(labels), error, dtype=np.float32))

@@ -16,7 +16,7 @@ from geoskip.paper.power import (
     RandomNetwork,
     circulant,
     collisions,
-    colours_of,
+    colors_of,
     gap,
     graph_pairs,
     methods,
@@ -54,10 +54,10 @@ def same(values: Tensor) -> Tensor:
     return torch.cdist(values, values, p=float("inf"), compute_mode="donot_use_mm_for_euclid_dist") < 1e-11 * size
 
 
-def test_a_path_is_coloured_by_the_distance_to_its_ends() -> None:
-    colours = refine(undirected(path(7)))
-    assert torch.equal(colours, colours.flip(0))
-    assert len(set(colours[:4].tolist())) == 4
+def test_a_path_is_colored_by_the_distance_to_its_ends() -> None:
+    colors = refine(undirected(path(7)))
+    assert torch.equal(colors, colors.flip(0))
+    assert len(set(colors[:4].tolist())) == 4
 
 
 def test_rounds_are_counted() -> None:
@@ -66,7 +66,7 @@ def test_rounds_are_counted() -> None:
     assert [refine(long, rounds=k).unique().numel() for k in (1, 2, 3, 9)] == [2, 3, 4, 4]
 
 
-def test_colours_at_the_start_are_kept_apart() -> None:
+def test_colors_at_the_start_are_kept_apart() -> None:
     graph = undirected(ring(6))
     assert refine(graph).unique().numel() == 1
     assert refine(graph, torch.tensor([5, 5, 5, 5, 5, 9])).unique().numel() == 4
@@ -110,21 +110,21 @@ def test_pairs_that_wl_confuses_are_not_isomorphic(pair: GraphPair) -> None:
 @given(small_graphs(), st.integers(0, 99), st.sampled_from(methods()))
 @settings(max_examples=60, deadline=None)
 def test_no_network_sees_more_than_wl(graph: Graph, seed: int, method: str) -> None:
-    """Vertices of one colour after three rounds have one feature after three layers (Xu et al. 2019, lemma 2)."""
+    """Vertices of one color after three rounds have one feature after three layers (Xu et al. 2019, lemma 2)."""
     values = RandomNetwork(method, 1, seed).vertices(torch.ones(graph.num_vertices, 1, dtype=torch.float64), graph)
-    colours = refine(graph, rounds=3)
-    assert bool(same(values)[colours.unsqueeze(0) == colours.unsqueeze(1)].all())
+    colors = refine(graph, rounds=3)
+    assert bool(same(values)[colors.unsqueeze(0) == colors.unsqueeze(1)].all())
 
 
 @given(small_graphs(), st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_affine_gin_sees_as_much_as_wl(graph: Graph, seed: int) -> None:
-    """And vertices of different colours have different features, with coloured vertices too."""
+    """And vertices of different colors have different features, with colored vertices too."""
     start = torch.randint(2, (graph.num_vertices,), generator=torch.Generator().manual_seed(seed))
     x = torch.eye(2, dtype=torch.float64)[start]
-    colours = refine(graph, start, rounds=3)
+    colors = refine(graph, start, rounds=3)
     assert torch.equal(
-        same(RandomNetwork("Aff-GIN-0", 2, seed).vertices(x, graph)), colours.unsqueeze(0) == colours.unsqueeze(1)
+        same(RandomNetwork("Aff-GIN-0", 2, seed).vertices(x, graph)), colors.unsqueeze(0) == colors.unsqueeze(1)
     )
 
 
@@ -144,7 +144,7 @@ ALWAYS = {
     "hexagon, K3,3": GIN | MONET,
     "two edges ab, complete aabb": FEAST_DAGGER | GIN | MONET,
     "two edges ab, square abab": GCN | FEAST | GIN | MONET,
-    "ring of nine, coloured in two ways": FEAST | FEAST_DAGGER | MONET | {"Aff-GCN", "Aff-GIN-0"},
+    "ring of nine, colored in two ways": FEAST | FEAST_DAGGER | MONET | {"Aff-GCN", "Aff-GIN-0"},
     "ring of eight, a and a near or far": GCN | FEAST | FEAST_DAGGER | GIN | {"Aff-MoNet"},
     "edge 0-2, edge 1-1": FEAST | FEAST_DAGGER | MONET | {"Aff-GCN", "Aff-GIN-0"},
 }
@@ -159,17 +159,17 @@ def test_who_tells_what_apart(pair: str) -> None:
             assert collisions(method, PAIRS[pair], SEEDS).told_apart == expected, method
 
 
-def test_closed_neighbourhoods_of_the_rings_are_the_same() -> None:
+def test_closed_neighborhoods_of_the_rings_are_the_same() -> None:
     """So GCN's and GIN-0's first layers give equal features vertex by vertex, in the same places."""
-    pair = PAIRS["ring of nine, coloured in two ways"]
+    pair = PAIRS["ring of nine, colored in two ways"]
     sums = [x + x.roll(1, 0) + x.roll(-1, 0) for x in pair.features]
     assert torch.equal(*sums)
     assert not torch.equal(*pair.features)
 
 
-def test_neighbourhoods_of_the_rings_of_eight_are_the_same() -> None:
+def test_neighborhoods_of_the_rings_of_eight_are_the_same() -> None:
     """Even vertices hear odd ones only, and the other way round: turning one half of the ring against the other changes
-    no neighbourhood, at any depth."""
+    no neighborhood, at any depth."""
     first, second = PAIRS["ring of eight, a and a near or far"].features
     assert torch.equal(first[0::2], second[0::2])
     assert torch.equal(first[1::2].roll(1, 0), second[1::2])
@@ -196,12 +196,12 @@ def test_the_table_has_every_cell() -> None:
     assert {row.seeds for row in rows} == {1}
 
 
-def test_colours_of_features_are_those_of_rows() -> None:
-    assert colours_of(torch.tensor([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0]])).tolist() == [1, 0, 1]
+def test_colors_of_features_are_those_of_rows() -> None:
+    assert colors_of(torch.tensor([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0]])).tolist() == [1, 0, 1]
 
 
 def test_bad_input_is_named(unchecked: None) -> None:
-    with pytest.raises(ValueError, match="colours: expected one for each of 6 vertices"):
+    with pytest.raises(ValueError, match="colors: expected one for each of 6 vertices"):
         refine(undirected(ring(6)), torch.zeros(5, dtype=torch.long))
     with pytest.raises(ValueError, match="method: unknown name 'GAT'; choose from GCN, Res-GCN"):
         RandomNetwork("GAT", 1, 0)

@@ -38,7 +38,7 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"a\.json: no record of an analysis can be read there"):
+    with pytest.raises(ValueError, match=r"a\.json: not a readable record of an analysis"):
         read_analysis(path)
     with pytest.raises(ValueError, match=r"b\.json: no record"):
         read_analysis(tmp_path / "b.json")

@@ -29,8 +29,8 @@ def test_every_layer_is_found_under_one_name(chosen: tuple[str, int], skip: str)
 
 
 @pytest.mark.parametrize("operator", ["monet", "spline"])
-def test_the_filter_is_what_one_neighbour_is_multiplied_by(operator: str) -> None:
-    """A vertex with one neighbour at u puts out x_j f(u): from outputs at many u the energy of f is recovered."""
+def test_the_filter_is_what_one_neighbor_is_multiplied_by(operator: str) -> None:
+    """A vertex with one neighbor at u puts out x_j f(u): from outputs at many u the energy of f is recovered."""
     torch.manual_seed(0)
     conv: Any = make_operator(operator, 3, 2, kernel_size=3, dim=2, bias=False).double()
     points = torch.rand(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

@@ -47,7 +47,7 @@ def test_every_method_with_every_seed() -> None:
 def test_operators_are_named_with_their_size() -> None:
     assert TINY.with_operators(["spline=3", "cheb=4"]).operators == (("spline", 3), ("cheb", 4))
     assert TINY.settings()["operators"] == ["monet=2"]
-    with pytest.raises(ValueError, match="operator: monet needs its M, such as monet=9"):
+    with pytest.raises(ValueError, match="operator: monet needs a kernel size, such as monet=9"):
         TINY.with_operators(["monet"])
     with pytest.raises(ValueError, match="operator: gcn has no filter to measure; choose from monet, spline, cheb"):
         TINY.with_operators(["monet=4", "gcn=1"])

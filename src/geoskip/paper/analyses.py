@@ -1,4 +1,4 @@
-"""The analyses on trained runs: what ``geoskip analyze …`` prints and stores."""
+"""The analyses of trained runs that ``geoskip analyze …`` prints and stores, and the data that a study's runs need."""
 
 from __future__ import annotations
 
@@ -31,27 +31,29 @@ from geoskip.training.tasks.loading import load_data
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41
-# Test items that are looked at by default.
-SOME = 8
+# The default number of test items.
+DEFAULT_SAMPLES = 8
 
 
 def method_of(run: Run) -> str:
-    """What tables call the run's method."""
+    """The run's method as tables name it."""
     return row_name(run.config)
 
 
 def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
-    """Test items decoded by parts, all blocks at once and block by block: rows, and the shapes for pictures. There are
-    8, or fewer where the test set is smaller, unless ``count`` says how many."""
+    """Decode test items by parts, all blocks at once and block by block; the results, and the shapes for pictures.
+
+    count: the number of test items; by default 8, or all if there are fewer.
+    """
     model = run.model()
     if not isinstance(model, MeshAutoencoder):
-        raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to look into")
+        raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to analyze")
     task = task or task_of(run)
     assert isinstance(task, Reconstruction)
-    count = min(SOME, task.num_test) if count is None else count
+    count = min(DEFAULT_SAMPLES, task.num_test) if count is None else count
     if not 2 <= count <= task.num_test:
-        raise ValueError(f"samples: from 2 to the {task.num_test} test items, got {count}")
-    # Spread over the test set, whose neighbours are frames of one sequence.
+        raise ValueError(f"samples: expected 2 to {task.num_test}, the number of test items, got {count}")
+    # Spread over the test set, where neighbors are frames of one sequence.
     items = task.data.split.test[spread_evenly(task.num_test, count)]
     verts = task.data.verts(items)
     x = task.standardise(verts)
@@ -63,11 +65,11 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
     names = tuple(task.data.names[item] for item in items.tolist())
     arrays = {name: part.numpy() for name, part in {"input": verts, **decoded}.items()}
     shapes = MeshSamples(names, task.data.template.faces, task.data.unit_mm, arrays)
-    return [_in_millimetres(asdict(row), task.data.unit_mm) for row in rows], shapes
+    return [_in_millimeters(asdict(row), task.data.unit_mm) for row in rows], shapes
 
 
 def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict[str, Any]]:
-    """Shares of the skips in every block: at the start, at every kept checkpoint, at the end."""
+    """The share of the skip in every block: at the start, at every stored checkpoint, at the end."""
     task = task or task_of(run)
     batch = task.batch(torch.arange(min(count, task.num_items)))
     return [
@@ -78,7 +80,7 @@ def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict
 
 
 def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
-    """Roughness of the filters at the end, and, where the data are at hand (``task``), at the start."""
+    """Roughness of the filters after training and, if ``task`` is given, before it."""
     found: dict[str, Any] = {
         "method": method_of(run),
         "operator": run.config.operator,
@@ -94,7 +96,7 @@ def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
 
 
 def models_of(run: Run, task: Task) -> Iterator[tuple[int, nn.Module]]:
-    """The model with its initial values, then with the weights of every kept checkpoint, then with the last ones."""
+    """The model with its initial values, with the weights of every stored checkpoint, and with the final ones."""
     model = task.make_model()
     yield 0, model
     seen = {0}
@@ -110,13 +112,16 @@ def models_of(run: Run, task: Task) -> Iterator[tuple[int, nn.Module]]:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints, the first step first."""
+    """The checkpoints of a folder in the order of their steps."""
     return sorted(folder.glob("step-????????")) if folder.is_dir() else []
 
 
 def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "end") -> dict[str, list[float]]:
-    """One overall number of :func:`run_smoothness` by method, a value for each seed. ``when`` is ``"start"``, ``"end"``
-    or ``"change"``, the end over the start, in which the luck of the initial values cancels."""
+    """One overall number of :func:`run_smoothness` by method, one value per seed.
+
+    when: ``"start"``, ``"end"``, or ``"change"``: the end divided by the start, which cancels the effect of the
+        initial values.
+    """
     columns: dict[str, list[float]] = {}
     for run in found:
         numbers: dict[str, Any] = {time: run[time]["overall"].get(quantity) for time in ("start", "end") if time in run}
@@ -127,12 +132,12 @@ def side_by_side(found: Iterable[dict[str, Any]], quantity: str, when: str = "en
     return columns
 
 
-def _in_millimetres(row: dict[str, Any], unit_mm: float) -> dict[str, Any]:
+def _in_millimeters(row: dict[str, Any], unit_mm: float) -> dict[str, Any]:
     return {**{key: value for key, value in row.items() if key != "distance"}, "distance_mm": row["distance"] * unit_mm}
 
 
 def _edges(model: nn.Module) -> dict[str, Tensor] | None:
-    """What the layers of an autoencoder look at; other models do not hold their graphs."""
+    """The pseudo-coordinates of an autoencoder's layers; other models do not hold their graphs."""
     if not isinstance(model, MeshAutoencoder):
         return None
     rest = torch.zeros(model.hierarchy().sizes[0], 3)
@@ -140,7 +145,7 @@ def _edges(model: nn.Module) -> dict[str, Tensor] | None:
 
 
 def _spectra(model: nn.Module) -> dict[str, Any]:
-    """Of ChebNet's layers, the filter alone and, where that is linear too, with the skip."""
+    """The spectra of ChebNet's layers: of the filter alone, and with the skip if that is linear."""
     blocks = {
         name: module
         for name, module in model.named_modules()
@@ -163,9 +168,9 @@ FORMAT = 1
 
 
 def task_of(run: Run) -> Task:
-    """The task of a run as it was trained: a study's runs have coarser data and initial values of their own.
+    """The task of a run as it was trained. Runs of a study have coarser data and initial values of their own.
 
-    ValueError where the data are not those that it was trained on.
+    Raises ValueError if the data are not those that the run was trained on.
     """
     coarse = read_study(run.folder / STUDY)
     if coarse is None:
@@ -177,22 +182,22 @@ def task_of(run: Run) -> Task:
     wanted, found = run.context.facts.get("topology"), task.facts().get("topology")
     if wanted != found:
         raise ValueError(
-            f"{run.folder}: the run was trained on another mesh than {run.config.data} has now; if it was given data "
-            "in Python, analyze it there"
+            f"{run.folder}: the run was trained on another mesh than {run.config.data} has now. If the data were "
+            "passed in Python, run the analysis there."
         )
     check_same_data(run, task)
     return task
 
 
 def write_study(folder: Path, coarse: Sequence[int]) -> None:
-    """Note beside a run that it is one of a study, by which factors its meshes were coarsened."""
+    """Mark a run as part of a study, with the factors by which its meshes were coarsened."""
     write_whole(folder / STUDY, (json.dumps({"format": FORMAT, "coarse": list(coarse)}) + "\n").encode())
 
 
 def start_alike(task: Task, data: MeshSet) -> Task:
-    """The task, whose models now begin with the values that the seed gives to bare operators; skips keep their own.
+    """The task with models whose convolutions start with the values that they have without skips.
 
-    Otherwise the draws of the skips would shift all later ones, and methods would differ in their luck as well.
+    Otherwise the random numbers that the skips draw would change those of all later layers.
     """
     bare, own = make_task(replace(task.config, skip="none"), data=data), task.make_model
 
@@ -201,19 +206,19 @@ def start_alike(task: Task, data: MeshSet) -> Task:
         model.load_state_dict(bare.make_model().state_dict())
         return model
 
-    # On the instance, so that copies on other devices keep it.
+    # Set on the instance, so that copies on other devices keep it.
     vars(task)["make_model"] = make_model
     return task
 
 
 def read_study(path: Path) -> list[int] | None:
-    """The factors; None where the run is none of a study."""
+    """The coarsening factors; None if the run is not part of a study."""
     if not path.is_file():
         return None
     try:
         entries = read_json(path)
         if entries["format"] != FORMAT:
-            raise ValueError(f"of another format than {FORMAT}")
+            raise ValueError(f"the format is not {FORMAT}")
         return [int(factor) for factor in entries["coarse"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: does not say what the run was trained on ({error!r}); run the study anew") from error

@@ -1,6 +1,10 @@
-"""What reconstruction is worth without a mesh network: PCA, an MLP on PCA coefficients, the neutral face, a neighbor.
+"""Baselines without a mesh network.
 
-Errors are those of the reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
+- Reconstruction: PCA, an MLP on PCA coefficients, the neutral face, the nearest training item. Errors are those of the
+  reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
+- Correspondence: the pattern of the edges alone, and positions alone. The first shows how far the connectivity gives
+  vertices away: after as many Weisfeiler-Lehman rounds as a network has convolutions, a network without positions
+  cannot distinguish vertices of one color.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from geoskip.training.metrics import (
 )
 
 CHUNK = 256
-# How many coefficients stand in for a shape, for the MLP and for distances between shapes.
+# The number of PCA coefficients for the MLP and for distances between shapes.
 NUM_COEFFICIENTS = 150
 
 

@@ -1,7 +1,7 @@
-r"""What the skips decode to, and what the convolutions do: the paper's Figure 4, with numbers.
+r"""What skips and convolutions contribute: decoding by parts (the paper's Figure 4, with numbers), and block shares.
 
-The paper shows that decoding through the affine skips alone gives what is common to the samples. Here it is measured:
-how much of the difference between samples is left, and how bumpy the surface is.
+The paper shows that decoding through the affine skips alone gives what the samples have in common. Here that is
+measured: how much of the difference between samples is left, and how bumpy the surface is.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class DecodedPart:
-    """A decoding beside the one by whole blocks.
+    """A decoding by parts of blocks, compared with decoding by whole blocks.
 
     Attributes:
-        part: what the blocks were reduced to, ``"affine"`` or ``"convolution"``.
-        layer: the block that was, or ``"all"``.
-        distance: mean distance of a vertex from where whole blocks put it.
+        part: the part that is kept, ``"affine"`` or ``"convolution"``.
+        layer: the block that is reduced to it, or ``"all"``.
+        distance: mean distance of a vertex from its position with whole blocks.
         variation: how much the samples differ, :func:`variation` over that of whole blocks: 0 where all samples decode
             to one shape, 1 where they differ as much as they should.
         bumps: how rough the surfaces are, :func:`bumpiness` over that of whole blocks.
@@ -102,7 +102,7 @@ def variation(verts: Float[Tensor, "samples vertices 3"]) -> Float[Tensor, ""]:
 
 
 def bumpiness(verts: Float[Tensor, "*batch vertices 3"], graph: Graph) -> Float[Tensor, ""]:
-    """Root mean square distance of the vertices from the mean of their neighbours."""
+    """Root mean square distance of the vertices from the mean of their neighbors."""
     shares = (1 / graph.degrees.to(verts.dtype))[graph.pattern.receivers]
     return (verts - sparse_product(verts, shares, graph.pattern)).square().sum(-1).mean().sqrt()
 
@@ -141,7 +141,7 @@ def block_shares(model: nn.Module, forward: Callable[[nn.Module], Any]) -> list[
     counts every time. The model's mode is its own affair: call ``model.eval()`` where dropout would disturb."""
     blocks = [(name, module) for name, module in model.named_modules() if isinstance(module, Skip)]
     if not blocks:
-        raise ValueError(f"model: {type(model).__name__} has no blocks with skips, so nothing is shared")
+        raise ValueError(f"model: {type(model).__name__} has no blocks with skips, so there are no shares to measure")
     rows: list[BlockShare] = []
     handles = [block.register_forward_hook(_watcher(name, rows), with_kwargs=True) for name, block in blocks]
     try:
@@ -158,7 +158,7 @@ def affine_share(
 ) -> tuple[float, float, float]:
     """Share, size and cosine of :class:`BlockShare`, from the skip's part and the whole; NaN never: 0 stands for the
     share of nothing."""
-    a, y = (_centred(part) for part in (affine, whole))
+    a, y = (_centered(part) for part in (affine, whole))
     c = y - a
     squares = {name: float(part.square().sum()) for name, part in (("a", a), ("c", c), ("y", y))}
     share = float((a * y).sum()) / (squares["y"] or 1)
@@ -176,7 +176,7 @@ def _watcher(name: str, rows: list[BlockShare]) -> Callable[..., None]:
     return watch
 
 
-def _centred(part: Tensor) -> Tensor:
-    """A bias is the same for all vertices and items, and tells none apart."""
+def _centered(part: Tensor) -> Tensor:
+    """Subtract the mean: a bias is the same for all vertices and items."""
     flat = part.double().flatten(0, -2)
     return flat - flat.mean(0)

@@ -1,6 +1,6 @@
-r"""Laplacian smoothing: what is left of the features after many layers of GCN, with and without skips.
+r"""Laplacian smoothing: what many layers of GCN leave of the features, with and without skips.
 
-The paper's section 5.2 supposes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
+The paper's section 5.2 assumes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
 convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
 """
 
@@ -27,13 +27,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "el
 
 @dataclass(frozen=True)
 class DepthPoint:
-    """What ``depth`` layers leave of random features.
+    """The state of random features after ``depth`` layers.
 
     Attributes:
         skip: ``"none"``, ``"residual"`` or ``"affine"``.
         activation: after each layer, one of ``ACTIVATIONS``.
         seed: of features and weights.
-        depth: layers passed.
+        depth: number of layers.
         frequency: :func:`~geoskip.paper.depth.mean_frequency` of the features.
         rank: their :func:`~geoskip.paper.depth.effective_rank`.
     """
@@ -115,7 +115,7 @@ def smoothing_matrix(graph: Graph) -> Float[Tensor, "vertices vertices"]:
 
 
 def sphere_graph(vertices: int) -> Graph:
-    """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, neighbours five or six each."""
+    """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, with five or six neighbors each."""
     # k subdivisions give 10 · 4^k + 2 vertices.
     mesh = icosphere(max(0, math.ceil(math.log((vertices - 2) / 10, 4))))
     return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)

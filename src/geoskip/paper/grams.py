@@ -1,7 +1,7 @@
 r"""Roughness of a filter :math:`f(u) = \sum_m w_m(u)\, \Theta_m`, from inner products of its basis functions.
 
 Energies of f are quadratic in Θ, so a basis is known by three M × M matrices. They are the energies that thin plate
-splines minimise, of first and of second derivatives (Wahba, Spline models for observational data, 1990).
+splines minimize, of first and of second derivatives (Wahba, Spline models for observational data, 1990).
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def bspline_grams(sizes: tuple[int, ...], degree: int = 1, closed: tuple[bool, .
     r"""Of SplineCNN's products of B-splines over [0, 1]^dim.
 
     Splines of degree 1 have kinks, whose second derivatives are not square integrable. For them ``bend`` is what
-    P-splines penalise in its place, second differences of neighbouring coefficients (Eilers and Marx, Flexible
+    P-splines penalize in its place, second differences of neighboring coefficients (Eilers and Marx, Flexible
     smoothing with B-splines and penalties, 1996), :math:`\sum_k h\, (\Delta^2 \theta_k / h^2)^2` along an axis with
     spans of length h, and it becomes the integral as h goes to 0.
     """
@@ -193,7 +193,7 @@ def bspline_grams(sizes: tuple[int, ...], degree: int = 1, closed: tuple[bool, .
 
 
 def chebyshev_grams(kernel_size: int, center: bool = True, nodes: int | None = None) -> Grams:
-    r"""Of :math:`T_m(\lambda - 1)` over the eigenvalues :math:`0 \le \lambda \le 2` of the normalised Laplacian, m from
+    r"""Of :math:`T_m(\lambda - 1)` over the eigenvalues :math:`0 \le \lambda \le 2` of the normalized Laplacian, m from
     0 (``center``) or from 1: the filter :math:`g(\lambda) = \sum_m T_m(\lambda - 1)\, \Theta_m` of ChebNet."""
     points, weights = _legendre(nodes or kernel_size + 1, -1.0, 1.0)
     return sampled_grams(lambda s: chebyshev(s[:, 0], kernel_size, center), points.unsqueeze(1), weights)

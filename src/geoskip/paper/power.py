@@ -1,4 +1,9 @@
-"""Discriminative power: which graphs do random networks of a kind map to the same, whatever their weights?"""
+"""Discriminative power: which graphs random networks distinguish, compared with the Weisfeiler-Lehman test (1-WL).
+
+The test refines the colors of vertices by the colors of their neighbors (Weisfeiler and Leman, The reduction of a graph
+to canonical form and the algebra which appears therein, 1968). It bounds what any message passing network can
+distinguish (Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from geoskip.graphs import Graph, attach, pack, target_degree
 from geoskip.models.layers import layer_maker
 from geoskip.shapes import Float, Int
 
-# What the tables call them, and how they are made; MoNet looks at degrees, as the paper's does on superpixels.
+# By their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper on superpixels.
 OPERATORS: dict[str, dict[str, Any]] = {
     "GCN": {"operator": "gcn"},
     "MoNet": {"operator": "monet", "kernel_size": 4},
@@ -113,23 +118,23 @@ def _split(method: str) -> tuple[str, str]:
 
 
 def refine(
-    graph: Graph, colours: Int[Tensor, " vertices"] | None = None, rounds: int | None = None
+    graph: Graph, colors: Int[Tensor, " vertices"] | None = None, rounds: int | None = None
 ) -> Int[Tensor, " vertices"]:
-    r"""Colours after ``rounds`` of refinement, or when they no longer split:
+    r"""Colors after ``rounds`` of refinement, or when they no longer split:
 
     .. math:: c_i \leftarrow \big(c_i,\ \{\!\{ c_j : j \in \mathcal N(i) \}\!\}\big)
 
-    ``colours`` are those at the start, one for all where not given. The result is numbered from 0, in an order that
-    depends on the colours alone and not on how vertices are numbered. To compare two graphs refine them packed, for
+    ``colors`` are those at the start, one for all where not given. The result is numbered from 0, in an order that
+    depends on the colors alone and not on how vertices are numbered. To compare two graphs refine them packed, for
     numbers of separate refinements mean nothing to each other.
     """
-    if colours is not None and colours.shape != (graph.num_vertices,):
-        raise ValueError(f"colours: expected one for each of {graph.num_vertices} vertices, got {list(colours.shape)}")
-    current = [0] * graph.num_vertices if colours is None else _numbered(colours.tolist())
-    neighbours = _neighbours(graph)
+    if colors is not None and colors.shape != (graph.num_vertices,):
+        raise ValueError(f"colors: expected one for each of {graph.num_vertices} vertices, got {list(colors.shape)}")
+    current = [0] * graph.num_vertices if colors is None else _numbered(colors.tolist())
+    neighbors = _neighbors(graph)
     done = 0
     while rounds is None or done < rounds:
-        finer = _numbered([(own, *sorted(current[j] for j in js)) for own, js in zip(current, neighbours, strict=True)])
+        finer = _numbered([(own, *sorted(current[j] for j in js)) for own, js in zip(current, neighbors, strict=True)])
         stable = len(set(finer)) == len(set(current))
         current, done = finer, done + 1
         if stable:
@@ -137,8 +142,8 @@ def refine(
     return torch.tensor(current, dtype=torch.long)
 
 
-def colours_of(features: Float[Tensor, "vertices channels"]) -> Int[Tensor, " vertices"]:
-    """One colour for each different row."""
+def colors_of(features: Float[Tensor, "vertices channels"]) -> Int[Tensor, " vertices"]:
+    """One color for each different row."""
     return torch.unique(features, dim=0, return_inverse=True)[1]
 
 
@@ -147,14 +152,14 @@ def told_apart(
     second: Graph,
     features: tuple[Float[Tensor, "vertices channels"], Float[Tensor, "others channels"]] | None = None,
 ) -> bool:
-    """Whether 1-WL tells the graphs apart: their stable colours, refined together, differ in number."""
-    start = None if features is None else colours_of(torch.cat(features))
-    colours = refine(pack([first, second]), start)
-    counts = torch.bincount(colours), torch.bincount(colours[: first.num_vertices], minlength=int(colours.max()) + 1)
+    """Whether 1-WL tells the graphs apart: their stable colors, refined together, differ in number."""
+    start = None if features is None else colors_of(torch.cat(features))
+    colors = refine(pack([first, second]), start)
+    counts = torch.bincount(colors), torch.bincount(colors[: first.num_vertices], minlength=int(colors.max()) + 1)
     return not torch.equal(counts[0], 2 * counts[1])
 
 
-def _neighbours(graph: Graph) -> list[list[int]]:
+def _neighbors(graph: Graph) -> list[list[int]]:
     lists: list[list[int]] = [[] for _ in range(graph.num_vertices)]
     for sender, receiver in graph.edge_index.t().tolist():
         lists[receiver].append(sender)
@@ -179,7 +184,7 @@ class GraphPair:
         about: what differs, in a sentence.
         wl: whether 1-WL tells them apart.
         graphs: the two.
-        features: of their vertices: ones, one-hot colours, or intensities.
+        features: of their vertices: ones, one-hot colors, or intensities.
     """
 
     name: str
@@ -192,7 +197,7 @@ class GraphPair:
 def graph_pairs() -> list[GraphPair]:
     """All pairs, those that 1-WL parts last."""
     return [
-        _pair("hexagon, two triangles", "Every vertex has two neighbours.", False, ring(6), triangles(2)),
+        _pair("hexagon, two triangles", "Every vertex has two neighbors.", False, ring(6), triangles(2)),
         _pair(
             "decalin, bicyclopentyl",
             "Two fused rings of six atoms, two joined rings of five.",
@@ -202,7 +207,7 @@ def graph_pairs() -> list[GraphPair]:
         ),
         _pair(
             "circulants 11(1,2), 11(1,3)",
-            "Rings of eleven with chords of two kinds: every vertex has four neighbours.",
+            "Rings of eleven with chords of two kinds: every vertex has four neighbors.",
             False,
             circulant(11, (1, 2)),
             circulant(11, (1, 3)),
@@ -210,14 +215,14 @@ def graph_pairs() -> list[GraphPair]:
         _pair("path, star", "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.", True, path(4), star(3)),
         _pair(
             "hexagon, K3,3",
-            "Every vertex has two neighbours, or every vertex has three.",
+            "Every vertex has two neighbors, or every vertex has three.",
             True,
             ring(6),
             [(i, j) for i in range(3) for j in range(3, 6)],
         ),
         _pair(
             "two edges ab, complete aabb",
-            "Closed neighbourhoods of the same mixture, {a, b} and {a, a, b, b}.",
+            "Closed neighborhoods of the same mixture, {a, b} and {a, a, b, b}.",
             True,
             [(0, 1), (2, 3)],
             [(i, j) for i in range(4) for j in range(i)],
@@ -225,15 +230,15 @@ def graph_pairs() -> list[GraphPair]:
         ),
         _pair(
             "two edges ab, square abab",
-            "Neighbourhoods of the same mixture, {b} and {b, b}.",
+            "Neighborhoods of the same mixture, {b} and {b, b}.",
             True,
             [(0, 1), (2, 3)],
             [(0, 1), (2, 3), (0, 3), (2, 1)],
             ("abab", "abab"),
         ),
         _pair(
-            "ring of nine, coloured in two ways",
-            "Closed neighbourhoods are the same one by one; which of their vertices is the centre differs.",
+            "ring of nine, colored in two ways",
+            "Closed neighborhoods are the same one by one; which of their vertices is the center differs.",
             True,
             ring(9),
             ring(9),
@@ -241,7 +246,7 @@ def graph_pairs() -> list[GraphPair]:
         ),
         _pair(
             "ring of eight, a and a near or far",
-            "Two vertices of colour a lie side by side, or three steps apart; what a vertex hears is the same.",
+            "Two vertices of color a lie side by side, or three steps apart; what a vertex sees is the same.",
             True,
             ring(8),
             ring(8),
@@ -310,7 +315,7 @@ def _pair(
 
 
 def _columns(values: Sequence[float] | str) -> Tensor:
-    """Letters become one-hot colours, numbers one channel."""
+    """Letters become one-hot colors, numbers one channel."""
     if isinstance(values, str):
         return torch.eye(3, dtype=torch.float64)[["abc".index(letter) for letter in values]]
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)

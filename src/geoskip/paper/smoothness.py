@@ -1,7 +1,7 @@
-r"""Are learned kernels smoother with skips? The question that the paper's conclusion leaves open.
+r"""Are learned kernels smoother with skips? The paper's conclusion leaves the question open.
 
-Each layer's filter is measured where it lives: MoNet's and SplineCNN's over pseudo-coordinates, ChebNet's over the
-spectrum of the Laplacian. Numbers of different operators do not compare; an operator with and without skips does.
+Each layer's filter is measured over its own domain: MoNet's and SplineCNN's over pseudo-coordinates, ChebNet's over the
+spectrum of the Laplacian. Compare an operator with and without skips, not different operators with each other.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def overall(rows: Iterable[LayerSmoothness]) -> dict[str, float]:
 
 
 def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool = True) -> Float[Tensor, " points"]:
-    r"""How much a ChebNet layer lets through at each eigenvalue λ of the normalised Laplacian, 0 to 2:
+    r"""How much a ChebNet layer lets through at each eigenvalue λ of the normalized Laplacian, 0 to 2:
     :math:`\|\sum_m T_m(\lambda - 1)\, \Theta_m + A\|_F / \sqrt{in \cdot out}`, A only with ``skip`` and where the block
     has a skip. Small λ are what is smooth along the mesh."""
     conv = block.conv if isinstance(block, Skip) else block

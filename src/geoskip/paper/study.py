@@ -1,4 +1,4 @@
-"""What skips do to learned kernels, as one study: methods with and without skips, trained over seeds, then measured."""
+"""The effect of skips on learned kernels: train methods with and without skips over several seeds, and measure them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from geoskip.training.loop import train
 from geoskip.training.tasks import make_task
 
 SKIPS = ("none", "residual", "affine")
-# Those whose filters are functions that can be more or less smooth.
+# Operators whose filters are functions, so that their smoothness can be measured.
 MEASURABLE = ("monet", "spline", "cheb")
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is trained: every operator with every skip and seed, on the same items.
+    """Every operator is trained with every skip and seed, on the same items.
 
     Attributes:
         operators: names and kernel sizes.
-        seeds: how many of each.
+        seeds: the number of seeds.
         epochs: passes over the training items.
-        train_items: how many of them, spread over the set; None for all.
-        test_items: likewise for the test.
-        batch: items of a step.
-        device: where.
-        checkpoints: how many are kept on the way, evenly, for the shares over training.
+        train_items: the number of training items, spread over the set; None for all.
+        test_items: the number of test items; None for all.
+        batch: items per step.
+        device: where to train.
+        checkpoints: how many checkpoints are kept, at equal distances, for the shares over training.
         model: further arguments of the autoencoder.
-        coarse: by which factors the meshes were coarsened before; see :func:`~geoskip.paper.small_sets.coarsened`.
+        coarse: the factors by which the meshes were coarsened before; see :func:`~geoskip.paper.small_sets.coarsened`.
     """
 
     operators: tuple[tuple[str, int], ...] = (("monet", 9), ("spline", 3), ("cheb", 6))
@@ -51,12 +51,12 @@ class Study:
         """With operators written as ``monet=9``."""
         pairs = [text.partition("=") for text in given]
         if wrong := [name for name, _, size in pairs if not size.isdigit()]:
-            raise ValueError(f"operator: {wrong[0]} needs its M, such as {wrong[0]}=9")
+            raise ValueError(f"operator: {wrong[0]} needs a kernel size, such as {wrong[0]}=9")
         names = [name for name, _, _ in pairs]
         if other := [name for name in names if name not in MEASURABLE]:
             raise ValueError(f"operator: {other[0]} has no filter to measure; choose from {', '.join(MEASURABLE)}")
         if len(set(names)) < len(names):
-            raise ValueError("operator: each one once; for another M run a study in another folder")
+            raise ValueError("operator: give each operator once; for another M, run a study in another folder")
         return replace(self, operators=tuple((name, int(size)) for name, _, size in pairs))
 
     def settings(self) -> dict[str, Any]:
