@@ -145,5 +145,5 @@ def test_bad_input_is_named(tmp_path: Path, unchecked: None) -> None:
         compare_parts(torch.ones(3, 2, 3), {}, ring)
     run, task = small_run(tmp_path)
     for count in (1, 5):
-        with pytest.raises(ValueError, match=f"samples: from 2 to the 4 test items, got {count}"):
+        with pytest.raises(ValueError, match=f"samples: expected 2 to 4, the number of test items, got {count}"):
             run_parts(run, count, task)

@@ -40,5 +40,5 @@ def test_what_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ValueError, match=r"a\.json: not a readable record of an analysis"):
         read_analysis(path)
-    with pytest.raises(ValueError, match=r"b\.json: no record"):
+    with pytest.raises(ValueError, match=r"b\.json: not a readable record"):
         read_analysis(tmp_path / "b.json")

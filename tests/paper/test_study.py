@@ -51,7 +51,7 @@ def test_operators_are_named_with_their_size() -> None:
         TINY.with_operators(["monet"])
     with pytest.raises(ValueError, match="operator: gcn has no filter to measure; choose from monet, spline, cheb"):
         TINY.with_operators(["monet=4", "gcn=1"])
-    with pytest.raises(ValueError, match="operator: each one once"):
+    with pytest.raises(ValueError, match="operator: give each operator once"):
         TINY.with_operators(["monet=4", "monet=9"])
 
 

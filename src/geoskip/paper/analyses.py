@@ -221,4 +221,5 @@ def read_study(path: Path) -> list[int] | None:
             raise ValueError(f"the format is not {FORMAT}")
         return [int(factor) for factor in entries["coarse"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: does not say what the run was trained on ({error!r}); run the study anew") from error
+        message = f"{path}: does not say what the run was trained on ({error!r}); run the study again"
+        raise ValueError(message) from error
