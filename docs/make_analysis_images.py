@@ -23,15 +23,16 @@ from geoskip.paper.analyses import side_by_side
 from geoskip.paper.findings import AnalysisRecord, read_analysis
 from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
+from geoskip.report.palette import SERIES
 from geoskip.report.png import write_png
 from geoskip.report.sample_pictures import parts_sheet
 
 ROOT = Path(__file__).parents[1]
 RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"
 SKIPS = {
-    "none": ("no skip", "#0072B2", "o", "-"),
-    "residual": ("residual skip", "#E69F00", "s", "--"),
-    "affine": ("affine skip", "#009E73", "^", "-."),
+    "none": ("no skip", SERIES["none"][0], "o", "-"),
+    "residual": ("residual skip", SERIES["residual"][0], "s", "--"),
+    "affine": ("affine skip", SERIES["affine"][0], "^", "-."),
 }
 VERTEX = {"a": "#D55E00", "b": "#56B4E9", "c": "#F0E442"}
 plt.rcParams |= {

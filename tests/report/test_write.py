@@ -33,7 +33,7 @@ def test_what_cannot_be_drawn_costs_nothing_else(tmp_path: Path, monkeypatch: py
     assert written.page.exists()
     assert [why.split(":")[0] for why in written.missing] == [
         "figures need matplotlib",
-        "pyvista found no OpenGL here (on Debian",
+        "pyvista cannot use OpenGL here (on Debian",
     ]
 
 

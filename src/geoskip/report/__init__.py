@@ -1,1 +1,1 @@
-"""Reads run records only: tables, figures, pictures, one HTML page."""
+"""Turns run records into tables, charts, pictures and one HTML page. It reads records only, and trains nothing."""

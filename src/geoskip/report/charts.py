@@ -232,7 +232,7 @@ STYLE: dict[Any, Any] = {
 
 
 def write_figures(charts: list[Chart], folder: Path) -> list[Path]:
-    """Every chart as ``KEY.png`` and ``KEY.svg``; equal files for equal charts."""
+    """Write each chart as ``KEY.png`` and ``KEY.svg``. Equal charts give equal files."""
     try:
         import matplotlib
     except ImportError as error:
@@ -252,7 +252,7 @@ def _write_figure(chart: Chart, folder: Path) -> list[Path]:
     marks = list(dict.fromkeys(series.mark for series in chart.series))
     for series in chart.series:
         _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
-    # A dollar sign would start mathematics.
+    # Matplotlib would read text between dollar signs as mathematics.
     axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
     if chart.log_y:
         axes.set_yscale("log")
@@ -265,7 +265,7 @@ def _write_figure(chart: Chart, folder: Path) -> list[Path]:
 
 
 def save_figure(figure: Any, path: Path, **options: Any) -> None:
-    """Save a figure of matplotlib, in the format of the suffix, complete or not at all."""
+    """Save a matplotlib figure atomically, in the format given by the suffix."""
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix[1:], **options)
     write_whole(path, buffer.getvalue())

@@ -16,21 +16,21 @@ from geoskip.shapes import Float, Shaped
 AZIMUTH, ELEVATION = 25.0, 8.0
 BACKGROUND = (0.955, 0.96, 0.97)
 GAMMA = 2.2
-# Directions to the lamps in the camera's frame (right, up, towards the eye), and their strengths.
+# Directions of the lamps in the frame of the camera (right, up, toward the eye), and their strengths.
 LAMPS = (((-0.50, 0.60, 0.62), 0.86), ((0.90, 0.05, 0.40), 0.16))
 AMBIENT = 0.10
-# How far light reaches past the terminator: skin scatters, and a hard edge hides shape.
+# How far light wraps around the shape; a hard edge of the shadow would hide detail.
 WRAP = 0.35
 _Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 
 
 @dataclass(frozen=True)
 class View:
-    """An orthographic eye, ``azimuth`` degrees round the up axis from the front and ``elevation`` above it.
+    """An orthographic camera, ``azimuth`` degrees around the up axis from the front and ``elevation`` degrees above it.
 
     center: the point in the middle of the picture.
-    extent: the length that the picture's height and width cover.
-    up: the axis that points up. The front is then +z (y up) or -y (z up).
+    extent: the length covered by the height and width of the picture.
+    up: the axis that points up. The front is +z (y up) or -y (z up).
     """
 
     center: tuple[float, float, float]
@@ -40,7 +40,7 @@ class View:
     up: Literal["y", "z"] = "y"
 
     def axes(self) -> Float[np.ndarray, "3 3"]:
-        """Right, up and towards the eye, as rows."""
+        """Unit vectors to the right, up and toward the eye, as rows."""
         a, e = np.radians([self.azimuth, self.elevation])
         towards = np.array([np.sin(a) * np.cos(e), np.sin(e), np.cos(a) * np.cos(e)])
         right = np.array([np.cos(a), 0.0, -np.sin(a)])
@@ -48,9 +48,9 @@ class View:
         return axes if self.up == "y" else axes @ _Y_TO_Z_UP
 
     def on_screen(self, verts: Float[np.ndarray, "vertices 3"], size: int) -> Float[np.ndarray, "vertices 3"]:
-        """Column and row in pixels of a ``size``² picture, and depth, larger for what is nearer."""
-        placed = (verts - np.array(self.center)) @ self.axes().T * (size / self.extent)
-        return placed * (1, -1, 1) + (size / 2, size / 2, 0)
+        """Column and row in pixels of a ``size``² picture, and depth (larger is nearer)."""
+        rotated = (verts - np.array(self.center)) @ self.axes().T * (size / self.extent)
+        return rotated * (1, -1, 1) + (size / 2, size / 2, 0)
 
 
 def view_of(
@@ -60,7 +60,7 @@ def view_of(
     up: Literal["y", "z"] = "y",
     margin: float = 0.06,
 ) -> View:
-    """The view that shows all of ``verts`` with a ``margin``; one view for several pictures compares them."""
+    """A view that shows all of ``verts`` with a ``margin``. Use one view for pictures that are to be compared."""
     axes = View((0.0, 0.0, 0.0), 1.0, azimuth, elevation, up).axes()
     low, high = (verts @ axes.T).min(axis=0), (verts @ axes.T).max(axis=0)
     x, y, z = ((low + high) / 2 @ axes).tolist()
@@ -76,11 +76,11 @@ def picture(
     edges: bool = False,
     samples: int = 2,
 ) -> Shaped[np.ndarray, "size size 3"]:
-    """The mesh as uint8 red, green, blue: interpolated normals and colors, ``samples``² rays a pixel.
+    """The mesh as uint8 RGB, with interpolated normals and colors and ``samples``² rays per pixel.
 
-    view: where from; all of the mesh from the front where not given.
-    colors: sRGB in [0, 1]; a clay tone where not given. Faces seen from behind are darker.
-    edges: draw the triangles' edges, one pixel wide.
+    view: by default, the whole mesh from the front.
+    colors: sRGB in [0, 1]; clay by default. Back faces are darker.
+    edges: draw the edges of the triangles, one pixel wide.
     """
     light, covered = _light(mesh, view, colors, size, edges, samples)
     ground = np.array(BACKGROUND) ** GAMMA
@@ -94,7 +94,7 @@ def cutout(
     size: int = 512,
     samples: int = 2,
 ) -> Shaped[np.ndarray, "size size 4"]:
-    """As :func:`picture`, without a background: red, green, blue and how far the mesh covers the pixel."""
+    """As :func:`picture`, as RGBA with a transparent background."""
     light, covered = _light(mesh, view, colors, size, False, samples)
     own = np.divide(light, covered, out=np.zeros_like(light), where=covered > 0)
     return np.concatenate([_bytes(own), np.round(255 * covered).astype(np.uint8)], axis=2)
@@ -103,7 +103,7 @@ def cutout(
 def _light(
     mesh: Mesh, view: View | None, colors: np.ndarray | None, size: int, edges: bool, samples: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Linear light of the mesh at each pixel, and the part of the pixel that it covers."""
+    """Linear light at each pixel, and the fraction of the pixel that the mesh covers."""
     _check(mesh, colors, size, samples)
     view = view or view_of(mesh.verts)
     corners = view.on_screen(mesh.verts, size * samples)[mesh.faces]
@@ -123,9 +123,9 @@ def _bytes(light: np.ndarray) -> np.ndarray:
 
 
 def sheet(pictures: list[Shaped[np.ndarray, "height width 3"]], columns: int) -> Shaped[np.ndarray, "rows cols 3"]:
-    """Pictures of one size side by side, ``columns`` to a row."""
+    """Pictures of equal size in a grid with ``columns`` columns."""
     if not pictures or columns < 1:
-        raise ValueError("a sheet has at least one picture and one column")
+        raise ValueError("a grid needs at least one picture and one column")
     blank = np.full_like(pictures[0], np.round(255 * np.array(BACKGROUND)))
     padded = pictures + [blank] * (-len(pictures) % columns)
     rows = [np.concatenate(padded[i : i + columns], axis=1) for i in range(0, len(padded), columns)]
@@ -133,7 +133,7 @@ def sheet(pictures: list[Shaped[np.ndarray, "height width 3"]], columns: int) ->
 
 
 def vertex_normals(mesh: Mesh) -> Float[np.ndarray, "vertices 3"]:
-    """Unit means of the faces' normals, weighted by area; zero where no face has any."""
+    """Unit vertex normals: means of the face normals weighted by area; zero if all faces are degenerate."""
     weighted = mesh.face_normals() * mesh.face_areas()[:, None]
     sums = np.zeros_like(mesh.verts)
     for corner in range(3):
@@ -144,7 +144,7 @@ def vertex_normals(mesh: Mesh) -> Float[np.ndarray, "vertices 3"]:
 
 def _check(mesh: Mesh, colors: np.ndarray | None, size: int, samples: int) -> None:
     if mesh.num_vertices == 0:
-        raise ValueError("mesh has no vertices: there is nothing to draw")
+        raise ValueError("mesh has no vertices, so there is nothing to draw")
     if colors is not None and colors.shape != (mesh.num_vertices, 3):
         raise ValueError(f"colors must be of shape ({mesh.num_vertices}, 3), not {colors.shape}")
     if size < 1 or samples < 1:
@@ -157,7 +157,7 @@ def _mix(values: np.ndarray, mesh: Mesh, seen: Visible) -> np.ndarray:
 
 
 def _shade(mesh: Mesh, view: View, seen: Visible) -> np.ndarray:
-    """Light at each pixel: ambient from above, soft lamps, a faint gloss."""
+    """Light at each pixel: ambient light from above, soft lamps, slight gloss."""
     behind = (mesh.face_normals() @ view.axes()[2] < 0)[seen.face]
     normals = _mix(vertex_normals(mesh) @ view.axes().T, mesh, seen)
     normals[behind] *= -1
@@ -172,7 +172,7 @@ def _shade(mesh: Mesh, view: View, seen: Visible) -> np.ndarray:
 
 
 def _between_edges(corners: np.ndarray, seen: Visible, width: int) -> np.ndarray:
-    """0.3 on the edges, 1 further than ``width`` / 2 pixels from them, linear between the two."""
+    """Darkening by edges: 0.3 on an edge, 1 at ``width`` / 2 pixels from it and beyond, linear in between."""
     sides = (np.roll(corners, 1, axis=1) - np.roll(corners, -1, axis=1))[:, :, :2]
     (ux, uy), (vx, vy) = sides[:, 0].T, sides[:, 1].T
     doubled_areas = np.abs(ux * vy - uy * vx)

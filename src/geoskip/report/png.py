@@ -1,4 +1,4 @@
-"""PNG files from arrays, with the standard library alone."""
+"""Writes arrays as PNG files, with the standard library only."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ from geoskip.shapes import Shaped
 
 
 def png_bytes(picture: Shaped[np.ndarray, "height width channels"]) -> bytes:
-    """The picture (uint8; red, green, blue, and opacity where there is a fourth) as a PNG file, 8 bits a channel."""
+    """A picture (uint8, RGB or RGBA) as the bytes of a PNG file with 8 bits per channel."""
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (3, 4) or picture.size == 0:
         raise ValueError(f"picture must be uint8 of shape (height, width, 3 or 4), not {picture.dtype} {picture.shape}")
     height, width, channels = picture.shape
@@ -25,7 +25,7 @@ def png_bytes(picture: Shaped[np.ndarray, "height width channels"]) -> bytes:
 
 
 def write_png(path: str | Path, picture: Shaped[np.ndarray, "height width channels"]) -> None:
-    """Write ``picture``, as :func:`png_bytes` takes it, to ``path``."""
+    """Write a picture (uint8, RGB or RGBA) to ``path``."""
     write_whole(path, png_bytes(picture))
 
 

@@ -1,4 +1,4 @@
-"""Which triangle each pixel shows: a z-buffer in numpy, so that pictures need no OpenGL."""
+"""A z-buffer in numpy: finds the triangle that each pixel shows, without OpenGL."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ import numpy as np
 
 from geoskip.shapes import Float, Int
 
-# Bounds the memory of one step, some 50 bytes a fragment.
+# Bounds the memory of one step: about 50 bytes per fragment.
 FRAGMENTS_PER_STEP = 4_000_000
-# In barycentric coordinates: two neighbors both claim a pixel on their edge, never neither.
+# In barycentric coordinates: a pixel on a shared edge belongs to both triangles rather than to none.
 OVERLAP = 1e-7
 
 
@@ -28,7 +28,7 @@ class Visible:
 
 
 def visible(corners: Float[np.ndarray, "faces 3 3"], height: int, width: int) -> Visible:
-    """The nearest triangle at every pixel center that any covers.
+    """The nearest triangle at each pixel center that is covered by one.
 
     corners: column, row (in pixels, the first center at one half) and depth (larger is nearer) of each
         triangle's corners. Both sides are seen; triangles without area on the screen are not.
@@ -51,7 +51,7 @@ def visible(corners: Float[np.ndarray, "faces 3 3"], height: int, width: int) ->
 
 
 def _barycentric_maps(corners: np.ndarray) -> np.ndarray:
-    """Per triangle the matrix from (column, row, 1) to barycentric coordinates; zero without area."""
+    """For each triangle, the matrix from (column, row, 1) to barycentric coordinates; zero if it has no area."""
     system = np.concatenate([corners.transpose(0, 2, 1), np.ones((len(corners), 1, 3))], axis=1)
     flat = np.abs(np.linalg.det(system)) < 1e-9
     system[flat] = np.eye(3)
@@ -64,7 +64,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _spans(corners: np.ndarray, to_weights: np.ndarray, height: int, width: int) -> Spans:
-    """One entry for each triangle and pixel row that meet: triangle, row, first column, number of columns.
+    """One entry for each pixel row that a triangle covers: triangle, row, first column, number of columns.
 
     On a row each barycentric coordinate is a·column + b: it bounds the columns from the left where a > 0,
     from the right where a < 0, and where a = 0 admits all or none.
@@ -87,7 +87,7 @@ def _spans(corners: np.ndarray, to_weights: np.ndarray, height: int, width: int)
 
 
 def _steps(spans: Spans) -> Iterator[Spans]:
-    """The spans, cut where their running number of pixels passes a step's bound."""
+    """The spans in chunks of about ``FRAGMENTS_PER_STEP`` pixels."""
     step = np.cumsum(spans[3]) // FRAGMENTS_PER_STEP
     cuts = np.flatnonzero(np.diff(step)) + 1
     for part in np.split(np.arange(len(step)), cuts):
@@ -104,5 +104,5 @@ def _fragments(
 
 
 def _ramps(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, … up to each length, one after the other."""
+    """0, 1, …, length - 1 for each length, concatenated."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

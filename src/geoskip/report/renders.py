@@ -1,7 +1,7 @@
-"""Still renders by pyvista (the extra ``renders``), for papers: smooth shading, no jagged edges, large.
+"""Large renders for papers by pyvista (the extra ``renders``).
 
-Without OpenGL VTK does not raise an error, it crashes. Whether it can draw is therefore tried out in another process
-first, and so are the renders themselves: a machine without OpenGL loses them and nothing else.
+Without OpenGL, VTK crashes instead of raising an error. A separate process therefore tests whether it can draw, and
+another one draws, so that a machine without OpenGL only loses the renders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIME_LIMIT_S = 120.0
 
 
 def renders_missing() -> str:
-    """Why no renders can be made here; empty where they can."""
+    """The reason why this machine cannot draw renders; empty if it can."""
     try:
         done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -34,18 +34,18 @@ def renders_missing() -> str:
         return ""
     if "ModuleNotFoundError" in done.stderr:
         return "renders need pyvista: pip install geoskip[renders]"
-    return "pyvista found no OpenGL here (on Debian: apt install libegl1 libegl-mesa0 libgl1-mesa-dri libgl1)"
+    return "pyvista cannot use OpenGL here (on Debian: apt install libegl1 libegl-mesa0 libgl1-mesa-dri libgl1)"
 
 
 def write_renders(scenes: list[Scene], folder: Path, size: int = 1200) -> list[Path]:
-    """Input and reconstructions of each scene's first sample as ``KEY-N.png``, drawn in a process of their own."""
+    """Draw the input and reconstructions of each scene's first sample as ``KEY-N.png``, in a separate process."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as aside:
-        jobs = [job for scene in scenes for job in _jobs(scene, folder, Path(aside))]
-        order = {"jobs": jobs, "size": size, "azimuth": AZIMUTH, "elevation": ELEVATION}
+    with tempfile.TemporaryDirectory() as temporary:
+        jobs = [job for scene in scenes for job in _jobs(scene, folder, Path(temporary))]
+        request = {"jobs": jobs, "size": size, "azimuth": AZIMUTH, "elevation": ELEVATION}
         done = subprocess.run(
             [sys.executable, *DRAW],
-            input=json.dumps(order),
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=TIME_LIMIT_S + 20 * len(jobs),
@@ -55,20 +55,20 @@ def write_renders(scenes: list[Scene], folder: Path, size: int = 1200) -> list[P
     return [Path(job["picture"]) for job in jobs]
 
 
-def _jobs(scene: Scene, folder: Path, aside: Path) -> list[dict[str, str]]:
+def _jobs(scene: Scene, folder: Path, temporary: Path) -> list[dict[str, str]]:
     high, first = saturation_mm(scene), scene.samples[0]
     shown = [(first.parts["input"][0], np.zeros(first.parts["input"].shape[1]))]
     shown += [(samples.parts["full"][0], errors_mm(samples, "full", 0)) for samples in scene.samples]
     jobs = []
     for number, (verts, errors) in enumerate(shown):
-        mesh = aside / f"{scene.key}-{number}.npz"
+        mesh = temporary / f"{scene.key}-{number}.npz"
         np.savez(mesh, verts=verts, faces=first.faces, colors=colored(errors.astype(np.float64), high))
         jobs.append({"mesh": str(mesh), "picture": str(folder / f"{scene.key}-{number}.png")})
     return jobs
 
 
 def _render(job: dict[str, str], size: int, azimuth: float, elevation: float) -> None:
-    """One mesh, colored by vertex, seen as in the page's viewers, on no background."""
+    """One mesh, colored by vertex, from the view of the page, with a transparent background."""
     import pyvista
 
     with np.load(job["mesh"], allow_pickle=False) as arrays:
@@ -89,9 +89,9 @@ def _render(job: dict[str, str], size: int, azimuth: float, elevation: float) ->
 
 
 def main() -> None:
-    order = json.load(sys.stdin)
-    for job in order["jobs"]:
-        _render(job, order["size"], order["azimuth"], order["elevation"])
+    request = json.load(sys.stdin)
+    for job in request["jobs"]:
+        _render(job, request["size"], request["azimuth"], request["elevation"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The runs that a report is about, found under folders."""
+"""Finds the runs of a report in folders."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ RECORD, SAMPLES = "record.json", "samples.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class ReportRun:
-    """A run as the report sees it: its record and, where it has any, its samples."""
+    """The record of a run, and its samples if it has any."""
 
     record: RunRecord
     samples: Samples | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Runs in order of their paths, and what could not be read, in words."""
+class LoadedRuns:
+    """Runs in the order of their paths, and messages about files that could not be read."""
 
     runs: tuple[ReportRun, ...]
     problems: tuple[str, ...]
 
 
-def find_runs(places: Iterable[str | Path]) -> Found:
-    """Every run in the given folders and below them; a file is taken for a record.
+def find_runs(paths: Iterable[str | Path]) -> LoadedRuns:
+    """Find all runs in the given folders, at any depth; a file is read as a record.
 
-    A record is any JSON file that looks like one, whatever it is called; samples lie beside it. A run that is found
-    twice, with and without its samples, counts once. A file that cannot be read costs its run only, and is reported.
+    A record is any JSON file with the entries of one; its samples are in the same folder. A run that occurs twice, with
+    and without samples, counts once. A file that cannot be read is reported and does not affect other runs.
     """
     runs: dict[str, ReportRun] = {}
     problems = []
-    for path in _records(places):
+    for path in _records(paths):
         try:
             record = read_record(path)
         except RecordError as error:
             problems.append(str(error))
             continue
-        beside = path.with_name(SAMPLES)
+        samples_path = path.with_name(SAMPLES)
         try:
-            samples = read_samples(beside) if path.name == RECORD and beside.exists() else None
+            samples = read_samples(samples_path) if path.name == RECORD and samples_path.exists() else None
         except RecordError as error:
             problems.append(str(error))
             samples = None
@@ -53,24 +53,24 @@ def find_runs(places: Iterable[str | Path]) -> Found:
         if known is None or known.samples is None:
             runs[_identity(record)] = ReportRun(record, samples)
     if not runs:
-        raise RecordError("; ".join(problems) or "no run was named: give a run's folder, or a folder of runs")
-    return Found(tuple(runs.values()), tuple(problems))
+        raise RecordError("; ".join(problems) or "no runs given: name the folder of a run, or a folder of runs")
+    return LoadedRuns(tuple(runs.values()), tuple(problems))
 
 
-def _records(places: Iterable[str | Path]) -> list[Path]:
-    found: dict[Path, None] = {}
-    for place in map(Path, places):
-        if not place.exists():
-            raise RecordError(f"{place}: there is no such file or folder")
-        below = [path for path in sorted(place.rglob("*.json")) if _is_record(path)] if place.is_dir() else [place]
+def _records(paths: Iterable[str | Path]) -> list[Path]:
+    records: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise RecordError(f"{path}: no such file or folder")
+        below = [file for file in sorted(path.rglob("*.json")) if _is_record(file)] if path.is_dir() else [path]
         if not below:
-            raise RecordError(f"{place}: no run there: a run's folder holds a {RECORD}")
-        found |= dict.fromkeys(below)
-    return list(found)
+            raise RecordError(f"{path}: contains no run. The folder of a run contains a {RECORD}")
+        records |= dict.fromkeys(below)
+    return list(records)
 
 
 def _is_record(path: Path) -> bool:
-    """Whether a file is called a record, or holds what only a record holds."""
+    """Whether a file has the name of a record or the entries of one."""
     if path.name == RECORD:
         return True
     try:
@@ -81,5 +81,5 @@ def _is_record(path: Path) -> bool:
 
 
 def _identity(record: RunRecord) -> str:
-    """The same for two copies of a record."""
+    """A key that is equal for copies of a record."""
     return json.dumps([asdict(record) | {"curves": 0}], sort_keys=True)

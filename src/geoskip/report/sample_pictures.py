@@ -1,4 +1,4 @@
-"""Pictures of evaluated samples and of mesh hierarchies, many meshes to a picture."""
+"""Pictures of evaluated samples and of mesh hierarchies: grids of meshes, curves, confusion matrices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_pictures(
     class_names: Sequence[str] = (),
     up: Up = "y",
 ) -> list[Path]:
-    """Write what the evaluation gives rise to; the paths. ``samples`` are a record of :mod:`geoskip.records.samples`.
+    """Write the pictures of an evaluation and return their paths. ``samples``: see :mod:`geoskip.records.samples`.
 
     Curve and confusion matrix need matplotlib (the extra ``plots``); ImportError says so.
     """
@@ -80,7 +80,7 @@ def reconstruction_errors_mm(samples: MeshSamples) -> Float[np.ndarray, "samples
 def mean_error(
     samples: MeshSamples, errors: Float[np.ndarray, " vertices"], size: int = 420, up: Up = "y"
 ) -> Shaped[np.ndarray, "rows cols 3"]:
-    """The mean error of each vertex over the test items, on the first sample, from both sides."""
+    """The mean error of each vertex over the test items, on the first sample, from the front and the back."""
     mesh = Mesh(samples.parts["input"][0].astype(np.float64), samples.faces)
     colors = colored(errors.astype(np.float64), float(errors.max()) or 1.0)
     views = (view_of(mesh.verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
@@ -88,8 +88,10 @@ def mean_error(
 
 
 def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """Above, the target in colors of its own and each sample in those that were carried over; below, the geodesic
-    error, which ends at 10 % of the diameter as in the paper; vertices without a label are blue-gray there."""
+    """Top: the target in its own colors, and each sample in the colors transferred to it. Bottom: the geodesic error.
+
+    The color scale ends at 10 % of the diameter, as in the paper; vertices without a label are blue-gray.
+    """
     target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
     colors = position_colors(target.verts)
     bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
@@ -101,7 +103,7 @@ def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -
 
 
 def draw_curve(path: Path, points: Sequence[tuple[float, float]]) -> None:
-    """The cumulative curve of the Princeton protocol."""
+    """The cumulative geodesic error of the Princeton protocol."""
     figure, axes = _figure(4.8, 3.6)
     axes.plot(*zip(*points, strict=True), color="#b3202a", linewidth=2)
     axes.set(xlabel="geodesic error, % of the diameter", ylabel="% of vertices within", ylim=(0, 100))
@@ -111,7 +113,7 @@ def draw_curve(path: Path, points: Sequence[tuple[float, float]]) -> None:
 
 
 def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class_names: Sequence[str] = ()) -> None:
-    """Rows are true classes, columns predicted ones; shades are shares of the row, numbers are counts."""
+    """Rows are true classes, columns are predicted classes; shades show shares of the row, numbers are counts."""
     classes = len(counts)
     names = list(class_names) or [str(number) for number in range(classes)]
     side = min(2.4 + 0.45 * classes, 16)
@@ -140,34 +142,36 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def parts_sheet(samples: MeshSamples, size: int = 190, azimuth: float = 20.0) -> Shaped[np.ndarray, "rows cols 3"]:
-    """A column for each sample, a row for each part that there is: the input, whole blocks, skips, convolutions.
+    """One column per sample, one row per part: the input, whole blocks, skips only, convolutions only.
 
-    All are seen from one place, which the inputs decide, so that what a part makes larger runs out of its frame.
+    All share the view of the inputs, so larger shapes leave their frame. This is the paper's Figure 4 with another row.
     """
     inputs = samples.parts["input"].astype(np.float64)
     view = view_of(inputs.reshape(-1, 3), azimuth, 5.0)
-    shown = [
+    pictures = [
         picture(Mesh(verts.astype(np.float64), samples.faces), view, size=size)
         for name in PARTS
         if name in samples.parts
         for verts in samples.parts[name]
     ]
-    return sheet(shown, columns=len(inputs))
+    return sheet(pictures, columns=len(inputs))
 
 
 def level_sheet(
     meshes: MeshHierarchy, size: int = 320, azimuth: float = 25.0, elevation: float = 10.0, up: Literal["y", "z"] = "y"
 ) -> Shaped[np.ndarray, "rows cols 3"]:
-    """Above, each level with its edges, finest first; below, the finest mesh as the ``up`` matrices rebuild it from
-    that level's vertices alone: what a decoder can still reach from there without adding anything."""
+    """Top: each level with its edges, finest first. Bottom: the finest mesh, upsampled from that level alone.
+
+    The bottom row shows how much of the shape a level retains.
+    """
     finest = meshes.levels[0]
     view = view_of(finest.verts, azimuth, elevation, up)
     drawn = [picture(level, view, size=size, edges=True) for level in meshes.levels]
-    rebuilt = [picture(finest.with_verts(verts), view, size=size) for verts in _rebuilt(meshes)]
-    return sheet(drawn + rebuilt, columns=len(drawn))
+    upsampled = [picture(finest.with_verts(verts), view, size=size) for verts in _upsampled(meshes)]
+    return sheet(drawn + upsampled, columns=len(drawn))
 
 
-def _rebuilt(meshes: MeshHierarchy) -> list[Float[np.ndarray, "vertices 3"]]:
+def _upsampled(meshes: MeshHierarchy) -> list[Float[np.ndarray, "vertices 3"]]:
     """U_0 U_1 … U_{k-1} x_k for every level k."""
     identity = [meshes.levels[0].verts]
     products = accumulate(meshes.up, lambda product, following: product @ following)
