@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +20,11 @@ import geoskip
 from geoskip.paper.claims import claim_rows
 from geoskip.records import MeshSamples
 from geoskip.report.page import Page, page_html
+from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
 from tests.report.made_runs import made_runs, spheres
 
+ROOT = Path(geoskip.__file__).parents[2]
 HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'
 # No sandbox, since containers run as root; a software rasterizer, since they have no graphics card; no calls home.
 FLAGS = [
@@ -212,7 +216,7 @@ def test_levels_have_figures_of_their_own(tab: Any, runs: list[ReportRun]) -> No
     for index, errors in enumerate([moved, *(moved[level.kept] for level in samples.levels)]):
         tab.select_option("#mesh-level", index=index)
         words = f"mean {float(f'{errors.mean():.3g}'):g} mm, max {float(f'{errors.max():.3g}'):g} mm"
-        until(tab, lambda words=words: words in caption.inner_text())
+        tab.wait_for_function("([e, text]) => e.textContent.includes(text)", arg=[caption.element_handle(), words])
         assert f"Mean error: MoNet {float(f'{errors.mean():.3g}'):g} mm" in tab.locator("#mesh-status").inner_text()
     tab.select_option("#mesh-level", index=0)
 
@@ -229,9 +233,13 @@ def test_links_of_the_page_land_at_their_targets(browser: Any, path: Path) -> No
     with opened(browser, path) as tab:
         for target in ("graphs", "curves", "bodies", "results"):
             tab.locator(f"nav a[href='#{target}']").click()
-            until(tab, lambda target=target: distance_from_target(tab, target) < 2)
+            until(tab, partial(is_at, tab, target))
         tab.wait_for_timeout(2500)
         assert distance_from_target(tab, "results") < 2
+
+
+def is_at(tab: Any, target: str) -> bool:
+    return distance_from_target(tab, target) < 2
 
 
 def distance_from_target(tab: Any, target: str) -> float:
@@ -246,7 +254,7 @@ def distance_from_target(tab: Any, target: str) -> float:
 
 def test_chart_titles_are_distinct(browser: Any) -> None:
     """On the page in docs/, where several tables have the same data."""
-    with opened(browser, Path(geoskip.__file__).parents[2] / "docs" / "report" / "index.html", "curves") as tab:
+    with opened(browser, ROOT / "docs" / "report" / "index.html", "curves") as tab:
         titles = tab.locator(".chart h3").all_inner_texts()
         assert len(titles) == len(set(titles)) > 10
 
@@ -326,6 +334,16 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
     assert cards.count() == 12 - wrong
     tab.locator("#graph-controls label", has_text="all").first.click()
     assert tab.locator("#graph-list h3").all_inner_texts() == [f"Label: {number % 10}" for number in range(12)]
+
+
+def test_skips_have_one_set_of_colors(tab: Any) -> None:
+    """The page, the figures and the docs use the same colors for plain, residual and affine."""
+    tab.emulate_media(color_scheme="light")
+    docs = runpy.run_path(str(ROOT / "docs" / "make_analysis_images.py"))["SKIPS"]
+    for skip in ("none", "residual", "affine"):
+        color = SERIES[skip][0]
+        assert tab.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{skip}')") == color
+        assert docs[skip][1] == color
 
 
 def test_light_and_dark(tab: Any) -> None:
