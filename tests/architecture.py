@@ -24,6 +24,7 @@ LAYERS = (
     "models",
     "data",
     "training",
+    "inference",
     "paper",
     "cli",
 )

@@ -44,10 +44,7 @@ from geoskip.data.folder import mesh_folder
 from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.atomic import write_whole
 from geoskip.report import sample_pictures  # noqa: F401 (loaded once, not in every process)
-from geoskip.training import evaluation, exporting, finishing, loop  # noqa: F401
-from geoskip.training.checkpoint import newest_checkpoint
-from geoskip.training.checkpoint_files import read_files
-from geoskip.training.inference import applying  # noqa: F401
+from geoskip.training.checkpoint import newest_checkpoint, read_files
 from tests.training import sets
 
 CONTEXT = multiprocessing.get_context("forkserver")

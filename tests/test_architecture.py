@@ -37,7 +37,7 @@ WRITERS = {
     "records/atomic.py",
     "report/charts.py",
     "training/checkpoint.py",
-    "training/journal.py",
+    "training/progress.py",
 }
 HEAVY = {"anny", "matplotlib", "plotly", "pyvista", "ray", "skimage", "torch_geometric", "trimesh"}
 
@@ -131,6 +131,7 @@ def test_a_heavy_import_would_be_seen() -> None:
         ("geoskip.report.page", "from geoskip.training.loop import fit"),
         ("geoskip.report.page", "from geoskip.paper import claims"),
         ("geoskip.training.loop", "from geoskip.paper import claims"),
+        ("geoskip.training.run", "from geoskip.inference import load"),
         ("geoskip.paper.run", "from geoskip.cli import main"),
     ],
 )

@@ -17,8 +17,7 @@ from geoskip.operators import OPERATORS, Operator, make_operator, operator_info
 from geoskip.registry import Registry, unknown_name
 from geoskip.training.config import resolve
 from geoskip.training.loop import train
-from geoskip.training.naming import row_name
-from geoskip.training.run import Run
+from geoskip.training.run import Run, row_name
 from geoskip.training.tasks import make_task
 from tests.training import sets
 

@@ -14,7 +14,8 @@ from benchmarks.training.layers import EDGES
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, correspondence_data, graph_data, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
-from geoskip.training.steps import Learner, StaticStep, make_step
+from geoskip.training.learner import Learner
+from geoskip.training.steps import StaticStep, make_step
 from geoskip.training.tasks import Task
 
 WORKERS = 4

@@ -121,7 +121,7 @@ def test_plan_counts_the_coordinates_that_are_kept() -> None:
     """Bodies of one connectivity have the pseudo-coordinates of every body made once."""
     config = sets.config("correspondence", operator="monet")
     task: Any = make_task(config, sets.data("correspondence"))
-    kept = 4 * len(task.store) * task.store.rooms(1)[0].edges * 3
+    kept = 4 * len(task.store) * task.store.batch_shapes(1)[0].edges * 3
     assert plan(task)["memory"]["data"] > kept
 
 

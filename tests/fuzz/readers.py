@@ -30,6 +30,9 @@ from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
 from geoskip.data.template import prepare_template
 from geoskip.data.template_file import load_template, pack, save_template
+from geoskip.inference.files import read_codes, read_values
+from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
+from geoskip.inference.pretrained import load, save_pretrained
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.files.ply import encode_ply
 from geoskip.paper.analyses import read_study, write_study
@@ -40,13 +43,8 @@ from geoskip.records.manifest import digest, list_files
 from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.training.checkpoint import State, load_checkpoint, save_checkpoint
 from geoskip.training.config import override, resolve
-from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, open_trained
-from geoskip.training.inference.coding import verts_of
-from geoskip.training.inference.files import read_codes, read_values
-from geoskip.training.journal import read_journal
-from geoskip.training.pretrained import save_pretrained
-from geoskip.training.tasks.choices import task_class
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.progress import read_journal
+from geoskip.training.tasks.base import load_data, task_class
 from tests.fuzz.mutations import Random, mutate_bytes, mutate_json, mutate_tensors
 from tests.meshes.mesh_files import seeds
 from tests.report.made_runs import digit_samples, matched, mesh_samples, spheres
@@ -291,7 +289,7 @@ def _settings_reader(scratch: Path) -> Reader:
 
 def _use(folder: Path) -> None:
     """What ``geoskip apply`` does with a model."""
-    trained = open_trained(folder)
+    trained = load(folder)
     if trained.config.task == "reconstruction":
         coder = MeshCoder(trained)
         coder.meshes(coder.reconstruct(verts_of([coder.template])))

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from geoskip.models import CorrespondenceNet
 from geoskip.training.config import resolve
-from geoskip.training.rebuild import rebuild_model
+from geoskip.training.trained import rebuild_model
 from tests.models.small import OPERATORS, SKIPS, hierarchy, name
 from tests.specimens import features
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from geoskip.training.config import Config
-from geoskip.training.distributed import LostProcess
+from geoskip.training.devices import LostProcess
 from geoskip.training.loop import train
 from geoskip.training.progress import choose_progress
 from geoskip.training.signals import Interrupted

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import geoskip
-from geoskip.training import checkpoint_files
+from geoskip.training import checkpoint
 from geoskip.training.checkpoint import (
     CheckpointError,
     State,
@@ -30,12 +30,12 @@ def state(step: int) -> State:
     """Different at each step, with everything that a training loop would keep."""
     torch.manual_seed(step)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.1 / 3, weight_decay=1e-4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 / 3, weight_decay=1e-4)
     model(torch.randn(5, 3)).square().sum().backward()
-    optimiser.step()
+    optimizer.step()
     random = {"cpu": torch.get_rng_state()}
     progress = {"random": random, "sampler": {"epoch": 2, "order": torch.randperm(7)}, "losses": [(0, 0.1), (1, 1 / 3)]}
-    return State(step, model.state_dict(), optimiser.state_dict(), progress)
+    return State(step, model.state_dict(), optimizer.state_dict(), progress)
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -67,27 +67,27 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert names(path) == FILES
     loaded = load_checkpoint(path)
     assert loaded.step == 12
-    for part in ("model", "optimiser", "progress"):
+    for part in ("model", "optimizer", "progress"):
         assert_same(dict(getattr(loaded, part)), dict(getattr(saved, part)))
 
 
-def test_the_optimiser_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    def step(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-        optimiser.zero_grad()
+def test_the_optimizer_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
         model(torch.ones(2, 3)).square().sum().backward()
-        optimiser.step()
+        optimizer.step()
 
     torch.manual_seed(0)
     model = nn.Linear(3, 4)
-    optimiser = torch.optim.Adam(model.parameters(), 0.1)
-    step(model, optimiser)
-    path = save_checkpoint(tmp_path, State(1, model.state_dict(), optimiser.state_dict()))
-    step(model, optimiser)
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    step(model, optimizer)
+    path = save_checkpoint(tmp_path, State(1, model.state_dict(), optimizer.state_dict()))
+    step(model, optimizer)
     other = nn.Linear(3, 4)
     resumed = torch.optim.Adam(other.parameters(), 0.5)
     loaded = load_checkpoint(path)
     other.load_state_dict(loaded.model)
-    resumed.load_state_dict(dict(loaded.optimiser))
+    resumed.load_state_dict(dict(loaded.optimizer))
     step(other, resumed)
     assert torch.equal(model.weight, other.weight)
 
@@ -210,7 +210,7 @@ def test_after_damage_the_next_one_saved_is_the_newest(tmp_path: Path) -> None:
 
 def test_another_format_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_checkpoint(tmp_path, state(1))
-    monkeypatch.setattr(checkpoint_files, "FORMAT", 7)
+    monkeypatch.setattr(checkpoint, "FORMAT", 7)
     path = save_checkpoint(tmp_path, state(2))
     monkeypatch.undo()
     for attempt in (lambda: newest_checkpoint(tmp_path), lambda: load_checkpoint(path)):

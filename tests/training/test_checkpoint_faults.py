@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import geoskip
-from geoskip.training import checkpoint, checkpoint_files
+from geoskip.training import checkpoint
 from geoskip.training.checkpoint import CheckpointNotSaved, State, load_checkpoint, newest_checkpoint, save_checkpoint
 from tests.training.test_checkpoint import assert_same, names, state
 
@@ -58,7 +58,7 @@ def test_the_calls_that_can_fail_are_these(tmp_path: Path, monkeypatch: pytest.M
     written = Refusing(monkeypatch, fail_at=0, code=0)
     save_checkpoint(tmp_path, state(2))
     assert written.log == CALLS
-    assert list(checkpoint_files.to_files(state(2)))[-1] == "manifest.json"
+    assert list(checkpoint.to_files(state(2)))[-1] == "manifest.json"
 
 
 @pytest.mark.parametrize("code", REASONS)

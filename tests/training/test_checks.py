@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoskip.training.checks import check_arguments
-from geoskip.training.config import override, resolve
-from geoskip.training.tasks.choices import task_class
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.config import check_arguments, override, resolve
+from geoskip.training.tasks.base import load_data, task_class
 
 
 def load(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from geoskip.training.config import Config, Optim, override, resolve
-from geoskip.training.naming import method_name, row_name
+from geoskip.training.run import method_name, row_name
 from geoskip.training.tasks import make_task
 from tests.training import sets
 

@@ -10,15 +10,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.records.manifest import list_files
 from geoskip.report.runs import find_runs
-from geoskip.training.context import Context
 from geoskip.training.evaluation import evaluate_run
-from geoskip.training.inference import open_trained
 from geoskip.training.loop import train
-from geoskip.training.pretrained import from_pretrained, save_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
+from geoskip.training.trained import Context
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -64,11 +63,11 @@ def test_a_flipped_bit_in_any_file_of_a_run_is_found(tmp_path: Path, finished: d
             with pytest.raises(ValueError, match=f"{name}: damaged"):
                 Run.open(tmp_path)
             with pytest.raises(ValueError, match=f"{name}: damaged"):
-                open_trained(tmp_path)
+                load(tmp_path)
 
 
 def test_a_flipped_bit_in_any_file_of_an_export_is_found(tmp_path: Path, finished: dict[str, bytes]) -> None:
-    save_pretrained(tmp_path / "model", open_trained(restored(tmp_path / "run", finished)))
+    save_pretrained(tmp_path / "model", load(restored(tmp_path / "run", finished)))
     whole, random = contents(tmp_path / "model"), np.random.default_rng(0)
     assert sorted(whole) == ["config.json", "manifest.json", "model.safetensors"]
     for name in whole:
@@ -91,12 +90,12 @@ def test_weights_without_a_checksum_are_not_used(tmp_path: Path, finished: dict[
     run = restored(tmp_path / "run", finished)
     (run / "manifest.json").unlink()
     flip(run / "model.safetensors", np.random.default_rng(1))
-    whole = open_trained(restored(tmp_path / "whole", finished)).model.state_dict()
-    found = open_trained(run).model.state_dict()
+    whole = load(restored(tmp_path / "whole", finished)).model.state_dict()
+    found = load(run).model.state_dict()
     assert all(torch.equal(found[name], tensor) for name, tensor in whole.items())
     without = {name: data for name, data in finished.items() if not name.startswith(("checkpoints", "manifest"))}
     with pytest.raises(ValueError, match=r"neither a whole checkpoint nor a complete model\.safetensors"):
-        open_trained(restored(tmp_path / "old", without))
+        load(restored(tmp_path / "old", without))
 
 
 def test_training_again_repairs_a_finished_run(tmp_path: Path, finished: dict[str, bytes]) -> None:

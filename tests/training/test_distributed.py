@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from geoskip.meshes.files import write_mesh
-from geoskip.training.distributed import Group, joined
-from geoskip.training.journal import read_journal
+from geoskip.training.devices import Group, joined
 from geoskip.training.loop import train
+from geoskip.training.progress import read_journal
 from geoskip.training.run import METRICS, Run
 from geoskip.training.tasks import make_task
 from tests.training import sets

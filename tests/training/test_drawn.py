@@ -20,11 +20,10 @@ from geoskip.graphs import polar
 from geoskip.training.config import Config
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
-from geoskip.training.packed import Coarsening, DrawnStore, drawing, drawn
+from geoskip.training.packed import Coarsening, DrawnStore, drawing
 from geoskip.training.run import Run
 from geoskip.training.session import Session
-from geoskip.training.steps import StaticStep
-from geoskip.training.steps.captured import record_nothing
+from geoskip.training.steps import StaticStep, record_nothing
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
 from tests.data.test_superpixels import blobs
@@ -213,17 +212,17 @@ def test_padded_batches_keep_their_shapes_while_the_layout_stays() -> None:
 
 def test_a_draw_that_needs_more_places_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a margin some epoch has to need more than epoch 0; the layout says so, and goes back."""
-    monkeypatch.setattr(drawn, "MARGIN", 1.0001)
+    monkeypatch.setattr(drawing, "MARGIN", 1.0001)
     made = task(padded=True)
-    layouts, rooms = [], []
+    layouts, shapes = [], []
     for epoch in range(12):
         made.begin_epoch(epoch)
         layouts.append(made.layout(10))
-        rooms.append(made.store.rooms(10))
+        shapes.append(made.store.batch_shapes(10))
         batch = made.store.batch(torch.arange(10))
-        assert all(int(verts.count) <= verts.room for verts in batch.verts)
+        assert all(int(verts.count) <= verts.capacity for verts in batch.verts)
     assert len(set(layouts)) > 1
-    assert all((layouts[i] == layouts[j]) == (rooms[i] == rooms[j]) for i in range(12) for j in range(12))
+    assert all((layouts[i] == layouts[j]) == (shapes[i] == shapes[j]) for i in range(12) for j in range(12))
 
 
 @pytest.mark.parametrize("pseudo", ["position", "degree"])
@@ -338,7 +337,7 @@ class Counted(StaticStep):
 
 def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps on fixed buffers, recorded again where the layout changes, end where plain steps do."""
-    monkeypatch.setattr(drawn, "MARGIN", 1.0001)
+    monkeypatch.setattr(drawing, "MARGIN", 1.0001)
     ends, recordings = [], list[int]()
     for static in (False, True):
         made = task(padded=True)
@@ -376,7 +375,7 @@ def test_other_tasks_have_no_coarsening_to_draw() -> None:
 
 
 def test_graphs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn, "LARGEST", 20)
+    monkeypatch.setattr(drawing, "LARGEST", 20)
     with pytest.raises(ValueError, match="graphs of up to 20 vertices, and the data have one of 3"):
         _ = task().store
 

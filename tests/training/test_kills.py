@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.training.journal import read_journal
+from geoskip.training.progress import read_journal
 from geoskip.training.run import METRICS, Run
 from geoskip.training.signals import Interrupts
 from tests.training import sets

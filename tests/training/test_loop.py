@@ -15,15 +15,13 @@ import torch
 
 from geoskip.data.locks import exclusive
 from geoskip.records.atomic import temporary_name
+from geoskip.training import steps
 from geoskip.training.config import resolve
-from geoskip.training.journal import Journal, read_journal
 from geoskip.training.loop import train
-from geoskip.training.progress import Lines, Silent
+from geoskip.training.progress import Journal, Lines, Silent, read_journal
 from geoskip.training.run import CONFIG, CONTEXT, LOCK, METRICS, MODEL, RECORD, Run, RunError
-from geoskip.training.sampler import Sampler
-from geoskip.training.session import Diverged, Session
+from geoskip.training.session import Diverged, Sampler, Session
 from geoskip.training.signals import Interrupted
-from geoskip.training.steps import snapshot
 from geoskip.training.tasks import Evaluation, make_task
 from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.records.windows import simulate_windows
@@ -303,7 +301,7 @@ def test_the_record_says_what_was_run(tmp_path: Path) -> None:
 
 
 def test_recording_states_are_those_of_the_device() -> None:
-    assert snapshot.random_states(torch.device("cpu")).keys() == {"cpu"}
+    assert steps.random_states(torch.device("cpu")).keys() == {"cpu"}
     assert resolve("reconstruction").device == "auto"
 
 

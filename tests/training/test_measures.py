@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from geoskip.training.config import TASKS, Config
-from geoskip.training.journal import read_journal
 from geoskip.training.loop import train
-from geoskip.training.progress import Lines, described
+from geoskip.training.progress import Lines, described, read_journal
 from geoskip.training.run import METRICS, Run
 from geoskip.training.tasks import make_task
 from tests.training import sets

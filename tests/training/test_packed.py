@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, PooledGraphs, attach, cartesian, target_degree, with_self_loops
 from geoskip.kernels import Pattern
 from geoskip.training.packed import GraphStore
-from geoskip.training.packed.edges import LOOPS
-from geoskip.training.packed.rows import rows_of
+from geoskip.training.packed.level import LOOPS, rows_of
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -38,7 +37,7 @@ def task(padded: bool, **chosen: Any) -> Classification:
 
 
 def test_rows_of_chosen_graphs_come_in_order_and_then_padding() -> None:
-    rows = rows_of(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0]), room=7)
+    rows = rows_of(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0]), capacity=7)
     assert rows.starts.tolist() == [0, 3, 3, 5]
     assert rows.rows.tolist() == [2, 3, 4, 0, 1, 0, 0]
     assert rows.graphs[:5].tolist() == [0, 0, 0, 2, 2]
@@ -110,7 +109,7 @@ def test_a_padded_pattern_is_a_pattern_of_its_own() -> None:
 
 def test_every_cluster_of_padding_has_a_member() -> None:
     batch = task(padded=True).store.batch(ITEMS)
-    assert any(int(verts.count) < verts.room for verts in batch.verts[1:])
+    assert any(int(verts.count) < verts.capacity for verts in batch.verts[1:])
     for pattern in batch.graphs.clusters:
         assert int(pattern.counts.min()) >= 1
 
@@ -176,7 +175,7 @@ def test_meshes_that_differ_are_padded_too(operator: str) -> None:
     made = Correspondence(chosen, sets.correspondences(mixed=True))
     losses, grads = [], []
     for padded in (False, True):
-        made.store = replace(made.store, padded=padded, _rooms={})
+        made.store = replace(made.store, padded=padded, _shapes={})
         model = made.make_model()
         loss = made.loss(model, made.batch(torch.tensor([1, 0])))
         loss.backward()

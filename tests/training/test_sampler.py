@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geoskip.training.sampler import Sampler
+from geoskip.training.session import Sampler
 
 
 def epoch_of(sampler: Sampler) -> list[int]:

@@ -12,14 +12,20 @@ from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.training.config import Config
-from geoskip.training.distributed import Group
+from geoskip.training.devices import Group
+from geoskip.training.learner import Learner
 from geoskip.training.loop import train
-from geoskip.training.sampler import Sampler
-from geoskip.training.session import Session
-from geoskip.training.steps import Learner, PlainStep, StaticStep, make_step, record_graph
-from geoskip.training.steps.captured import record_nothing
-from geoskip.training.steps.reading import Reading
-from geoskip.training.steps.snapshot import Snapshot, random_states
+from geoskip.training.session import Sampler, Session
+from geoskip.training.steps import (
+    PlainStep,
+    Reading,
+    Snapshot,
+    StaticStep,
+    make_step,
+    random_states,
+    record_graph,
+    record_nothing,
+)
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -187,7 +193,7 @@ def test_the_rate_follows_the_epochs() -> None:
     session = Session(config, make_task(config, sets.meshes()))
     session.sampler.epoch = 2
     session.advance()
-    assert session.learner.optimiser.param_groups[0]["lr"] == 0.5
+    assert session.learner.optimizer.param_groups[0]["lr"] == 0.5
 
 
 def test_elsewhere_than_on_one_cuda_device_steps_are_plain() -> None:

@@ -9,9 +9,11 @@ import torch
 
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern
-from geoskip.training.packed import GraphStore, PackedBatch, store_graphs, uniform
-from geoskip.training.packed.uniform import UniformStore
-from geoskip.training.steps import Learner, PlainStep
+from geoskip.training.learner import Learner
+from geoskip.training.packed import GraphStore, PackedBatch, store_graphs
+from geoskip.training.packed import store as graph_store
+from geoskip.training.packed.store import UniformStore
+from geoskip.training.steps import PlainStep
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
 
@@ -65,7 +67,7 @@ def same_pattern(found: Pattern, expected: Pattern) -> None:
 def test_batches_are_those_of_graphs_that_may_differ(
     chosen: dict[str, Any], kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uniform, "MOST_KEPT", kept)
+    monkeypatch.setattr(graph_store, "MOST_KEPT", kept)
     shared, apart, _ = stores(**chosen)
     assert isinstance(shared, UniformStore)
     assert not isinstance(apart, UniformStore)
@@ -109,9 +111,9 @@ def test_what_inference_made_serves_training(chosen: dict[str, Any]) -> None:
 def test_rooms_are_exact() -> None:
     task = Correspondence(sets.config("correspondence", operator="feast"), sets.correspondences())
     graph: Graph = task._connect(task.data.meshes[0])
-    (room,) = task.store.rooms(3)
-    assert (room.verts, room.edges) == (3 * graph.num_vertices, 3 * graph.num_edges)
-    assert room.looped == 3 * (graph.num_edges + graph.num_vertices)
+    (shape,) = task.store.batch_shapes(3)
+    assert (shape.verts, shape.edges) == (3 * graph.num_vertices, 3 * graph.num_edges)
+    assert shape.looped == 3 * (graph.num_edges + graph.num_vertices)
 
 
 def test_mixed_meshes_are_stored_one_by_one() -> None:

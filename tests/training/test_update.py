@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.kernels import use_path
-from geoskip.training.steps import update
-from geoskip.training.steps.update import Notes, Update
+from geoskip.training import learner
+from geoskip.training.learner import Notes, Update
 
 # More tensors than one launch brings the addresses of, more numbers than a program has, and one alone.
 SHAPES = [(1,), (), (3, 700), (2049,), *[(5,)] * 31]
@@ -55,7 +55,7 @@ def test_all_at_once_is_torchs_adam(path: str, device: str, decay: float, monkey
             # From the fourth on one has no gradient: it stays where it is.
             stepped(ours[2], ours[0], number, without=3 if number > 3 else None)
     assert len(ours[2]._tables) == 2, "with the one that has no gradient, and without it"
-    monkeypatch.setattr(update, "on_triton", lambda _: False)
+    monkeypatch.setattr(learner, "on_triton", lambda _: False)
     for number in range(6):
         stepped(theirs[2], theirs[0], number, without=3 if number > 3 else None)
     assert not theirs[2]._tables

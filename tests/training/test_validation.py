@@ -15,8 +15,7 @@ from geoskip.data.split import Split
 from geoskip.training.config import Config, resolve
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
-from geoskip.training.resuming import check_same
-from geoskip.training.run import Run
+from geoskip.training.run import Run, check_same
 from geoskip.training.tasks import Task, make_task
 from tests.training import sets
 

@@ -51,13 +51,13 @@ def apply(
 ) -> None:
     """Use a trained model: reconstruct, encode, decode or interpolate meshes, transfer labels, classify images."""
     pixels = None if size is None else _size(size)
+    from geoskip.inference import apply as actions
+    from geoskip.inference.files import BadFiles, Outputs
+    from geoskip.inference.pretrained import load
     from geoskip.records.memory import explaining_out_of_memory
     from geoskip.training.devices import choose_device
-    from geoskip.training.inference import applying, open_trained
-    from geoskip.training.inference.files import Outputs
-    from geoskip.training.inference.inputs import BadFiles
 
-    trained, outputs = open_trained(run, choose_device(device)), Outputs(output, force)
+    trained, outputs = load(run, choose_device(device)), Outputs(output, force)
     action = Action(DEFAULTS[trained.config.task]) if do is None else do
     suffix = None if mesh_format is None else "." + mesh_format.lower().lstrip(".")
     options: dict[Action, dict[str, Any]] = {
@@ -72,13 +72,13 @@ def apply(
         options[action]["skip_bad"] = skip_bad
     try:
         with outputs, explaining_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
-            applied = getattr(applying, action.value)(trained, files, outputs, **options[action])
+            applied = getattr(actions, action.value)(trained, files, outputs, **options[action])
     except BadFiles as bad:
         for fault in (*bad.faults, bad.summary):
             typer.echo(f"geoskip: {' '.join(fault.split())}", err=True)
         raise typer.Exit(2) from bad
-    for name, told in applied.told:
-        typer.echo(f"{name}: {told}")
+    for name, message in applied.messages:
+        typer.echo(f"{name}: {message}")
     for fault in applied.skipped:
         typer.echo(f"left out: {' '.join(fault.split())}", err=True)
     count = len(applied.written)

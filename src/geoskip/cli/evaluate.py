@@ -35,7 +35,7 @@ def evaluate(
     from geoskip.training.run import EVALUATION, Run
 
     opened = Run.open(run)
-    found = evaluate_run(opened, place=data, device=choose_device(device), samples=samples)
+    found = evaluate_run(opened, data_path=data, device=choose_device(device), samples=samples)
     written = [opened.folder / EVALUATION]
     if pictures:
         written += _draw(opened.pictures, found, up)

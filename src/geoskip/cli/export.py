@@ -14,18 +14,17 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a trained model: model.safetensors, config.json and their checksums, all that from_pretrained needs."""
+    from geoskip.inference.pretrained import CONFIG, WEIGHTS, load
     from geoskip.records.manifest import MANIFEST
     from geoskip.records.unfinished import unfinished, writing
-    from geoskip.training.inference import open_trained
-    from geoskip.training.pretrained import CONFIG, WEIGHTS
 
     names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
     replaceable = unfinished(output)
     if not force and (there := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} has {', '.join(there)} already; --force replaces them", param_hint="-o")
-    trained = open_trained(run)
+    trained = load(run)
     if program or onnx:
-        from geoskip.training.exporting import program_of
+        from geoskip.inference.export import program_of
 
         program_of(trained)  # what cannot be a program is said before anything is written
     with writing(output, names):
@@ -33,19 +32,19 @@ def export(
 
 
 def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
+    from geoskip.inference.pretrained import save_pretrained
     from geoskip.records.manifest import list_files
-    from geoskip.training.pretrained import save_pretrained
 
     for path in save_pretrained(output, trained):
         typer.echo(f"wrote {path}")
     if program:
-        from geoskip.training.exporting import export_program
+        from geoskip.inference.export import export_program
 
         export_program(output / "model.pt2", trained)
         list_files(output, ["model.pt2"])
         typer.echo(f"wrote {output / 'model.pt2'}")
     if onnx:
-        from geoskip.training.exporting import export_onnx
+        from geoskip.inference.export import export_onnx
 
         difference = export_onnx(output / "model.onnx", trained)
         list_files(output, ["model.onnx"])

@@ -105,7 +105,7 @@ train = offering(OPTIONS.values(), _command, panel="Options of the data set, as 
 
 
 def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:
-    from geoskip.training.distributed import LostProcess
+    from geoskip.training.devices import LostProcess
     from geoskip.training.loop import train as run_loop
     from geoskip.training.progress import choose_progress
     from geoskip.training.signals import Interrupted

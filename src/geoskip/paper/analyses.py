@@ -23,11 +23,9 @@ from geoskip.records.reading import read_json
 from geoskip.records.samples import MeshSamples
 from geoskip.training.checkpoint import load_checkpoint
 from geoskip.training.evaluation import check_same_data
-from geoskip.training.naming import row_name
-from geoskip.training.run import Run
+from geoskip.training.run import Run, row_name
 from geoskip.training.tasks import Task, make_task
-from geoskip.training.tasks.base import spread_evenly
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.tasks.base import load_data, spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41

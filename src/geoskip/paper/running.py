@@ -178,7 +178,7 @@ def loaded(task: str, data: str, options: str = "{}") -> Any:
     """
     from geoskip.paper.small_sets import tiny_set
     from geoskip.training.config import resolve
-    from geoskip.training.tasks.loading import load_data
+    from geoskip.training.tasks.base import load_data
 
     return tiny_set(task) if data == TINY else load_data(resolve(task, data=data, data_options=json.loads(options)))
 

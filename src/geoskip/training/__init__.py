@@ -1,4 +1,34 @@
-"""The one loop that trains every model: configuration, tasks, steps, checkpoints, runs.
+"""Training: configurations, tasks, one loop for all of them, checkpoints and runs.
 
-Nothing is imported here, so that a configuration can be read and an error told without loading torch.
+The public names are loaded when they are first used, so that ``geoskip --help`` need not wait for torch.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geoskip.training.config import Config, Optim, override, resolve
+    from geoskip.training.evaluation import evaluate_run
+    from geoskip.training.loop import train
+    from geoskip.training.run import Run
+    from geoskip.training.tasks import Task, make_task
+
+_MODULES = {
+    "Config": "config",
+    "Optim": "config",
+    "Run": "run",
+    "Task": "tasks",
+    "evaluate_run": "evaluation",
+    "make_task": "tasks",
+    "override": "config",
+    "resolve": "config",
+    "train": "loop",
+}
+
+__all__ = ["Config", "Optim", "Run", "Task", "evaluate_run", "make_task", "override", "resolve", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f"geoskip.training.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'geoskip.training' has no attribute {name!r}")

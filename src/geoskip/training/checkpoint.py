@@ -1,31 +1,120 @@
-"""Checkpoints that survive kills, power loss and full disks: a folder each, written aside and renamed into place.
+"""Checkpoints that survive kills, power loss and full disks.
 
-``checkpoints/step-00001234`` holds the files of :mod:`geoskip.training.checkpoint_files`. One process at a time saves
-in a folder.
+Each checkpoint is a folder, ``checkpoints/step-00001234``, written under a temporary name and then renamed:
+
+    model.safetensors       parameters and buffers, by name
+    optimiser.safetensors   every other tensor: moments of the optimizer, states of random generators
+    state.json              everything else
+    manifest.json           format, step, size and sha256 of each file above, and a sha256 of itself; written last
+
+The manifest stays JSON with its own ``sha256`` in every future format, so that damage can be told from a newer format.
+No file can execute code (no pickle). Only one process at a time may save in a folder.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import re
 import secrets
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from safetensors.torch import save
+from torch import Tensor
+
+from geoskip import __version__
+from geoskip.records.manifest import MANIFEST, pack_manifest, parse_manifest, sums
+from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 from geoskip.records.refusals import REASONS
 from geoskip.records.system import rename_folder, sync
-from geoskip.training.checkpoint_files import CheckpointError, Damaged, State, from_files, read_files, to_files
 
-__all__ = [
-    "CheckpointError",
-    "CheckpointNotSaved",
-    "State",
-    "load_checkpoint",
-    "newest_checkpoint",
-    "remove_unfinished",
-    "save_checkpoint",
-]
+FORMAT = 1
+MODEL, OPTIMIZER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing, damaged or of another format. The message says which, and what to do."""
+
+
+class Damaged(Exception):
+    """What is wrong with a checkpoint."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that is needed to resume training exactly where it stopped.
+
+    step: updates of the weights so far.
+    model: the model's ``state_dict()``.
+    optimizer: the optimizer's ``state_dict()``.
+    progress: whatever else, as nested dictionaries and lists of plain finite values and tensors: place of the sampler,
+        states of random generators (uint8 tensors), configuration, curves so far.
+    """
+
+    step: int
+    model: Mapping[str, Tensor]
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+
+def to_files(state: State) -> dict[str, bytes]:
+    """Names and contents, in the order in which they are to be written."""
+    plain, tensors = flatten({"optimiser": state.optimizer, "progress": state.progress})
+    files = {
+        MODEL: save(apart(state.model)),
+        OPTIMIZER: save(apart(tensors)),
+        STATE: json.dumps(plain, allow_nan=False).encode(),
+    }
+    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": sums(files)}
+    return {**files, MANIFEST: pack_manifest(manifest)}
+
+
+def from_files(path: Path) -> State:
+    """The state in a folder, on the CPU; Damaged, or CheckpointError for another format."""
+    manifest, files = read_files(path)
+    try:
+        rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMIZER])[0])
+        return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimiser"], rest["progress"])
+    except (ReadError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"its files are not those of a checkpoint ({error!r:.200})") from error
+
+
+def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files, which agree with it byte for byte; Damaged, or CheckpointError for another format."""
+    manifest = _manifest(path)
+    if manifest["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path}: a checkpoint of format {manifest['format']}, and this geoskip reads format {FORMAT}; resume with "
+            f"geoskip {manifest.get('geoskip', 'of the version that wrote it')}, or train anew in another folder"
+        )
+    files = {}
+    for name in (MODEL, OPTIMIZER, STATE):
+        files[name] = _bytes(path / name)
+        if sums({name: files[name]})[name] != manifest["files"].get(name):
+            raise Damaged(f"{name} does not match its checksum")
+    return manifest, files
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        return parse_manifest(_bytes(path / MANIFEST))
+    except ReadError as error:
+        raise Damaged(f"{MANIFEST}: {error}") from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except PermissionError:
+        raise  # not damage: the user can change it
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
+
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +123,7 @@ _NAME = re.compile(r"step-(\d{8,})(\.old)?")
 
 
 class CheckpointNotSaved(OSError):
-    """The system refused to write a checkpoint; the message says why, and which older one is still there."""
+    """The system refused to write a checkpoint. The message says why, and which older one is still available."""
 
 
 def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
@@ -115,18 +204,18 @@ def _listing(folder: Path) -> list[Path]:
     """Checkpoints, the latest step first, and what replaces another before what it replaces."""
     if not folder.is_dir():
         return []
-    found = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found, key=lambda pair: (-int(pair[0][1]), pair[0][2] or ""))]
+    matches = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(matches, key=lambda pair: (-int(pair[0][1]), pair[0][2] or ""))]
 
 
 def _prune(folder: Path, saved: Path, keep: int) -> None:
     """A checkpoint that cannot be removed does no harm: the new one is saved, and nothing is raised."""
     listing = _listing(folder)
-    place = listing.index(saved)
-    if place:
-        names = ", ".join(path.name for path in listing[:place])
+    index = listing.index(saved)
+    if index:
+        names = ", ".join(path.name for path in listing[:index])
         log.warning("%s: removed, as training went on from before them: %s", folder, names)
-    earlier = [path for path in listing[place + 1 :] if not path.name.endswith(".old")]
+    earlier = [path for path in listing[index + 1 :] if not path.name.endswith(".old")]
     for path in listing:
         if path != saved and path not in earlier[: keep - 1]:
             try:
@@ -157,6 +246,62 @@ def _not_saved(target: Path, error: OSError) -> CheckpointNotSaved:
     older = [path.name for path in _listing(target.parent)]
     reason = REASONS.get(error.errno or 0, "the system refused")
     left = f"{older[0]} is still there" if older else "there is no older one"
-    told = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
-    told.errno = error.errno
-    return told
+    explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
+    explained.errno = error.errno
+    return explained
+
+
+Tensors = dict[str, Tensor]
+
+
+def flatten(tree: Any, name: str = "") -> tuple[Any, Tensors]:
+    """``tree`` as plain JSON, and its tensors by name; ValueError names what fits in neither."""
+    tensors: Tensors = {}
+    return _plain(tree, name, tensors), tensors
+
+
+def unflatten(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """What :func:`flatten` was given; KeyError where a tensor is missing."""
+    if isinstance(plain, list):
+        return [unflatten(value, tensors) for value in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if "$tensor" in plain:
+        return tensors[plain["$tensor"]]
+    if "$tuple" in plain:
+        return tuple(unflatten(value, tensors) for value in plain["$tuple"])
+    if "$numbered" in plain:
+        return {int(key): unflatten(value, tensors) for key, value in plain["$numbered"].items()}
+    return {key: unflatten(value, tensors) for key, value in plain.items()}
+
+
+def apart(tensors: Mapping[str, Tensor]) -> Tensors:
+    """Contiguous copies on the CPU that share no memory: safetensors takes nothing else."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def _plain(value: Any, name: str, tensors: Tensors) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"$tensor": name}
+    if isinstance(value, Mapping):
+        return _plain_mapping(value, name, tensors)
+    if isinstance(value, list | tuple):
+        items = [_plain(item, _below(name, index), tensors) for index, item in enumerate(value)]
+        return {"$tuple": items} if isinstance(value, tuple) else items
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(f"{name}: only tensors and finite plain values can be stored, not {value!r}")
+
+
+def _plain_mapping(value: Mapping[Any, Any], name: str, tensors: Tensors) -> Any:
+    items = {str(key): _plain(item, _below(name, key), tensors) for key, item in value.items()}
+    if value and all(type(key) is int for key in value):
+        return {"$numbered": items}
+    if not all(isinstance(key, str) and not key.startswith("$") for key in value):
+        raise ValueError(f"{name}: keys must be all words that do not begin with $, or all whole numbers")
+    return items
+
+
+def _below(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)

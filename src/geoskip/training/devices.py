@@ -1,14 +1,19 @@
-"""Where a run computes, and in what precision."""
+"""Devices: which one a run uses, in what precision, and how several processes share the work."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
+from geoskip.shapes import Int
 from geoskip.training.config import Config
 
 
@@ -18,18 +23,18 @@ def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device: unknown name {name!r}; choose auto, cpu, cuda or cuda:1") from error
-    kind = found.type
+    kind = device.type
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"device: training runs on cpu and cuda, not on {kind}")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device: cuda was asked for, and torch sees no CUDA device; choose cpu")
-    if kind == "cuda" and found.index is not None:
-        if found.index >= (count := torch.cuda.device_count()):
+    if kind == "cuda" and device.index is not None:
+        if device.index >= (count := torch.cuda.device_count()):
             raise ValueError(f"device: there is no {name}; the last of torch's CUDA devices is cuda:{count - 1}")
-        torch.cuda.set_device(found)
+        torch.cuda.set_device(device)
     return name
 
 
@@ -56,3 +61,87 @@ def arithmetic(config: Config) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.fp32_precision = before
+
+
+# A process that dies is noticed at once; one that hangs ends the others after this.
+PATIENCE = timedelta(minutes=5)
+
+
+class LostProcess(RuntimeError):
+    """Another process of the run died or hangs."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a run, and which of them this is. A process alone is a group of one, and never waits."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def share(self, items: Int[Tensor, " items"]) -> Int[Tensor, " _"]:
+        """The items of a batch that this process takes; none where there are fewer items than processes."""
+        return items.tensor_split(self.size)[self.rank]
+
+    def sum_all(self, tensors: Sequence[Tensor]) -> None:
+        """Add up tensors of one dtype over all processes, in place."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        with _told():
+            dist.all_reduce(flat)
+        for tensor, summed in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(summed.view_as(tensor))
+
+    def any(self, flag: bool, device: torch.device) -> bool:
+        """Whether the flag is set in any process."""
+        if self.size == 1:
+            return flag
+        flags = torch.tensor([float(flag)], device=device)
+        self.sum_all([flags])
+        return bool(flags.item() > 0)
+
+    def gather(self, tensor: Tensor, device: torch.device) -> list[Tensor]:
+        """The tensor of each process, all of one shape, on the CPU."""
+        if self.size == 1:
+            return [tensor.cpu()]
+        gathered = [torch.empty_like(tensor, device=device) for _ in range(self.size)]
+        with _told():
+            dist.all_gather(gathered, tensor.to(device))
+        return [one.cpu() for one in gathered]
+
+
+@contextmanager
+def joined(device: str = "cpu") -> Iterator[Group]:
+    """The group that ``torchrun`` started this process for, joined for the time of the context."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Group()
+        return
+    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(local)
+    with _told():
+        dist.init_process_group(backend, timeout=PATIENCE)
+    try:
+        yield Group(rank, size, local)
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise LostProcess(
+            f"another process of this run died or hangs, so this one ends too ({first}); start the run again with the "
+            "same command, and it goes on from its last checkpoint"
+        ) from error

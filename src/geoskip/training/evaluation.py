@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from geoskip.records.manifest import write_listed
-from geoskip.training.context import context_of
 from geoskip.training.run import EVALUATION, Run
 from geoskip.training.tasks import Evaluation, Task, make_task
+from geoskip.training.trained import context_of
 
 FORMAT = 1
 
@@ -34,16 +34,16 @@ class Evaluated:
 
 
 def evaluate_run(
-    run: Run, *, data: Any = None, place: str | None = None, device: str | torch.device = "cpu", samples: int = 4
+    run: Run, *, data: Any = None, data_path: str | None = None, device: str | torch.device = "cpu", samples: int = 4
 ) -> Evaluated:
     """Evaluate the latest weights of a run and write ``evaluation.json``. The items are those of the test, or the
     validation items if the run was not to look at the test.
 
-    ``data`` is the set, if it is at hand, ``place`` where it lies now, if it moved; otherwise the configuration says.
-    ValueError if the data are not those that the run was trained on: standardised by other moments, the model would
-    be given what it never saw, and the figures would be wrong without a sign.
+    Pass ``data`` to use a data set in memory, or ``data_path`` if the files have moved; by default the data named in
+    the configuration are loaded. Raises ValueError unless they are the data that the run was trained on: normalized
+    with other statistics, they would silently give wrong results.
     """
-    config = run.config if place is None else replace(run.config, data=place)
+    config = run.config if data_path is None else replace(run.config, data=data_path)
     task = make_task(config, data)
     check_same_data(run, task)
     model = run.model(device)

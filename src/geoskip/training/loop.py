@@ -14,15 +14,23 @@ from geoskip.records.memory import explaining_out_of_memory
 from geoskip.records.refusals import REASONS
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.devices import arithmetic, choose_device, own_device
-from geoskip.training.distributed import Group, joined
+from geoskip.training.devices import Group, arithmetic, choose_device, joined, own_device
 from geoskip.training.evaluation import check_same_data
-from geoskip.training.finishing import finish
-from geoskip.training.journal import Journal
-from geoskip.training.progress import Progress, Silent, Tolerant
-from geoskip.training.resuming import check_same, find_state, is_complete, is_done, is_finished
-from geoskip.training.run import CHECKPOINTS, CONTEXT, LOCK, METRICS, Run, RunError
-from geoskip.training.session import Session
+from geoskip.training.progress import Journal, Progress, Silent, Tolerant
+from geoskip.training.run import (
+    CHECKPOINTS,
+    CONTEXT,
+    LOCK,
+    METRICS,
+    Run,
+    RunError,
+    check_same,
+    find_state,
+    is_complete,
+    is_done,
+    is_finished,
+)
+from geoskip.training.session import Session, finish
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Task, make_task
 
@@ -158,10 +166,10 @@ class _Loop:
 
     def _evaluate(self) -> None:
         self._tell(wait=True)
-        found = self.session.evaluate()
-        self.metric = ", ".join(f"{name} {value:.4g}" for name, value in list(found.items())[:1])
+        metrics = self.session.evaluate()
+        self.metric = ", ".join(f"{name} {value:.4g}" for name, value in list(metrics.items())[:1])
         if self.journal is not None:
-            self.journal.write(self.session.step, found)
+            self.journal.write(self.session.step, metrics)
 
     def _save(self) -> None:
         """A checkpoint of where the session stands, unless there is one."""
@@ -226,6 +234,6 @@ def _told(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in REASONS:
             raise
-        told = OSError(f"{error.filename or folder}: {REASONS[error.errno]} ({error.strerror})")
-        told.errno = error.errno
-        raise told from error
+        explained = OSError(f"{error.filename or folder}: {REASONS[error.errno]} ({error.strerror})")
+        explained.errno = error.errno
+        raise explained from error

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geoskip.kernels import use_path
-from geoskip.training.steps.learner import DTYPES
+from geoskip.training.learner import DTYPES
 from geoskip.training.tasks.base import Task
 
 

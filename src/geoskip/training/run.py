@@ -14,7 +14,9 @@ pictures/
 from __future__ import annotations
 
 import json
+import logging
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,16 +28,16 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from geoskip.data.catalog import absolute
+from geoskip.blocks import skip_prefix
+from geoskip.data.catalog import OPTIONS, absolute
+from geoskip.operators import operator_info
 from geoskip.records import EVALUATION_PICTURES, RunRecord, read_record
 from geoskip.records.manifest import DamagedFile, check_folder, listed_files, read_checked, start_manifest, write_listed
 from geoskip.records.reading import parse_json, parse_tensors
-from geoskip.training.checkpoint import load_checkpoint, newest_checkpoint
+from geoskip.training.checkpoint import State, apart, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.context import Context, context_bytes, context_of, read_context
-from geoskip.training.pretrained import Trained, rebuild
 from geoskip.training.tasks import Task, make_task
-from geoskip.training.trees import apart
+from geoskip.training.trained import Context, Trained, context_bytes, context_of, read_context, rebuild
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
 LOCK = ".lock"
@@ -200,3 +202,92 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:
         raise RunError(
             f"{path}: damaged, or not a file of weights ({error}); train it again, or put the file back"
         ) from error
+
+
+log = logging.getLogger(__name__)
+
+# What may differ: how long a run goes on, where, what is told and kept of it, and where its data lie.
+FREE = ("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "test", "data")
+FREE_OPTIONS = tuple(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe)
+
+
+def find_state(folder: Path, resume: str | Path) -> State | None:
+    """The state to go on from, None to begin; see :func:`geoskip.training.loop.train`."""
+    if resume == "never":
+        if (folder / CONFIG).exists():
+            raise RunError(f"{folder}: holds a run already; choose another folder, or let it go on with resume auto")
+        return None
+    if resume != "auto":
+        return load_checkpoint(Path(resume))
+    newest = newest_checkpoint(folder / CHECKPOINTS)
+    return None if newest is None else load_checkpoint(newest)
+
+
+def check_same(config: Config, state: State, folder: Path) -> None:
+    """RunError, naming what differs, unless the state is one of a run of this configuration."""
+    _compare(config, state.progress["config"], folder)
+
+
+def is_finished(config: Config, folder: Path) -> bool:
+    """Whether the folder holds the end of this very run, its checkpoints being gone; RunError if it is another's."""
+    if not {CONFIG, MODEL, RECORD} <= check_folder(folder):
+        return False
+    before = Run.open(folder).config
+    data, options = absolute(config.data, config.data_options)
+    _compare(replace(config, data=data, data_options=options), before.to_json(), folder)
+    if config.optim.epochs != before.optim.epochs:
+        raise RunError(
+            f"{folder}: holds a finished run of {before.optim.epochs} epochs whose checkpoints are gone, so it cannot "
+            f"become one of {config.optim.epochs}; choose another folder"
+        )
+    return True
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the folder holds every file of a finished run, undamaged; if not, resuming it writes them again."""
+    try:
+        return {CONFIG, CONTEXT, MODEL, RECORD} <= check_folder(folder)
+    except DamagedFile as error:
+        log.warning("%s. It is made again from the last checkpoint", error)
+        return False
+
+
+def _compare(config: Config, entries: Mapping[str, Any], folder: Path) -> None:
+    # A run that an older version began lacks settings that are new; it had their defaults.
+    begun, given = _leaves(Config.from_json(entries).to_json()), _leaves(config.to_json())
+    for name in sorted(begun.keys() | given.keys()):
+        if begun.get(name) != given.get(name) and name not in FREE + FREE_OPTIONS:
+            raise RunError(
+                f"{name}: the run in {folder} was begun with {begun.get(name)}, and now it is {given.get(name)}; "
+                "say the same, or choose another folder"
+            )
+
+
+def is_done(config: Config, state: State) -> bool:
+    """Whether the state is that at the end of training."""
+    items = state.progress["sampler"]["num_items"]
+    return state.step >= -(-items // min(config.optim.batch, items)) * config.optim.epochs
+
+
+def _leaves(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(_walk("", entries))
+
+
+def _walk(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield prefix, value
+        return
+    for key, inner in value.items():
+        yield from _walk(f"{prefix}.{key}" if prefix else key, inner)
+
+
+def method_name(config: Config) -> str:
+    """The paper's name of operator and skip: ``Aff-MoNet``, and † where the center vertex is left out."""
+    operator = operator_info(config.operator)
+    without = any(config.options.get(option) == value for option, value in operator.without_center.items())
+    return skip_prefix(config.skip) + operator.title + "†" * without
+
+
+def row_name(config: Config) -> str:
+    """The same with the kernel size: ``Aff-MoNet M=9``."""
+    return method_name(config) + (f" M={config.kernel_size}" if config.kernel_size else "")

@@ -1,22 +1,96 @@
-"""Training in progress: the learner, its place among the items, and what has been measured so far."""
+"""A training session: the order of the items, the state of training, and what a run stores when it ends."""
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from geoskip import __version__
+from geoskip.records import RunRecord, write_record
+from geoskip.records.manifest import list_files
+from geoskip.records.samples import write_samples
+from geoskip.shapes import Int
 from geoskip.training.checkpoint import State
 from geoskip.training.config import Config
-from geoskip.training.distributed import Group
-from geoskip.training.sampler import Sampler
-from geoskip.training.steps import Learner, make_step
-from geoskip.training.steps.reading import Reading
-from geoskip.training.steps.snapshot import random_states, set_random_states
-from geoskip.training.tasks import Task
+from geoskip.training.devices import Group, device_words
+from geoskip.training.learner import Learner
+from geoskip.training.run import CONFIG, CONTEXT, METRICS, MODEL, RECORD, SAMPLES, Run, RunError, method_name, row_name
+from geoskip.training.steps import Reading, make_step, random_states, set_random_states
+from geoskip.training.tasks import Evaluation, Task
+
+
+class Sampler:
+    """Every item once an epoch, in an order of its own each time, ``batch`` items at a time.
+
+    The last batch of an epoch has what is left. The order of an epoch lies on ``device``, so that taking a batch of
+    it moves nothing.
+
+    Attributes:
+        epoch: epochs done.
+        position: items taken of the current one.
+    """
+
+    def __init__(self, num_items: int, batch: int, seed: int, device: torch.device | str = "cpu") -> None:
+        self.num_items, self.batch, self.seed = num_items, min(batch, num_items), seed
+        self.device = torch.device(device)
+        self.epoch = self.position = 0
+        self._order = self._ordered()
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch."""
+        return -(-self.num_items // self.batch)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all items of the epoch have been taken."""
+        return self.position >= self.num_items
+
+    def order(self, epoch: int) -> Int[Tensor, " items"]:
+        """All items in the order of an epoch, on the CPU."""
+        mixed = int(np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0])
+        return torch.randperm(self.num_items, generator=torch.Generator().manual_seed(mixed))
+
+    def next(self) -> Int[Tensor, " items"]:
+        """The next batch of the epoch; there must be one."""
+        items = self._order[self.position : self.position + self.batch]
+        self.position += len(items)
+        return items
+
+    def next_epoch(self) -> None:
+        self.epoch, self.position = self.epoch + 1, 0
+        self._order = self._ordered()
+
+    def batch_at(self, step: int) -> Int[Tensor, " items"]:
+        """The items of a step of the whole run, counted from 0, on the CPU."""
+        epoch, position = divmod(step, self.num_batches)
+        return self.order(epoch)[position * self.batch : (position + 1) * self.batch]
+
+    def state(self) -> dict[str, Any]:
+        return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "num_items": self.num_items}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state` was taken; ValueError if that was over another set."""
+        if (state["num_items"], state["seed"]) != (self.num_items, self.seed):
+            raise ValueError(
+                f"the checkpoint is of a run over {state['num_items']} items with seed {state['seed']}; here are "
+                f"{self.num_items} with seed {self.seed}, so it cannot go on"
+            )
+        self.epoch, self.position = state["epoch"], state["position"]
+        self._order = self._ordered()
+
+    def _ordered(self) -> Tensor:
+        order = self.order(self.epoch)
+        if self.device.type == "cuda":
+            return order.pin_memory().to(self.device, non_blocking=True)
+        return order
 
 
 class Diverged(ValueError):
@@ -29,7 +103,7 @@ def named_for(part: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 class Session:
-    """A run as it stands.
+    """The current state of training.
 
     Attributes:
         step: updates so far.
@@ -101,12 +175,12 @@ class Session:
         if nothing had been; its time leaves this out."""
         began, model, part = time.perf_counter(), self.learner.model, self.task.watched
         self.task.epoch = self.sampler.epoch
-        found = named_for(part, self.task.evaluate(model, part).metrics)
+        metrics = named_for(part, self.task.evaluate(model, part).metrics)
         model.train()
-        for name, value in found.items():
+        for name, value in metrics.items():
             self.measures.setdefault(name, []).append((self.sampler.epoch, value))
         self.began += time.perf_counter() - began
-        return found
+        return metrics
 
     def _refuse(self, fault: int) -> None:
         if fault < 0:
@@ -120,7 +194,7 @@ class Session:
         )
 
     def state(self) -> State:
-        """Everything that is needed to go on; waits for the device. Diverged if there is nothing good to keep."""
+        """Everything needed to resume; waits for the device. Raises Diverged if the weights are not worth keeping."""
         loss, fault, taken = Reading(self.learner).wait()
         self._refuse(fault)
         if taken == 0 and self.step == self.total:
@@ -141,10 +215,10 @@ class Session:
         return State(self.step, self.learner.model.state_dict(), self.learner.moments(), progress)
 
     def load(self, state: State) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         progress = state.progress
         self.sampler.load_state(progress["sampler"])
-        self.learner.load(state.model, state.optimiser, state.step)
+        self.learner.load(state.model, state.optimizer, state.step)
         self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
         # Sums are over all processes, so one of them carries on with what there was.
         self.learner.loss.fill_(progress["loss"] if self.group.leads else 0.0)
@@ -153,9 +227,83 @@ class Session:
         self.step, self.seconds = state.step, progress["seconds"]
         self.curve = [(int(epoch), float(loss)) for epoch, loss in progress["curve"]]
         measures = progress.get("measures", {})
-        self.measures = {name: [(int(epoch), float(y)) for epoch, y in found] for name, found in measures.items()}
+        self.measures = {name: [(int(epoch), float(y)) for epoch, y in curve] for name, curve in measures.items()}
         states = {
-            name: found[self.group.rank] for name, found in progress["random"].items() if len(found) > self.group.rank
+            name: states[self.group.rank]
+            for name, states in progress["random"].items()
+            if len(states) > self.group.rank
         }
         if "cpu" in states:
             set_random_states(states, self.learner.device)
+
+
+PACKAGES = ("torch", "triton", "numpy")
+
+
+def finish(session: Session, run: Run) -> RunRecord:
+    """Evaluate on the test and validation items; store samples, weights, the record and their checksums, in this order.
+
+    A run is complete when its manifest lists the record. The seconds are those of training alone.
+    """
+    seconds, model, task = session.elapsed, session.learner.model, session.task
+    task.epoch = session.sampler.epoch
+    evaluation, metrics = Evaluation({}), dict[str, float]()
+    if len(task.part("validation")):
+        evaluation = task.evaluate(model, "validation")
+        metrics |= named_for("validation", evaluation.metrics)
+    if session.config.test and task.num_test:
+        evaluation = task.evaluate(model)
+        metrics |= evaluation.metrics
+    if shown := min(task.num_samples, len(task.part(task.final))):
+        write_samples(run.folder / SAMPLES, task.samples(model, shown, task.final))
+    run.write_model(model, session.step)
+    _check_complete(run, bool(shown))
+    record = RunRecord(
+        name=method_name(session.config),
+        row=row_name(session.config),
+        config=session.config.to_json(),
+        seed=session.config.seed,
+        parameters=sum(parameter.numel() for parameter in session.learner.parameters),
+        steps=session.step,
+        epochs=session.step / session.sampler.num_batches,
+        seconds=seconds,
+        device=_words(session),
+        versions=versions(),
+        metrics=metrics,
+        curves={**_curves(session), **evaluation.curves},
+    )
+    write_record(run.folder / RECORD, record)
+    list_files(run.folder, [*[SAMPLES] * bool(shown), RECORD])
+    return record
+
+
+def _check_complete(run: Run, has_samples: bool) -> None:
+    """RunError unless everything but the record is on the disk: files can be removed while a run is training."""
+    names = (CONFIG, CONTEXT, METRICS, MODEL, *([SAMPLES] if has_samples else []))
+    if missing := [name for name in names if not (run.folder / name).is_file()]:
+        raise RunError(
+            f"{run.folder}: {', '.join(missing)} was removed while the run was training. Start the same command again: "
+            "it continues from the last checkpoint"
+        )
+
+
+def _curves(session: Session) -> dict[str, list[tuple[float, float]]]:
+    curves = {"loss": session.curve, **session.measures}
+    return {name: [(float(epoch), value) for epoch, value in curve] for name, curve in curves.items()}
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that figures depend on."""
+    installed = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            installed[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    # On the path without having been installed, it has no metadata.
+    return {**installed, "geoskip": __version__}
+
+
+def _words(session: Session) -> str:
+    words = device_words(session.learner.device)
+    return words if session.group.size == 1 else f"{session.group.size} × {words}"

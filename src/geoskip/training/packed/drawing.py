@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import local_dtype
+from geoskip.data.graph_set import GraphSet, local_dtype
 from geoskip.graphs.matching import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
-from geoskip.training.checks import check_types
-from geoskip.training.packed.edges import PackedEdges, join
-from geoskip.training.packed.level import PackedLevel
+from geoskip.training.config import check_types
+from geoskip.training.packed.level import BatchShape, Bounds, PackedEdges, PackedLevel, join
+from geoskip.training.packed.store import GraphStore, store_set
 
 DRAWN = ("frozen", "epoch")
 # Entries of the dense matrices of graphs that are coarsened at once: few enough for a core's cache, and so many that a
@@ -173,16 +174,16 @@ class Drawing:
     def _pack_edges(self, adjacency: Bool[Tensor, "graphs receivers senders"], real: Tensor) -> PackedEdges:
         """Row by row, the entries of the matrices are the edges in receiver order; column by column, in sender
         order."""
-        vertex, place = self._dtypes
+        vertex, edge = self._dtypes
         _, receivers, senders = adjacency.nonzero().unbind(1)
-        places = adjacency.flatten(1).cumsum(1, dtype=torch.int32).view(adjacency.shape) - 1
+        positions = adjacency.flatten(1).cumsum(1, dtype=torch.int32).view(adjacency.shape) - 1
         return PackedEdges(
             _offsets(adjacency.sum((1, 2))),
             senders.to(vertex),
             receivers.to(vertex),
-            places.mT[adjacency.mT].to(place),
-            _before(adjacency.sum(2))[real].to(place),
-            _before(adjacency.sum(1))[real].to(place),
+            positions.mT[adjacency.mT].to(edge),
+            _before(adjacency.sum(2))[real].to(edge),
+            _before(adjacency.sum(1))[real].to(edge),
         )
 
 
@@ -202,3 +203,129 @@ def _offsets(counts: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs_plus_1"]:
 def _before(counts: Shaped[Tensor, "graphs vertices"]) -> Shaped[Tensor, "graphs vertices"]:
     """How many come before each."""
     return counts.cumsum(1) - counts
+
+
+MARGIN = 1.02  # by which a batch is larger than the draw of epoch 0 needs
+LARGEST = 512  # vertices of a graph: dense matrices of more are too large
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnStore(GraphStore):
+    """As :class:`GraphStore`, with coarser levels that :meth:`redraw` fills.
+
+    drawing: what they are drawn from.
+    expected: the bounds of each coarser level in the draw of epoch 0. The shape of a batch follows from them, so that a
+        resumed run has the same.
+    """
+
+    drawing: Drawing | None = None
+    expected: tuple[Bounds, ...] = ()
+    _drawn: dict[str, int] = field(default_factory=dict, repr=False)
+    _layouts: dict[int, int] = field(default_factory=dict, repr=False)
+
+    def redraw(self, epoch: int) -> None:
+        """Fill the coarser levels with the draw of an epoch, unless it is there."""
+        assert self.drawing is not None
+        if self._drawn.get("epoch") == epoch or (self._drawn and not self.drawing.epochs_matter):
+            return
+        # What is drawn for an evaluation, in inference mode, is still needed when training goes on.
+        with torch.inference_mode(False), torch.no_grad():
+            levels, pos = self.drawing.packed(epoch)
+            refill(self.levels[0].members, levels[0].members)
+            refill((self.levels[1:], self.pos[1:]), (tuple(levels[1:]), tuple(pos[1:])))
+        self._drawn["epoch"] = epoch
+        self._shapes.clear()
+        self._layouts.clear()
+
+    def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
+        finest, step = self.levels[0].bounds.batch_shape(num_items), self.layout(num_items)
+        return (finest, *(bounds.batch_shape(num_items, MARGIN**step) for bounds in self.expected))
+
+    def layout(self, num_items: int) -> int:
+        """How often the margin is taken: once, unless the draw of the epoch needs more."""
+        if num_items not in self._layouts:
+            pairs = [(level.bounds, bounds) for level, bounds in zip(self.levels[1:], self.expected, strict=True)]
+            fits = (all(own.fit(other, num_items, MARGIN**step) for own, other in pairs) for step in count(1))
+            self._layouts[num_items] = next(step for step, fit in enumerate(fits, 1) if fit)
+        return self._layouts[num_items]
+
+
+def drawn_store(
+    data: GraphSet,
+    items: Int[Tensor, " items"],
+    drawing: Callable[[PackedLevel, Float[Tensor, "vertices dim"]], Drawing],
+    coordinates: str | None,
+    largest: Sequence[float] | None,
+    *,
+    looped: bool,
+    padded: bool,
+    polar: bool = False,
+) -> DrawnStore:
+    """The chosen graphs of a set, with coarser levels to be drawn; ``data`` have the finest level alone.
+
+    ``drawing`` makes a drawing of the stored graphs and their positions. The other arguments are those of
+    :func:`~geoskip.training.packed.store.store_set`.
+    """
+    base = store_set(data, items, coordinates, largest, looped=looped, padded=padded, polar=polar)
+    made = drawing(base.levels[0], base.pos[0])
+    if made.size > LARGEST:
+        raise ValueError(
+            f"coarsening: can be drawn for graphs of up to {LARGEST} vertices, and the data have one of {made.size}; "
+            "leave these settings out to use the levels of the data"
+        )
+    levels, pos = made.packed(0)
+    coarse = range(1, made.num_levels)
+    scales = [None if largest is None else torch.full((len(items),), largest[k], device=base.x.device) for k in coarse]
+    store = DrawnStore(
+        base.x,
+        (base.pos[0], *(torch.zeros_like(base.pos[0]) for _ in coarse)),
+        (levels[0], *(_roomy(level, made.finest) for level in levels[1:])),
+        coordinates,
+        (*base.scales, *scales),
+        padded,
+        polar,
+        drawing=made,
+        expected=tuple(levels[depth].bounds for depth in coarse),
+    )
+    refill((store.levels[1:], store.pos[1:]), (tuple(levels[1:]), tuple(pos[1:])))
+    store._drawn["epoch"] = 0
+    return store
+
+
+def refill(target: Any, source: Any) -> None:
+    """Copy the tensors of a record to the beginning of another's, in place."""
+    if isinstance(source, Tensor):
+        target[: len(source)].copy_(source)
+    elif isinstance(source, tuple):
+        for inner, new in zip(target, source, strict=True):
+            refill(inner, new)
+    elif is_dataclass(source):
+        for entry in fields(source):
+            refill(getattr(target, entry.name), getattr(source, entry.name))
+
+
+def _roomy(level: PackedLevel, finest: PackedLevel) -> PackedLevel:
+    """A level of the same types with space for all vertices and edges of the finest: no coarser one has more."""
+    verts = int(finest.offsets[-1])
+
+    def edges(level_edges: PackedEdges | None, of_finest: PackedEdges | None) -> PackedEdges | None:
+        if level_edges is None or of_finest is None:
+            return None
+        sizes = dict.fromkeys(("first_in", "first_out"), verts) | {"offsets": len(level_edges.offsets)}
+        return _enlarged(level_edges, sizes, len(of_finest.senders))
+
+    parts: Any = {"edges": edges(level.edges, finest.edges), "looped": edges(level.looped, finest.looped)}
+    parts |= {name: _enlarged_tensor(getattr(level, name), verts) for name in ("members", "first_member")}
+    return PackedLevel(level.offsets.clone(), **parts)
+
+
+def _enlarged(record: PackedEdges, sizes: Mapping[str, int], size: int) -> PackedEdges:
+    tensors: Any = {
+        entry.name: _enlarged_tensor(getattr(record, entry.name), sizes.get(entry.name, size))
+        for entry in fields(record)
+    }
+    return PackedEdges(**tensors)
+
+
+def _enlarged_tensor(tensor: Tensor | None, size: int) -> Tensor | None:
+    return None if tensor is None else tensor.new_zeros(size, *tensor.shape[1:])

@@ -1,26 +1,140 @@
-"""One level of coarseness of many graphs, and the batches of it."""
+"""One level of many packed graphs: rows, edges, and the batches made from them without sorting."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from geoskip.data.graph_set import local_dtype
-from geoskip.graphs import Graph, WeightedEdges, graph_of_vertex, with_self_loops
+from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
 from geoskip.kernels import Pattern
-from geoskip.shapes import Int, Shaped
-from geoskip.training.packed.edges import LOOPS, PackedEdges, join, join_offsets
-from geoskip.training.packed.rows import Rows, rows_of
+from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
+from geoskip.shapes import Bool, Float, Int, Shaped
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a batch: those of its first graph, of its second, …, then padding.
+
+    starts: graph g of the batch has the rows ``starts[g] : starts[g + 1]``.
+    graphs: the graph that each row belongs to; the last one for padding.
+    rows: the stored row that each row of the batch is copied from; 0 for padding.
+    real: False for padding.
+    """
+
+    starts: Int[Tensor, " items_plus_1"]
+    graphs: Int[Tensor, " rows"]
+    rows: Int[Tensor, " rows"]
+    real: Bool[Tensor, " rows"]
+
+    @property
+    def count(self) -> Int[Tensor, ""]:
+        """The number of rows that are not padding; kept on the device, to avoid a synchronization."""
+        return self.starts[-1]
+
+    @property
+    def capacity(self) -> int:
+        return len(self.rows)
+
+    def take(self, values: Tensor, padding: int = 0) -> Tensor:
+        """The stored values of the rows, and ``padding`` in padding rows."""
+        real = self.real.view(-1, *(1,) * (values.dim() - 1))
+        return torch.where(real, values[self.rows], padding)
+
+    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
+        """One value per graph, repeated for all its rows, and ``padding`` in padding rows."""
+        return torch.where(self.real, values[self.graphs], padding)
+
+
+def rows_of(offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], capacity: int) -> Rows:
+    """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``capacity`` rows, which must be enough."""
+    return Rows(*packed_rows(offsets, items, capacity))
+
+
+# Self-loops of a padding vertex: few, since a vertex with many neighbours keeps its kernel waiting.
+LOOPS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class PackedEdges:
+    """Edges of graphs, graph after graph, numbered within their graph in small integer types.
+
+    offsets: graph g has the edges ``offsets[g] : offsets[g + 1]``, sorted by receiver.
+    senders, receivers: vertices of its own graph.
+    by_sender: the same edges sorted by sender, as indices into those of the graph.
+    first_in, first_out: per vertex, how many edges of its graph come before its own, by receiver and by sender.
+    weights: 0 or 1, where edges are weighted.
+    """
+
+    offsets: Int[Tensor, " graphs_plus_1"]
+    senders: Shaped[Tensor, " edges"]
+    receivers: Shaped[Tensor, " edges"]
+    by_sender: Shaped[Tensor, " edges"]
+    first_in: Shaped[Tensor, " vertices"]
+    first_out: Shaped[Tensor, " vertices"]
+    weights: Shaped[Tensor, " edges"] | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, edges: WeightedEdges | None = None) -> PackedEdges:
+        """The edges of packed graphs, or others between the same vertices."""
+        pattern = graph.pattern if edges is None else edges.pattern
+        bounds = graph.graph_offsets
+        assert bounds is not None
+        owner = graph_of_vertex(graph)
+        offsets, edge_owner = pattern.offsets[0][bounds], owner[pattern.receivers]
+        vertex, edge = local_dtype(_most(bounds)), local_dtype(_most(offsets) + 1)
+        return cls(
+            offsets,
+            (pattern.senders - bounds[edge_owner]).to(vertex),
+            (pattern.receivers - bounds[edge_owner]).to(vertex),
+            (pattern.by_sender - offsets[edge_owner]).to(edge),
+            (pattern.offsets[0][:-1] - offsets[owner]).to(edge),
+            (pattern.sender_offsets[0][:-1] - offsets[owner]).to(edge),
+            None if edges is None else edges.weights.to(torch.uint8),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[PackedEdges]) -> PackedEdges:
+        """Graphs after graphs."""
+        joined: dict[str, Any] = {f.name: join([getattr(part, f.name) for part in parts]) for f in fields(cls)}
+        return cls(**joined | {"offsets": join_offsets([part.offsets for part in parts])})
+
+    def batch(self, items: Int[Tensor, " items"], verts: Rows, capacity: int) -> tuple[Pattern, Rows]:
+        """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""
+        edges = rows_of(self.offsets, items, capacity)
+        stored = self.senders, self.receivers, self.by_sender
+        senders, receivers, by_sender = packed_edges(self.offsets, items, verts.starts, *stored, capacity, LOOPS)
+        into, out = packed_segments(
+            verts.starts, edges.starts, verts.graphs, verts.rows, self.first_in, self.first_out, capacity, LOOPS
+        )
+        return Pattern(senders, receivers, None, into, by_sender, out), edges
+
+
+def join(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """One after the other, in the widest of their types."""
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if present else None
+
+
+def join_offsets(parts: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, " _"]:
+    """Offsets of all that the parts count."""
+    counts = torch.cat([part.diff() for part in parts])
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _most(offsets: Tensor) -> int:
+    return int(offsets.diff().max()) if len(offsets) > 1 else 0
 
 
 @dataclass(frozen=True)
-class Room:
-    """Places for vertices, edges, and edges with self-loops."""
+class BatchShape:
+    """The padded size of a batch: numbers of vertices, edges, and edges with self-loops."""
 
     verts: int
     edges: int
@@ -35,7 +149,7 @@ class Bounds:
     edges: Int[Tensor, " graphs"]
     looped: Int[Tensor, " graphs"] | None = None
 
-    def room(self, num_items: int, margin: float = 1.0) -> Room:
+    def batch_shape(self, num_items: int, margin: float = 1.0) -> BatchShape:
         """Places for any ``num_items`` graphs: those of the largest ones, and padding vertices for padding edges.
 
         With a margin above 1 they are enough for graphs that have as many times more vertices or edges, or fewer
@@ -43,10 +157,10 @@ class Bounds:
         """
         (_, verts), edges, looped = self._ranges(num_items, margin)
         padding = max(-(-(most - least) // LOOPS) for least, most in (edges, looped))
-        return Room(verts + padding, edges[1], looped[1])
+        return BatchShape(verts + padding, edges[1], looped[1])
 
     def fit(self, expected: Bounds, num_items: int, margin: float) -> bool:
-        """Whether batches have enough places in the room of other graphs."""
+        """Whether batches of these graphs fit in the shape that ``expected`` gives."""
         pairs = zip(self._ranges(num_items, 1.0), expected._ranges(num_items, margin), strict=True)
         return all(least >= low and most <= high for (least, most), (low, high) in pairs)
 
@@ -116,26 +230,26 @@ class PackedLevel:
         verts, edges = (offsets.diff().sort().values for offsets in (self.offsets, self.edges.offsets))
         return Bounds(verts, edges, None if self.looped is None else self.looped.offsets.diff().sort().values)
 
-    def room(self, num_items: int) -> Room:
+    def batch_shape(self, num_items: int) -> BatchShape:
         """Places for any ``num_items`` graphs."""
-        return self.bounds.room(num_items)
+        return self.bounds.batch_shape(num_items)
 
-    def exact_room(self, items: Int[Tensor, " items"]) -> Room:
+    def exact_shape(self, items: Int[Tensor, " items"]) -> BatchShape:
         """Places for these graphs, none to spare."""
         stored = [self.offsets, self.edges.offsets, *([] if self.looped is None else [self.looped.offsets])]
         counts = [int((offsets[items + 1] - offsets[items]).sum()) for offsets in stored]
-        return Room(*counts, *([0] * (3 - len(counts))))
+        return BatchShape(*counts, *([0] * (3 - len(counts))))
 
-    def rows(self, items: Int[Tensor, " items"], room: Room) -> Rows:
-        return rows_of(self.offsets, items, room.verts)
+    def rows(self, items: Int[Tensor, " items"], shape: BatchShape) -> Rows:
+        return rows_of(self.offsets, items, shape.verts)
 
-    def batch(self, items: Int[Tensor, " items"], verts: Rows, room: Room) -> Graph:
+    def batch(self, items: Int[Tensor, " items"], verts: Rows, shape: BatchShape) -> Graph:
         """The graphs as one, without pseudo-coordinates."""
-        pattern, _ = self.edges.batch(items, verts, room.edges)
-        order = torch.arange(room.edges, device=items.device)
+        pattern, _ = self.edges.batch(items, verts, shape.edges)
+        order = torch.arange(shape.edges, device=items.device)
         graph = Graph(pattern, order, spirals=self._spirals(verts), graph_offsets=verts.starts)
         if self.looped is not None and self.looped.weights is not None:
-            loops, rows = self.looped.batch(items, verts, room.looped)
+            loops, rows = self.looped.batch(items, verts, shape.looped)
             weights = rows.take(self.looped.weights, padding=1)
             for dtype in (torch.float32, torch.float64):
                 graph.remember(("self-loops", dtype), partial(WeightedEdges, loops, weights.to(dtype)))
@@ -146,7 +260,7 @@ class PackedLevel:
             return None
         stored = verts.take(self.spirals, padding=-1)
         shifted = torch.where(stored < 0, -1, stored + verts.starts[verts.graphs, None])
-        return torch.cat([torch.arange(verts.room, device=stored.device)[:, None], shifted[:, 1:]], dim=1)
+        return torch.cat([torch.arange(verts.capacity, device=stored.device)[:, None], shifted[:, 1:]], dim=1)
 
     def clusters(self, fine: Rows, coarser: PackedLevel, coarse: Rows, padded: bool) -> Pattern:
         """Which vertices of a batch are merged to which of the next level, as pooling reads it: segments alone.
@@ -155,16 +269,16 @@ class PackedLevel:
         """
         assert self.members is not None
         assert coarser.first_member is not None
-        places = torch.arange(fine.room + coarse.room if padded else fine.room, device=fine.rows.device)
+        positions = torch.arange(fine.capacity + coarse.capacity if padded else fine.capacity, device=fine.rows.device)
         own = self.members[fine.rows].long() + fine.starts[fine.graphs]
-        senders = torch.where(places < fine.count, own[places.clamp(max=fine.room - 1)], fine.room - 1)
-        clusters = torch.arange(coarse.room + 1, device=places.device)
+        senders = torch.where(positions < fine.count, own[positions.clamp(max=fine.capacity - 1)], fine.capacity - 1)
+        clusters = torch.arange(coarse.capacity + 1, device=positions.device)
         starts = fine.starts[coarse.graphs] + coarse.take(coarser.first_member).long()
         padding = fine.count + clusters - coarse.count
         offsets = torch.where(clusters < coarse.count, torch.cat([starts, starts.new_zeros(1)]), padding)
-        receivers = torch.searchsorted(offsets, places, right=True) - 1
-        unused = senders.new_zeros(1, fine.room + 1)
-        return Pattern(senders, receivers, None, offsets.unsqueeze(0), places, unused)
+        receivers = torch.searchsorted(offsets, positions, right=True) - 1
+        unused = senders.new_zeros(1, fine.capacity + 1)
+        return Pattern(senders, receivers, None, offsets.unsqueeze(0), positions, unused)
 
 
 def _bounds(graph: Graph) -> Tensor:
@@ -174,3 +288,21 @@ def _bounds(graph: Graph) -> Tensor:
 
 def _small(numbers: Tensor) -> Tensor:
     return numbers.to(local_dtype(int(numbers.max()) + 1 if numbers.numel() else 1))
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Some graphs of a :class:`~geoskip.training.packed.store.GraphStore`.
+
+    items: which ones.
+    x: features of the vertices.
+    graphs: the graphs at every level.
+    verts: per level, the rows of the vertices, and which of them are padding.
+    padded: whether there can be padding.
+    """
+
+    items: Int[Tensor, " items"]
+    x: Float[Tensor, "vertices channels"]
+    graphs: PooledGraphs
+    verts: tuple[Rows, ...]
+    padded: bool

@@ -1,23 +1,65 @@
-"""Graphs of a set at every level, sorted once and kept on the device that trains."""
+"""Graphs of a data set at every level, sorted once and kept on the device that trains."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from geoskip.data.graph_set import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.kernels import Pattern
 from geoskip.shapes import Bool, Float, Int
-from geoskip.training.packed.batch import PackedBatch
-from geoskip.training.packed.level import PackedLevel, Room
-from geoskip.training.packed.rows import Rows
+from geoskip.training.packed.level import BatchShape, PackedBatch, PackedLevel, Rows
+
+
+@contextmanager
+def counting_real(norms: Sequence[nn.Module], real: Sequence[Bool[Tensor, " _"]]) -> Iterator[None]:
+    """Within the context each batch normalisation takes its statistics from the vertices that are real."""
+    pairs = [(norm, mask) for norm, mask in zip(norms, real, strict=True) if isinstance(norm, nn.BatchNorm1d)]
+    try:
+        for norm, mask in pairs:
+            # An attribute of the instance hides the method of its class, until it is removed again.
+            norm.forward = partial(normalize, norm, mask)  # type: ignore[method-assign]
+        yield
+    finally:
+        for norm, _ in pairs:
+            del norm.forward
+
+
+def normalize(
+    norm: nn.BatchNorm1d, real: Bool[Tensor, " vertices"], x: Float[Tensor, "vertices channels"]
+) -> Float[Tensor, "vertices channels"]:
+    """As :class:`torch.nn.BatchNorm1d` of the real vertices alone; the others come out finite, and without gradient."""
+    if not norm.training:
+        return nn.BatchNorm1d.forward(norm, x)
+    weights = real.to(x.dtype).unsqueeze(1)
+    count = weights.sum()
+    mean = (x * weights).sum(0) / count
+    variance = ((x - mean).square() * weights).sum(0) / count
+    if norm.running_mean is not None and norm.running_var is not None:
+        _remember(norm, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+    y = (x - mean) * torch.rsqrt(variance + norm.eps) * weights
+    return y if norm.weight is None else y * norm.weight + norm.bias
+
+
+@torch.no_grad()
+def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor) -> None:
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    assert norm.momentum is not None
+    norm.num_batches_tracked.add_(1)
+    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+    norm.running_var.lerp_(variance.to(norm.running_var.dtype), norm.momentum)
+
 
 CHUNK = 1024  # graphs sorted at once: bounds the memory for edges numbered in 64 bits
 
@@ -46,7 +88,7 @@ class GraphStore:
     scales: tuple[Float[Tensor, " graphs"] | None, ...]
     padded: bool
     polar: bool = False
-    _rooms: dict[int, tuple[Room, ...]] = field(default_factory=dict, repr=False)
+    _shapes: dict[int, tuple[BatchShape, ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.levels[0].offsets) - 1
@@ -55,9 +97,9 @@ class GraphStore:
     @torch.inference_mode(False)
     def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
         """Some graphs, all different, at every level."""
-        rooms = self._rooms_for(items)
-        verts = tuple(level.rows(items, room) for level, room in zip(self.levels, rooms, strict=True))
-        graphs = [self._graph(depth, items, verts[depth], room) for depth, room in enumerate(rooms)]
+        shapes = self._shapes_for(items)
+        verts = tuple(level.rows(items, shape) for level, shape in zip(self.levels, shapes, strict=True))
+        graphs = [self._graph(depth, items, verts[depth], shape) for depth, shape in enumerate(shapes)]
         steps = zip(pairwise(self.levels), pairwise(verts), strict=True)
         clusters = [finer.clusters(f, coarser, c, self.padded) for (finer, coarser), (f, c) in steps]
         pooled = PooledGraphs(tuple(graphs), tuple(clusters))
@@ -66,25 +108,25 @@ class GraphStore:
     def to(self, device: torch.device | str, padded: bool) -> GraphStore:
         """The same graphs on another device."""
         moved = {entry.name: move_all(getattr(self, entry.name), device) for entry in fields(self)}
-        return type(self)(**moved | {"padded": padded, "_rooms": {}})
+        return type(self)(**moved | {"padded": padded, "_shapes": {}})
 
-    def rooms(self, num_items: int) -> tuple[Room, ...]:
+    def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
         """Places for any ``num_items`` graphs, level by level."""
-        return tuple(level.room(num_items) for level in self.levels)
+        return tuple(level.batch_shape(num_items) for level in self.levels)
 
     def layout(self, num_items: int) -> int:
         """Changes when batches of this size get other shapes: a captured step is then captured again."""
         return 0
 
-    def _rooms_for(self, items: Tensor) -> tuple[Room, ...]:
+    def _shapes_for(self, items: Tensor) -> tuple[BatchShape, ...]:
         if not self.padded:
-            return tuple(level.exact_room(items) for level in self.levels)
-        if len(items) not in self._rooms:
-            self._rooms[len(items)] = self.rooms(len(items))
-        return self._rooms[len(items)]
+            return tuple(level.exact_shape(items) for level in self.levels)
+        if len(items) not in self._shapes:
+            self._shapes[len(items)] = self.batch_shapes(len(items))
+        return self._shapes[len(items)]
 
-    def _graph(self, depth: int, items: Tensor, verts: Rows, room: Room) -> Graph:
-        graph = self.levels[depth].batch(items, verts, room)
+    def _graph(self, depth: int, items: Tensor, verts: Rows, shape: BatchShape) -> Graph:
+        graph = self.levels[depth].batch(items, verts, shape)
         if self.coordinates is None:
             return graph
         pos = verts.take(self.pos[depth]) if self.coordinates == "position" else None
@@ -140,13 +182,15 @@ def store_set(
     parts = []
     xs, pos, own = [], [], []
     for chunk in items.split(CHUNK):
-        some = data.select(chunk)
-        pooled = some.pooled()
+        selected = data.select(chunk)
+        pooled = selected.pooled()
         parts.append(packed_levels(pooled.levels, pooled.clusters, looped))
-        xs.append(some.x)
-        pos.append([level.pos for level in some.levels])
+        xs.append(selected.x)
+        pos.append([level.pos for level in selected.levels])
         if coordinates is not None and (largest is None or polar):
-            own.append(own_scales(pooled.levels[0], some.levels[0].pos if coordinates == "position" else None, polar))
+            own.append(
+                own_scales(pooled.levels[0], selected.levels[0].pos if coordinates == "position" else None, polar)
+            )
     levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
     positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
     scales: tuple[Tensor | None, ...] = (torch.cat(own) if own else None, *(None for _ in levels[1:]))
@@ -197,3 +241,127 @@ def move_all(value: Any, device: torch.device | str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(**{entry.name: move_all(getattr(value, entry.name), device) for entry in fields(value)})
     return value
+
+
+MOST_KEPT = 2**28  # pseudo-coordinates of all graphs that are kept, in numbers: 1 GiB
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What batches of one size share: the rows, none of them padding, and the graph without pseudo-coordinates."""
+
+    verts: Rows
+    graph: Graph
+
+
+@dataclass(frozen=True, eq=False)
+class UniformRows(Rows):
+    """Places of graphs that all have ``size`` rows: whole graphs are taken, and there is no padding."""
+
+    items: Int[Tensor, " items"]
+    size: int
+
+    def take(self, values: Tensor, padding: int = 0) -> Tensor:
+        return values.unflatten(0, (-1, self.size)).index_select(0, self.items).flatten(0, 1)
+
+    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
+        return values.repeat_interleave(self.size, output_size=len(values) * self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class UniformStore(GraphStore):
+    """As :class:`GraphStore`, with one level that holds the one graph. Batches of a size have one shape, so there is no
+    padding, and nothing but features and pseudo-coordinates is gathered."""
+
+    def __len__(self) -> int:
+        return len(self.x) // self._size
+
+    @torch.inference_mode(False)
+    def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
+        frame = self._frame(len(items))
+        rows = (items * self._size).repeat_interleave(self._size, output_size=frame.verts.capacity)
+        known = frame.verts
+        verts = UniformRows(known.starts, known.graphs, rows + known.rows, known.real, items, self._size)
+        graph = frame.graph
+        if self.coordinates is not None:
+            graph = with_other_pseudo(graph, self._pseudo_of(verts))
+        return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,), padded=False)
+
+    def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
+        (level,) = self.levels
+        looped = 0 if level.looped is None else int(level.looped.offsets[-1])
+        return (BatchShape(num_items * self._size, num_items * int(level.edges.offsets[-1]), num_items * looped),)
+
+    @property
+    def _size(self) -> int:
+        """The vertices of a graph."""
+        return len(self.levels[0].edges.first_in)
+
+    def _frame(self, num_items: int) -> Frame:
+        if num_items not in self._frames:
+            # What is first needed in inference mode is still needed when training goes on.
+            with torch.inference_mode(False):
+                self._frames[num_items] = self._made(num_items)
+        return self._frames[num_items]
+
+    def _made(self, num_items: int) -> Frame:
+        items = torch.arange(num_items, device=self.x.device)
+        level, (shape,) = PackedLevel.join(self.levels * num_items), self.batch_shapes(num_items)
+        verts = level.rows(items, shape)
+        graph = level.batch(items, verts, shape)
+        positions = verts.rows - items.repeat_interleave(self._size) * self._size
+        return Frame(replace(verts, rows=positions), graph)
+
+    @property
+    def _scales(self) -> Float[Tensor, " graphs"]:
+        (scales,) = self.scales
+        assert scales is not None
+        return scales
+
+    @cached_property
+    def _frames(self) -> dict[int, Frame]:
+        return {}
+
+    def _pseudo_of(self, verts: UniformRows) -> Float[Tensor, "edges dim"]:
+        if self._pseudo is not None:
+            return self._pseudo.index_select(0, verts.items).flatten(0, 1)
+        graph = self._frame(len(verts.items)).graph
+        return self._relative(graph, verts.take(self.pos[0]), self._scales[verts.items])
+
+    @cached_property
+    def _pseudo(self) -> Float[Tensor, "graphs edges dim"] | None:
+        """The pseudo-coordinates of every graph, unless they are too many to be kept."""
+        (shape,), one = self.batch_shapes(1), self._frame(1).graph
+        if len(self) * shape.edges * self.pos[0].shape[1] > MOST_KEPT:
+            return None
+        positions = self.pos[0].unflatten(0, (len(self), -1))
+        pairs = zip(positions, self._scales.split(1), strict=True)
+        with torch.inference_mode(False):
+            return torch.stack([self._relative(one, pos, scale) for pos, scale in pairs])
+
+    def _relative(self, graph: Graph, pos: Tensor, scales: Tensor) -> Tensor:
+        edges = graph.num_edges // len(scales)
+        scale = scales.repeat_interleave(edges, output_size=graph.num_edges).unsqueeze(1)
+        return relative(graph, pos if self.coordinates == "position" else None, scale)
+
+
+def store_graphs(
+    graphs: Sequence[Graph],
+    pos: Sequence[Float[Tensor, "_ dim"]],
+    coordinates: str | None,
+    *,
+    looped: bool,
+    padded: bool,
+) -> GraphStore:
+    """Graphs of one level whose features are their positions; each has a scale of its own.
+
+    Where all are one and the same graph it is stored once.
+    """
+    uniform = all(graph is graphs[0] for graph in graphs)
+    kept = graphs[:1] if uniform else graphs
+    single = [replace(g, graph_offsets=torch.tensor([0, g.num_vertices], device=g.device)) for g in kept]
+    level = PackedLevel.join([packed_levels([graph], [], looped)[0] for graph in single])
+    joined, pairs = torch.cat(list(pos)), zip(graphs, pos, strict=True)
+    scales = torch.stack([own_scale(graph, verts if coordinates == "position" else None) for graph, verts in pairs])
+    kind = UniformStore if uniform else GraphStore
+    return kind(joined, (joined,), (level,), coordinates, (scales,), padded)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from geoskip.data.catalog import DATA_SETS, FOLDERS, names_for
 from geoskip.data.split import Split
 from geoskip.operators import OperatorInfo, make_operator, operator_info
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
-from geoskip.training.checks import check_arguments, check_type
-from geoskip.training.config import Config
+from geoskip.training.config import Config, check_arguments, check_type
 
 
 @dataclass(frozen=True)
@@ -224,3 +226,44 @@ def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[A
     """``function`` of item numbers 0 to ``count``, ``size`` at a time, without gradients."""
     with torch.inference_mode():
         return [function(part) for part in torch.arange(count).split(size)]
+
+
+def load_data(config: Config) -> Any:
+    """The set that ``config.data`` names; ValueError if it is neither a set for the task nor a path."""
+    named, path = names_for(config.task), Path(config.data).expanduser()
+    if config.data in named:
+        return DATA_SETS[config.data].read(config.data, config.data_options)
+    if config.data in DATA_SETS:
+        task = DATA_SETS[config.data].task
+        raise ValueError(f"data: {config.data} is for {task}; {config.task} trains on {', '.join(named)}, or a path")
+    if path.exists():
+        return FOLDERS[config.task].read(config.data, config.data_options, path)
+    if os.sep in config.data or "/" in config.data:
+        raise ValueError(f"data: there is no such path: {config.data}; say where the data are now with --data")
+    raise ValueError(f"data: there is no such path, and as a set it is an {unknown_name(config.data, named)}")
+
+
+def make_task(config: Config, data: Any = None) -> Task:
+    """The task of a configuration, on the CPU.
+
+    ``data`` is a set that is at hand (:class:`~geoskip.data.mesh_set.MeshSet` for reconstruction,
+    :class:`~geoskip.data.correspondence_set.CorrespondenceSet`, :class:`~geoskip.data.graph_set.GraphSet` for
+    classification); without it ``config.data`` is loaded.
+    """
+    make: Any = task_class(config.task)
+    return make(config, data)
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task by its name in a configuration."""
+    if name == "reconstruction":
+        from geoskip.training.tasks.reconstruction import Reconstruction
+
+        return Reconstruction
+    if name == "correspondence":
+        from geoskip.training.tasks.correspondence import Correspondence
+
+        return Correspondence
+    from geoskip.training.tasks.classification import Classification
+
+    return Classification

@@ -28,8 +28,7 @@ from geoskip.training.packed import (
     store_set,
 )
 from geoskip.training.packed.level import PackedLevel
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, spread_evenly
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, load_data, spread_evenly
 
 EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
 
@@ -98,8 +97,8 @@ class Classification(Task):
             items = self.data.split.train
             finest = store_set(self.data, items, None, None, looped=False, padded=False)
             return tuple(self._drawing(items, finest.levels[0], finest.pos[0]).largest(by_position))
-        found = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
-        return tuple(float(value) or 1.0 for value in found)
+        sizes = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
+        return tuple(float(value) or 1.0 for value in sizes)
 
     @cached_property
     def store(self) -> GraphStore:
@@ -192,8 +191,8 @@ class Classification(Task):
             return torch.zeros(0, dtype=torch.long)
         store = self.part_store(part)
 
-        def classes(some: Tensor) -> Tensor:
-            return self.scores(model, store.batch(some.to(self.device))).argmax(-1).cpu()
+        def classes(items: Tensor) -> Tensor:
+            return self.scores(model, store.batch(items.to(self.device))).argmax(-1).cpu()
 
         # Where a batch has one scale, batches of the test are as large as those of the training.
         size = self.config.optim.batch if self.config.pseudo_scale == "batch" else EVALUATED
@@ -210,8 +209,8 @@ class Classification(Task):
         from geoskip.records.samples import GraphSamples
 
         chosen = spread_evenly(len(self.part(part)), count)
-        some = self.data.select(self.part(part)[chosen])
-        finest = some.levels[0].to("cpu")
+        shown = self.data.select(self.part(part)[chosen])
+        finest = shown.levels[0].to("cpu")
         model.eval()
         # Made outside of inference mode, so that it can be filled again later.
         store = self.part_store(part)
@@ -219,10 +218,10 @@ class Classification(Task):
             predicted = self.scores(model, store.batch(chosen.to(self.device))).argmax(-1)
         return GraphSamples(
             pos=_plane(finest.pos).numpy(),
-            x=some.x.cpu().numpy(),
+            x=shown.x.cpu().numpy(),
             edges=finest.edge_index.numpy(),
             offsets=finest.offsets.numpy(),
-            true=some.labels.cpu().numpy(),
+            true=shown.labels.cpu().numpy(),
             predicted=predicted.cpu().numpy(),
             class_names=self.data.class_names,
         )

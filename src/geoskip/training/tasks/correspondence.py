@@ -20,8 +20,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, spread_evenly
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, load_data, spread_evenly
 
 
 class Correspondence(Task):
@@ -123,16 +122,16 @@ class Correspondence(Task):
         if not chosen:
             raise ValueError(f"data: {self.config.data} has no items for the {part}")
         predicted = [self.predict(model, self.data.meshes[item]) for item in chosen]
-        found, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in chosen])
-        errors = geodesic_errors(found, labels, self.distances)
+        matches, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in chosen])
+        errors = geodesic_errors(matches, labels, self.distances)
         sizes = torch.tensor([0, *map(len, predicted)])
         arrays = {
-            "predicted": found.numpy(),
+            "predicted": matches.numpy(),
             "offsets": sizes.cumsum(0).numpy(),
             "error_pct": _where_labelled(errors, labels).numpy(),
         }
         return Evaluation(
-            correspondence_metrics(found, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
+            correspondence_metrics(matches, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
         )
 
     def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:

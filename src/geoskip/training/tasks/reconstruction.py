@@ -20,8 +20,7 @@ from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.metrics import reconstruction_errors, reconstruction_metrics
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, spread_evenly
-from geoskip.training.tasks.loading import load_data
+from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, load_data, spread_evenly
 
 # Coordinates that hardly move are divided by this share of the usual deviation instead of their own, which may be 0.
 LEAST_DEVIATION = 1e-3
@@ -101,13 +100,13 @@ class Reconstruction(Task):
         model.eval()
         chosen = self.part(part)
 
-        def errors(some: Tensor) -> Tensor:
-            true = self.data.verts(chosen[some].to(self.device))
+        def errors(items: Tensor) -> Tensor:
+            true = self.data.verts(chosen[items].to(self.device))
             return reconstruction_errors(self.reconstruct(model, true), true, self.data.unit_mm).cpu()
 
-        found = torch.cat(in_parts(len(chosen), 64, errors)) if len(chosen) else torch.zeros(0, len(self.mean))
-        arrays = {"per_vertex_mm": found.mean(0).numpy(), "per_item_mm": found.mean(1).numpy()}
-        return Evaluation(reconstruction_metrics(found), arrays=arrays)
+        all_errors = torch.cat(in_parts(len(chosen), 64, errors)) if len(chosen) else torch.zeros(0, len(self.mean))
+        arrays = {"per_vertex_mm": all_errors.mean(0).numpy(), "per_item_mm": all_errors.mean(1).numpy()}
+        return Evaluation(reconstruction_metrics(all_errors), arrays=arrays)
 
     def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
         from geoskip.blocks.skips import only

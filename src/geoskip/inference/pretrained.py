@@ -1,56 +1,32 @@
-"""Trained models in the layout that hubs of models expect: a folder with ``config.json`` and ``model.safetensors``.
+"""Trained models in the layout that model hubs expect: a folder with ``config.json`` and ``model.safetensors``.
 
 ``model.safetensors`` holds parameters and buffers by name (topology included) and, as ``context.…``, the constants of
 the training data, such as mean and deviation; ``config.json`` the configuration and facts such as the length of a
-unit. Nothing else is needed to use the model, the training data least of all, and there is no code in either to run.
+unit. The training data are not needed to use the model, and neither file can execute code (no pickle).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoskip import __version__
 from geoskip.records.manifest import MANIFEST, DamagedFile, check_folder, read_checked, start_manifest, write_listed
-from geoskip.records.reading import ReadError, parse_json, parse_tensors
+from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_json
+from geoskip.training.checkpoint import apart
 from geoskip.training.config import Config
-from geoskip.training.context import Context, check_context, check_sizes
-from geoskip.training.rebuild import rebuild_model
-from geoskip.training.trees import apart
+from geoskip.training.run import Run
+from geoskip.training.trained import Context, Trained, rebuild
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _PREFIX = "context."
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained model with everything that is needed to use it.
-
-    config: how it was made.
-    model: the model, in evaluation mode.
-    context: constants and facts of the data it was trained on.
-    """
-
-    config: Config
-    model: nn.Module
-    context: Context
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    def to(self, device: str | torch.device) -> Trained:
-        """The model moves, as modules do; constants stay where they are."""
-        self.model.to(device)
-        return self
 
 
 def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
@@ -83,7 +59,7 @@ def _without_folders(config: Config) -> Config:
 
 
 def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
-    """What :func:`save_pretrained` wrote; ValueError says what is missing, damaged or of another version."""
+    """Load what :func:`save_pretrained` wrote. ValueError says what is missing, damaged or of another version."""
     folder = Path(folder)
     about = _read_config(folder / CONFIG)
     _check_complete(folder)
@@ -96,14 +72,6 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}: not a whole model: {error}") from error
     return trained.to(device)
-
-
-def rebuild(config: Config, weights: Mapping[str, Tensor], context: Context) -> Trained:
-    """A trained model from what was stored of it, after all of it was checked; ValueError says what does not fit."""
-    check_context(config.task, context)
-    model = rebuild_model(config, weights, context.facts)
-    check_sizes(context, model)
-    return Trained(config, model, context)
 
 
 def _check_complete(folder: Path) -> None:
@@ -136,3 +104,22 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         return parse_tensors(read_checked(path))[0]
     except ReadError as error:
         raise ValueError(f"{path}: damaged, or not a file of weights ({error})") from error
+
+
+def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
+    """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
+    folder = Path(folder)
+    return from_pretrained(folder, device) if _is_exported(folder / CONFIG) else Run.open(folder).trained(device)
+
+
+def require_task(trained: Trained, task: str, purpose: str) -> None:
+    """ValueError unless the model was trained for ``task``, which ``purpose`` needs."""
+    if trained.config.task != task:
+        raise ValueError(f"{purpose} needs a model of {task}, and this is one of {trained.config.task}")
+
+
+def _is_exported(path: Path) -> bool:
+    try:
+        return "library_name" in read_json(path)
+    except (OSError, ValueError, TypeError):
+        return False

@@ -1,7 +1,7 @@
 """What ``geoskip apply`` can do, as functions of files.
 
 All inputs are checked before the first output is written. Files that cannot be used raise
-:class:`~geoskip.training.inference.inputs.BadFiles` together; with ``skip_bad`` they are left out instead.
+:class:`~geoskip.inference.files.BadFiles` together; with ``skip_bad`` they are left out instead.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ import torch
 from torch import Tensor
 
 from geoskip.data.images import read_image
-from geoskip.meshes import Mesh
-from geoskip.shapes import Float, Shaped
-from geoskip.training.inference.classifying import ImageClassifier
-from geoskip.training.inference.coding import MeshCoder, interpolated, verts_of
-from geoskip.training.inference.files import (
+from geoskip.inference.files import (
+    Inputs,
     Outputs,
     array_bytes,
     code_bytes,
@@ -32,9 +29,10 @@ from geoskip.training.inference.files import (
     read_user_mesh,
     read_values,
 )
-from geoskip.training.inference.inputs import Inputs
-from geoskip.training.inference.matching import Matcher
-from geoskip.training.pretrained import Trained
+from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, interpolated, verts_of
+from geoskip.meshes import Mesh
+from geoskip.shapes import Float, Shaped
+from geoskip.training.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Applied:
     with those that were left out."""
 
     written: list[Path]
-    told: list[tuple[str, str]]
+    messages: list[tuple[str, str]]
     skipped: Sequence[str] = ()
 
 
@@ -54,12 +52,15 @@ def reconstruct(
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true = _verts(coder, inputs)
     paths = inputs.paths
-    places = [outputs.claim(path.stem + mesh_suffix(path, suffix), str(path)) for path in paths]
-    found = coder.reconstruct(true)
-    errors = (found - true).norm(dim=-1).mean(-1) * coder.unit_mm
-    files = ((place, mesh_bytes(mesh, place.suffix)) for place, mesh in zip(places, coder.meshes(found), strict=True))
-    told = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
-    return Applied(outputs.write(files), told, inputs.skipped)
+    targets = [outputs.claim(path.stem + mesh_suffix(path, suffix), str(path)) for path in paths]
+    reconstructed = coder.reconstruct(true)
+    errors = (reconstructed - true).norm(dim=-1).mean(-1) * coder.unit_mm
+    files = (
+        (target, mesh_bytes(mesh, target.suffix))
+        for target, mesh in zip(targets, coder.meshes(reconstructed), strict=True)
+    )
+    messages = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
+    return Applied(outputs.write(files), messages, inputs.skipped)
 
 
 def encode(
@@ -69,10 +70,10 @@ def encode(
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true = _verts(coder, inputs)
     paths = inputs.paths
-    places = [outputs.claim(path.stem + suffix, str(path)) for path in paths]
+    targets = [outputs.claim(path.stem + suffix, str(path)) for path in paths]
     codes = coder.encode(true)
-    items = zip(places, codes, paths, strict=True)
-    written = outputs.write((place, code_bytes(code, suffix, {"mesh": path.name})) for place, code, path in items)
+    items = zip(targets, codes, paths, strict=True)
+    written = outputs.write((target, code_bytes(code, suffix, {"mesh": path.name})) for target, code, path in items)
     return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
 
 
@@ -84,15 +85,15 @@ def decode(
     codes = inputs.each(lambda path: read_codes(path, coder.latent))
     paths = inputs.paths
     ending = mesh_suffix(Path("mesh.ply"), suffix)
-    places = []
-    for path, some in zip(paths, codes, strict=True):
-        names = [path.stem] if len(some) == 1 else [f"{path.stem}-{number:03d}" for number in range(len(some))]
-        places += [outputs.claim(name + ending, str(path)) for name in names]
+    targets = []
+    for path, batch in zip(paths, codes, strict=True):
+        names = [path.stem] if len(batch) == 1 else [f"{path.stem}-{number:03d}" for number in range(len(batch))]
+        targets += [outputs.claim(name + ending, str(path)) for name in names]
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
-    written = outputs.write((place, mesh_bytes(mesh, ending)) for place, mesh in zip(places, meshes, strict=True))
-    counts = ["1 code" if len(some) == 1 else f"{len(some)} codes" for some in codes]
-    told = [(str(path), count) for path, count in zip(paths, counts, strict=True)]
-    return Applied(written, told, inputs.skipped)
+    written = outputs.write((target, mesh_bytes(mesh, ending)) for target, mesh in zip(targets, meshes, strict=True))
+    counts = ["1 code" if len(batch) == 1 else f"{len(batch)} codes" for batch in codes]
+    messages = [(str(path), count) for path, count in zip(paths, counts, strict=True)]
+    return Applied(written, messages, inputs.skipped)
 
 
 def interpolate(
@@ -105,9 +106,9 @@ def interpolate(
     first, last = Inputs(paths).each(lambda path: _code(coder, path))
     ending, stem = mesh_suffix(paths[0], suffix), f"{paths[0].stem}-to-{paths[1].stem}"
     codes = interpolated(first, last, steps)
-    places = [outputs.claim(f"{stem}-{number:03d}{ending}", str(paths[0])) for number in range(steps)]
+    targets = [outputs.claim(f"{stem}-{number:03d}{ending}", str(paths[0])) for number in range(steps)]
     meshes = coder.meshes(coder.decode(codes))
-    written = outputs.write((place, mesh_bytes(mesh, ending)) for place, mesh in zip(places, meshes, strict=True))
+    written = outputs.write((target, mesh_bytes(mesh, ending)) for target, mesh in zip(targets, meshes, strict=True))
     return Applied(written, [(f"{paths[0]} to {paths[1]}", f"{steps} meshes")])
 
 
@@ -129,8 +130,8 @@ def transfer(
         written += outputs.write([(matches[number], array_bytes(matched))])
         if values is not None:
             written += outputs.write([(carried[number], array_bytes(values[matched]))])
-    told = [(str(p), f"{mesh.num_vertices} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
-    return Applied(written, told, inputs.skipped)
+    messages = [(str(p), f"{mesh.num_vertices} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
+    return Applied(written, messages, inputs.skipped)
 
 
 def classify(
@@ -147,7 +148,7 @@ def classify(
     classifier, inputs = ImageClassifier(trained), Inputs(paths, skip_bad)
     images = _images(inputs, size or classifier.image_size, colour=classifier.in_channels == 3)
     paths = inputs.paths
-    places = [outputs.claim(f"{path.stem}.classes.json", str(path)) for path in paths]
+    targets = [outputs.claim(f"{path.stem}.classes.json", str(path)) for path in paths]
     likely = classifier.classify(images)
     best = [classifier.class_names[int(row.argmax())] for row in likely]
     entries = (
@@ -159,11 +160,11 @@ def classify(
         for path, name, row in zip(paths, best, likely, strict=True)
     )
     files = (
-        (place, (json.dumps(entry, indent=1) + "\n").encode()) for place, entry in zip(places, entries, strict=True)
+        (target, (json.dumps(entry, indent=1) + "\n").encode()) for target, entry in zip(targets, entries, strict=True)
     )
     written = outputs.write(files)
-    told = [f"{name} ({100 * float(row.max()):.0f} %)" for name, row in zip(best, likely, strict=True)]
-    return Applied(written, list(zip(map(str, paths), told, strict=True)), inputs.skipped)
+    messages = [f"{name} ({100 * float(row.max()):.0f} %)" for name, row in zip(best, likely, strict=True)]
+    return Applied(written, list(zip(map(str, paths), messages, strict=True)), inputs.skipped)
 
 
 def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3"]:

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import geoskip
+from geoskip.inference.pretrained import from_pretrained, save_pretrained
 from geoskip.records import RunRecord, read_record
 from geoskip.records.manifest import list_files
 from geoskip.training.config import TASKS, Config
-from geoskip.training.pretrained import from_pretrained, save_pretrained
 from tests.training.runs import untrained
 
 ROOT = Path(geoskip.__file__).parents[2]

@@ -1,6 +1,6 @@
 """Trained models as programs that run without geoskip: ``torch.export``, and ONNX.
 
-A program takes positions in the units of the training data and gives positions, or scores, back: standardisation,
+A program takes positions in the units of the training data and gives positions, or scores, back: normalization,
 topology and pseudo-coordinates are inside. It is traced on the kernels' reference path, plain PyTorch, so that nothing
 of geoskip's own operators is left in it; on large batches geoskip itself is faster. All operators and skips can be
 traced. What cannot is a classifier of graphs: its graphs differ from item to item, and a program has a fixed one.
@@ -23,17 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import Graph, RecordBuffers, attach
+from geoskip.inference.predictors import Matcher, MeshCoder
 from geoskip.kernels import use_path
 from geoskip.operators import operator_info
 from geoskip.records.atomic import write_whole
 from geoskip.shapes import Float
-from geoskip.training.inference.coding import MeshCoder
-from geoskip.training.inference.matching import Matcher
 from geoskip.training.packed import own_scale, relative
-from geoskip.training.pretrained import Trained
+from geoskip.training.trained import Trained
 
 
-class Reconstructs(nn.Module):
+class ReconstructionProgram(nn.Module):
     """Positions to positions, ``[meshes, vertices, 3]``."""
 
     mean: Tensor
@@ -49,7 +48,7 @@ class Reconstructs(nn.Module):
         return self.model((verts - self.mean) / self.deviation) * self.deviation + self.mean
 
 
-class Matches(nn.Module):
+class MatchingProgram(nn.Module):
     """Positions of one mesh of the target's connectivity to scores of the target's vertices."""
 
     def __init__(self, matcher: Matcher) -> None:
@@ -82,10 +81,10 @@ def program_of(trained: Trained) -> Program:
         coder = MeshCoder(trained)
         # Two, and different: an axis of length 1 would be taken for a constant.
         example = torch.stack([coder.mean, coder.mean + coder.deviation])
-        return _warm(Program(Reconstructs(coder).eval(), example, {0: torch.export.Dim("meshes", min=1)}))
+        return _warm(Program(ReconstructionProgram(coder).eval(), example, {0: torch.export.Dim("meshes", min=1)}))
     if trained.config.task == "correspondence":
         matcher = Matcher(trained)
-        return _warm(Program(Matches(matcher).eval(), torch.tensor(matcher.target.verts).float(), {}))
+        return _warm(Program(MatchingProgram(matcher).eval(), torch.tensor(matcher.target.verts).float(), {}))
     raise ValueError(
         "a classifier takes graphs that differ from item to item, and a program has one fixed graph: it cannot be "
         "exported as a program; share the folder with model.safetensors and config.json instead"

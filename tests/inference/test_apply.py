@@ -22,18 +22,18 @@ from geoskip.data.slic import Slic
 from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
 from geoskip.data.template import TemplateError
+from geoskip.inference import files
+from geoskip.inference.apply import Applied, classify, decode, encode, interpolate, reconstruct, transfer
+from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
+from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, interpolated
+from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
 from geoskip.records.unfinished import writing
-from geoskip.training.inference import ImageClassifier, Matcher, MeshCoder, files, open_trained
-from geoskip.training.inference.applying import Applied, classify, decode, encode, interpolate, reconstruct, transfer
-from geoskip.training.inference.coding import interpolated
-from geoskip.training.inference.files import Outputs, mesh_suffix, read_codes, read_values
-from geoskip.training.inference.inputs import BadFiles, Inputs
-from geoskip.training.pretrained import Trained, from_pretrained, save_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
 from geoskip.training.tasks.reconstruction import Reconstruction
+from geoskip.training.trained import Trained
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
 
@@ -82,7 +82,7 @@ def test_meshes_in_any_format_come_back_in_it(
     done = reconstruct(coding[0], spheres, Outputs(tmp_path / "out"))
     assert names(tmp_path / "out") == ["a.ply", "b.obj", "c.off"]
     assert [path.name for path in done.written] == ["a.ply", "b.obj", "c.off"]
-    for path, (name, told) in zip(spheres, done.told, strict=True):
+    for path, (name, told) in zip(spheres, done.messages, strict=True):
         true, found = read_mesh(path), read_mesh(tmp_path / "out" / path.name)
         assert found.topology_hash() == true.topology_hash()
         error = np.linalg.norm(found.verts - true.verts, axis=1).mean() * 100
@@ -99,7 +99,7 @@ def test_encode_then_decode_is_reconstruct(
         assert [path.suffix for path in codes] == [suffix] * 3
         applied = decode(coding[0], codes, Outputs(tmp_path / f"meshes{suffix}"))
         decoded = applied.written
-        assert {told for _, told in applied.told} == {"1 code"}
+        assert {told for _, told in applied.messages} == {"1 code"}
         for one, other in zip(whole, decoded, strict=True):
             assert np.allclose(read_mesh(one).verts, read_mesh(other).verts, atol=1e-6)
 
@@ -109,7 +109,7 @@ def test_a_file_of_several_codes_becomes_numbered_meshes(
 ) -> None:
     np.save(tmp_path / "many.npy", np.zeros((2, 3)))
     done = decode(coding[0], [tmp_path / "many.npy"], Outputs(tmp_path / "out"), ".off")
-    assert done.told[0][1].endswith(" codes")
+    assert done.messages[0][1].endswith(" codes")
     assert names(tmp_path / "out") == ["many-000.off", "many-001.off"]
 
 
@@ -324,7 +324,7 @@ def test_classes_of_files(
     paths = [tmp_path / f"{name}.png" for name in ("x", "y")]
     for path, image in zip(paths, images, strict=False):
         Image.fromarray(image).save(path)
-    done = classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "out"))
+    done = classify(load(tmp_path / "run"), paths, Outputs(tmp_path / "out"))
     probabilities = classifier[0].classify(images[:2])
     for path, row in zip(done.written, probabilities, strict=True):
         stored = json.loads(path.read_text())
@@ -333,11 +333,11 @@ def test_classes_of_files(
     assert names(tmp_path / "out") == ["x.classes.json", "y.classes.json"]
     Image.fromarray(images[0][:8]).save(paths[0])
     with pytest.raises(ValueError, match=r"y\.png: \(12, 12\) pixels.*--size"):
-        classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "more"))
-    classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "more"), (12, 12))
+        classify(load(tmp_path / "run"), paths, Outputs(tmp_path / "more"))
+    classify(load(tmp_path / "run"), paths, Outputs(tmp_path / "more"), (12, 12))
     paths[1].write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"y\.png: not an image"):
-        classify(open_trained(tmp_path / "run"), paths, Outputs(tmp_path / "none"))
+        classify(load(tmp_path / "run"), paths, Outputs(tmp_path / "none"))
 
 
 def test_colours_for_a_grey_model_are_refused(
@@ -380,7 +380,7 @@ def test_an_exported_model_works_as_the_run_does(tmp_path: Path, spheres: list[P
     run, _ = untrained(tmp_path / "run")
     save_pretrained(tmp_path / "model", run.trained())
     found = [
-        reconstruct(open_trained(tmp_path / name), spheres, Outputs(tmp_path / f"{name}-out")).written
+        reconstruct(load(tmp_path / name), spheres, Outputs(tmp_path / f"{name}-out")).written
         for name in ("run", "model")
     ]
     for one, other in zip(*found, strict=True):

@@ -1,0 +1,196 @@
+"""Trained models applied to meshes and images: codes, matches and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geoskip.data.graph_set import GraphLevel, GraphSet
+from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
+from geoskip.data.radius import radius_edges
+from geoskip.data.slic import Slic, superpixels
+from geoskip.data.split import Split
+from geoskip.data.template import TemplateError
+from geoskip.inference.pretrained import require_task
+from geoskip.meshes import Mesh
+from geoskip.models import MeshAutoencoder
+from geoskip.shapes import Float, Int, Shaped
+from geoskip.training.tasks.base import in_parts
+from geoskip.training.tasks.classification import Classification
+from geoskip.training.tasks.correspondence import Correspondence
+from geoskip.training.trained import Trained
+
+# Batch sizes that bound the memory used for thousands of files.
+MESHES_AT_ONCE = 32
+IMAGES_AT_ONCE = 64
+
+
+class MeshCoder:
+    """An autoencoder with the normalization that it was trained with; positions are in the units of its data."""
+
+    def __init__(self, trained: Trained) -> None:
+        require_task(trained, "reconstruction", "coding meshes")
+        assert isinstance(trained.model, MeshAutoencoder)
+        self.model, self.device = trained.model, trained.device
+        constants = {name: tensor.to(self.device) for name, tensor in trained.context.constants.items()}
+        self.mean, self.deviation = constants["mean"], constants["deviation"]
+        self.template = Mesh(self.mean.double().cpu().numpy(), constants["faces"].cpu().numpy())
+        self.unit_mm: float = trained.context.facts["unit_mm"]
+
+    @property
+    def latent(self) -> int:
+        return self.model.latent
+
+    def check(self, mesh: Mesh, name: str = "mesh") -> None:
+        """TemplateError unless ``mesh`` has the vertex count and the faces of the training meshes, in their order."""
+        if mesh.topology_hash() == self.template.topology_hash():
+            return
+        if mesh.num_vertices != self.template.num_vertices:
+            fault = f"{mesh.num_vertices} vertices, and the model was trained on meshes of {self.template.num_vertices}"
+        else:
+            fault = (
+                "another connectivity than the model was trained on: its faces, or the order of its vertices, differ"
+            )
+        raise TemplateError(
+            f"{name}: {fault}; export the mesh with the vertex order of the training meshes kept, or train a model on "
+            "meshes of this template"
+        )
+
+    def encode(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes latent"]:
+        return self._in_parts(verts, lambda part: self.model.encode((part - self.mean) / self.deviation))
+
+    def decode(self, codes: Float[Tensor, "meshes latent"]) -> Float[Tensor, "meshes vertices 3"]:
+        return self._in_parts(codes, lambda part: self.model.decode(part) * self.deviation + self.mean)
+
+    def reconstruct(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes vertices 3"]:
+        return self.decode(self.encode(verts))
+
+    def meshes(self, verts: Float[Tensor, "meshes vertices 3"]) -> list[Mesh]:
+        """Positions with the faces of the training meshes."""
+        return [self.template.with_verts(one) for one in verts.double().numpy()]
+
+    def _in_parts(self, items: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        with torch.inference_mode():
+            parts = [function(part.to(self.device)).cpu() for part in items.float().split(MESHES_AT_ONCE)]
+        return torch.cat(parts)
+
+
+def interpolated(
+    first: Float[Tensor, " latent"], last: Float[Tensor, " latent"], steps: int
+) -> Float[Tensor, "steps latent"]:
+    """``steps`` codes on the straight line from ``first`` to ``last``, both included."""
+    if steps < 2:
+        raise ValueError(f"steps: an interpolation has at least 2, its two ends, got {steps}")
+    return torch.stack([first.lerp(last, k / (steps - 1)) for k in range(steps)])
+
+
+def verts_of(meshes: list[Mesh]) -> Float[Tensor, "meshes vertices 3"]:
+    return torch.from_numpy(np.stack([mesh.verts for mesh in meshes])).float()
+
+
+class Matcher(Correspondence):
+    """The correspondence task without its data: meshes become graphs here exactly as they did in training."""
+
+    def __init__(self, trained: Trained) -> None:
+        require_task(trained, "correspondence", "matching meshes")
+        self.config, self.model, self.device = trained.config, trained.model, trained.device
+        constants = trained.context.constants
+        self.target = Mesh(constants["target_verts"].numpy(), constants["target_faces"].numpy())
+
+    def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
+        """The target's vertex that each vertex of ``mesh`` is matched with."""
+        return self.predict(self.model, mesh).numpy()
+
+    def transfer(
+        self, mesh: Mesh, values: Shaped[np.ndarray, targets * channels]
+    ) -> Shaped[np.ndarray, vertices * channels]:
+        """Values at the target's vertices, such as labels of parts, carried to the vertices of ``mesh``."""
+        self.check_values(values)
+        return values[self.match(mesh)]
+
+    def check_values(self, values: Shaped[np.ndarray, targets * channels], name: str = "values") -> None:
+        """ValueError unless there is one value for each vertex of the target."""
+        if len(values) != self.target.num_vertices:
+            wanted = f"{self.target.num_vertices} values, one for each vertex of the target"
+            raise ValueError(f"{name}: expected {wanted}, got {len(values)}")
+
+
+# The outermost superpixels of an image may lie somewhat further in or out than those of others of its size.
+LARGEST_CHANGE = 0.25
+MNIST_NAMES = ("superpixels", "mnist", "fashion-mnist")
+
+
+class ImageClassifier(Classification):
+    """The classification task without its data: images become graphs as they did for training, with its radius."""
+
+    def __init__(self, trained: Trained) -> None:
+        require_task(trained, "classification", "classifying images")
+        facts = trained.context.facts
+        self.config, self.model, self.device = trained.config, trained.model, trained.device
+        self.class_names: tuple[str, ...] = tuple(facts["class_names"])
+        self.largest = tuple(facts["largest"])
+        self.radius: float = facts["radius"]
+        self.in_channels: int = facts["in_channels"]
+        self.num_segments: int = facts["vertices"]
+        self.extent: list[float] = facts["extent"]
+        if len(self.extent) != 2:
+            raise ValueError("classifying images needs a model of graphs in the plane, and this is one of other graphs")
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width of the training images, where the configuration tells; positions are in their pixels."""
+        given = self.config.data_options.get("size")
+        if given is None and self.config.data in MNIST_NAMES:
+            return 28, 28
+        return None if given is None else (int(given[0]), int(given[1]))
+
+    def classify(self, images: Shaped[np.ndarray, "images height width *channels"]) -> Float[Tensor, "images classes"]:
+        """The probability of each class, for 8-bit images of the size that the model was trained on."""
+        channels = images.shape[3] if images.ndim == 4 else 1
+        if channels != self.in_channels:
+            raise ValueError(f"images: {channels} channels, and the model was trained on {self.in_channels}")
+        graphs = self._graphs(images)
+        self._check_extent(graphs.levels[0].pos)
+        self.data = graphs.to(self.device)
+        self.__dict__.pop("_evaluated", None)
+
+        def probabilities(part: Tensor) -> Tensor:
+            return self.scores(self.model, store.batch(part.to(self.device))).float().softmax(-1).cpu()
+
+        store = self.part_store("test")
+        return torch.cat(in_parts(len(images), IMAGES_AT_ONCE, probabilities))
+
+    def _check_extent(self, pos: Float[Tensor, "vertices 2"]) -> None:
+        """Positions are in pixels, so images of another size would be graphs that the model never saw."""
+        found = pos.amax(0).tolist()
+        if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(found, self.extent, strict=True)):
+            reached, trained = ("{:.0f} × {:.0f}".format(*extent) for extent in (found, self.extent))
+            raise ValueError(
+                f"images: superpixels as far as {reached} pixels, and those of the training reached {trained}; scale "
+                "the images to the size of the training's with --size HEIGHT,WIDTH"
+            )
+
+    def _graphs(self, images: np.ndarray) -> GraphSet:
+        compactness = self.config.data_options.get("compactness", Slic.compactness)
+        centroids, means = superpixels(images, Slic(self.num_segments, compactness), workers=1)
+        pos, x = centroids.astype(np.float32), means.astype(np.float32)
+        edges, edge_offsets = radius_edges(pos, self.radius)
+        offsets = torch.arange(len(pos) + 1) * pos.shape[1]
+        flat = torch.from_numpy(pos).flatten(0, 1)
+        finest = GraphLevel(flat, offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets))
+        clusters = []
+        if self.coarsening is None:
+            weigh = partial(gaussian_weights, sigma=self.radius / 2)
+            clusters = find_clusters(finest, weigh, len(self.largest) - 1)
+        items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
+        return GraphSet(
+            torch.from_numpy(x).flatten(0, 1),
+            with_levels(finest, clusters),
+            torch.zeros(len(images), dtype=torch.int64),
+            self.class_names,
+            Split(none, items),
+        )
