@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -155,7 +156,7 @@ def test_an_operator_of_another_package(package: str) -> None:
     name = f"{package}:MeanConv"
     info = operator_info(name)
     assert (info.title, info.has_kernel_size, info.uses_pseudo, info.adds_self_loops) == ("MeanNet", *(False,) * 3)
-    conv = make_operator(name, 3, 5, dim=2, scale=2.0)
+    conv: Any = make_operator(name, 3, 5, dim=2, scale=2.0)
     assert (type(conv).__name__, conv.scale) == ("MeanConv", 2.0)
     with pytest.raises(ValueError, match=f"heads: {name} has no such option; it has scale"):
         make_operator(name, 3, 5, heads=2)

@@ -147,3 +147,10 @@ def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     )
     assert absolute("faces", {"place": "nowhere"}) == ("faces", {"place": "nowhere"})
     assert KINDS.keys() == VALUES.keys()
+
+
+def test_a_path_with_the_name_of_no_user_is_an_ordinary_name() -> None:
+    from geoskip.records.system import user_path
+
+    assert user_path("~nobody-of-this-name/meshes") == Path("~nobody-of-this-name/meshes")
+    assert user_path("~/meshes") == Path.home() / "meshes"

@@ -86,7 +86,7 @@ def test_the_splits_on_the_page_are_those_of_the_code() -> None:
     for name in ("faust", "bodies"):
         assert f"{faust.NUM_TRAIN}, {faust.NUM_MESHES - faust.NUM_TRAIN}" in rows[name]
     # People, takes or motions, frames or poses: a fifth, a fifth and a quarter of them are the test.
-    counts = {"mixed-faces": (40 * 20 * 10, 40 * 5 * 10), "moving-bodies": (8 * 4 * 90, 8 * 90)}
-    counts["remeshed-bodies"] = num_training_people(32) * 5, (32 - num_training_people(32)) * 5
-    for name, (train, test) in counts.items():
+    sizes = {"mixed-faces": (40 * 20 * 10, 40 * 5 * 10), "moving-bodies": (8 * 4 * 90, 8 * 90)}
+    sizes["remeshed-bodies"] = num_training_people(32) * 5, (32 - num_training_people(32)) * 5
+    for name, (train, test) in sizes.items():
         assert f"{train:,}, {test:,}" in rows[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from geoskip.operators import OPERATORS, ChebConv, FeaStConv, GINConv, MoNetConv, SpiralConv, SplineConv, make_operator
@@ -10,7 +12,7 @@ from geoskip.operators import OPERATORS, ChebConv, FeaStConv, GINConv, MoNetConv
 def test_every_name_makes_its_operator() -> None:
     for name in OPERATORS.names():
         size = None if name in ("gcn", "gin") else 2
-        conv = make_operator(name, 3, 5, kernel_size=size)
+        conv: Any = make_operator(name, 3, 5, kernel_size=size)
         assert type(conv) is OPERATORS.get(name)
         assert (conv.in_channels, conv.out_channels) == (3, 5)
 

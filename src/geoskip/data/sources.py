@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoskip.records.system import user_path
+
 
 class MissingData(FileNotFoundError):
     """Data that has to be fetched first; the message says what, from where, and where to put it."""
@@ -63,6 +65,6 @@ PUBLISHED_SUPERPIXELS = Source(
 def data_root() -> Path:
     """``$GEOSKIP_DATA``, or ``geoskip`` in the user's data folder (``$XDG_DATA_HOME`` or ``~/.local/share``)."""
     if chosen := os.environ.get("GEOSKIP_DATA"):
-        return Path(chosen).expanduser()
+        return user_path(chosen)
     xdg = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (xdg if xdg.is_absolute() else Path.home() / ".local" / "share") / "geoskip"

@@ -60,3 +60,12 @@ def _retried(rename: Callable[[Path, Path], None], source: Path, target: Path) -
         except PermissionError:
             time.sleep(seconds)
     rename(source, target)
+
+
+def user_path(path: str | Path) -> Path:
+    """The path with ``~`` and ``~name`` replaced by home folders. Without such a user, ``~name`` is an ordinary name,
+    as in a shell."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

@@ -20,7 +20,7 @@ from geoskip.blocks import make_block
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, attach, cartesian
 from geoskip.meshes import mesh_hierarchy
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
-from geoskip.operators import Operator, make_operator
+from geoskip.operators import make_operator
 
 CPU = torch.device("cpu")
 STEPS = 20
@@ -152,7 +152,7 @@ def test_operators_without_a_peer_are_refused() -> None:
 
 
 def test_other_skips_are_refused() -> None:
-    conv: Operator = make_operator("gcn", 3, 4)
+    conv = make_operator("gcn", 3, 4)
     with pytest.raises(ValueError, match="skip: the peer has none or the affine one, got a ResidualSkip"):
         PeerLayer(make_block(conv, skip="residual"))
 
