@@ -113,22 +113,22 @@ def _likeness(these: set[str], those: set[str]) -> float:
 
 
 class Skip(LateParameters):
-    r"""A block: a convolution, which hears the neighbors, plus a function P of the vertex alone.
+    r"""A block: a convolution, which aggregates the neighbors, plus a function P of the vertex itself.
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + P(x_i)
 
-    It is called as the convolution is, ``block(x, *args, **kwargs)``, and passes on all that it is given. Of a pair
-    ``(x_src, x_dst)`` P takes ``x_dst``; of a tuple that the convolution returns only the first element changes.
-    Public attributes that the block lacks are those of ``conv``, to read, to set and to delete:
+    Call it like the convolution, ``block(x, *args, **kwargs)``: all arguments are passed on. From a pair
+    ``(x_src, x_dst)`` P uses ``x_dst``. If the convolution returns a tuple, only its first element changes.
+    Public attributes that the block does not have are forwarded to ``conv``, for reading, setting and deleting:
     ``block.normalize = False`` changes the convolution.
 
-    **One bias.** Where ``conv.bias`` is a parameter, that is the block's b; elsewhere the skip brings b. It counts as
-    P's: ``affine(x)`` and ``convolution(x, …)`` add up to the block, whoever owns b.
+    **One bias.** If ``conv.bias`` is a parameter, it is the block's b; otherwise the skip adds b. In both cases it is
+    part of P: ``affine(x)`` and ``convolution(x, …)`` add up to the block.
 
-    **Channels** are the ones given, else those that the module names, else those met at the first call, which
-    then has to come before the optimizer is made and before ``torch.compile``.
+    **Channels** are the given ones, or those that the module declares, or are inferred at the first call. In the last
+    case, call the block once before you create the optimizer or use ``torch.compile``.
 
-    A checkpoint of the bare convolution loads into the block, strictly too; the skip then keeps its values.
+    A checkpoint of the bare convolution loads into the block, also with ``strict=True``; the skip keeps its values.
 
     A subclass declares its name, and ``@SKIPS.register`` makes it available by that name.
 
@@ -279,7 +279,7 @@ class Skip(LateParameters):
             )
 
     def reset_parameters(self) -> None:
-        """Draw initial values anew, the convolution's too."""
+        """Draw new initial values, also for the convolution."""
         if callable(reset := getattr(self.conv, "reset_parameters", None)):
             reset()
         if self.skip_channels is not None:

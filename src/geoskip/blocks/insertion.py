@@ -1,4 +1,4 @@
-"""Skips for a finished model, in one line."""
+"""Adds skips to an existing model, in one line."""
 
 from __future__ import annotations
 
@@ -160,15 +160,15 @@ def add_skips(
 ) -> SkipSummary:
     """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
 
-    ``print(add_skips(model))`` says what was done. Convolutions that have a skip keep it, so a second call does
-    nothing. One that the model uses in several places gets one skip and stays shared; it is refused if it takes any
-    number of channels, as one skip may not fit. One inside another belongs to that and gets none. With
-    ``init="zeros"`` the model computes what it did before, to the bit, until it is trained. Checkpoints of the plain
-    model still load, strictly too: the skips then keep their values. PyTorch Geometric's ``to_hetero`` comes first:
-    transform the model, then add skips.
+    ``print(add_skips(model))`` shows what was changed. Convolutions that have a skip already keep it, so a second call
+    does nothing. A convolution that the model uses in several places gets one skip and stays shared; if it accepts any
+    number of channels, that is an error, because one skip may not fit. A convolution inside another one gets no skip.
+    With ``init="zeros"`` the output of the model stays bitwise the same until it is trained. Checkpoints of the plain
+    model still load, also with ``strict=True``; the skips keep their values. Call PyTorch Geometric's ``to_hetero``
+    before ``add_skips``.
 
-    Make the optimizer afterwards, or give it the new parameters with ``add_param_group``: one made before does not
-    know them. If the summary says "at the first call", make that call first too.
+    Create the optimizer afterwards, or pass the new parameters to ``add_param_group``. If the summary says "at the
+    first call", call the model once before that.
 
     Args:
         model: any model; its convolutions may be in lists, ``Sequential`` containers or models inside.

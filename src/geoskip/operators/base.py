@@ -1,4 +1,4 @@
-"""What every operator has in common: channels, the two ways to call it, the checks."""
+"""The base class of all operators: channels, the two ways to call one, checks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Operator(nn.Module, ABC):
 
     .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N(i)} w_m(i,j)\, x_j \Big) \Theta_m + b
 
-    Call it as ``conv(x, graph)``, or as PyTorch Geometric's users do, ``conv(x, edge_index, edge_values)``; the latter
-    sorts the edges at each call, so build the :class:`~geoskip.graphs.Graph` once where you can. ``x`` is
+    Call it as ``conv(x, graph)``, or as in PyTorch Geometric, ``conv(x, edge_index, edge_values)``. The latter sorts
+    the edges on every call, so build the :class:`~geoskip.graphs.Graph` once if you can. ``x`` is
     ``[vertices, channels]``, or ``[*batch, vertices, channels]`` for items that share the graph.
 
     ``edge_values`` are the edge weights ``[edges]`` of an operator that uses them, or the pseudo-coordinates
     ``[edges, dim]``; they may be passed by name too, as ``edge_weight`` or ``pseudo``. They are in the order of
-    ``edge_index`` and replace those that the graph carries. An operator refuses edge weights that it does not use.
+    ``edge_index`` and replace those that the graph carries. Edge weights that the operator does not use raise an error.
 
-    ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: :math:`y_i` gains :math:`x_i A`. It is
-    :class:`~geoskip.blocks.AffineSkip` that passes it, because one more basis function costs less than one more
-    pass over memory.
+    ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: :math:`y_i` gains :math:`x_i A`.
+    :class:`~geoskip.blocks.AffineSkip` passes it, because one more basis function costs less than one more pass over
+    memory.
 
     A subclass declares what the rest of the package needs to know about it, and ``@OPERATORS.register`` makes it
     available by name.
@@ -86,7 +86,7 @@ class Operator(nn.Module, ABC):
 
     @abstractmethod
     def reset_parameters(self) -> None:
-        """Draw initial values anew."""
+        """Draw new initial values."""
 
     @abstractmethod
     def convolve(

@@ -174,9 +174,8 @@ class Task(ABC):
             for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
                 if getattr(config, name) != default:
                     raise ValueError(f"{name}: is for classification, and {config.task} has no such setting")
-        check_arguments(
-            operator.make.__init__ if isinstance(operator.make, type) else operator.make, config.options, "options."
-        )
+        make: Any = operator.make
+        check_arguments(make.__init__ if isinstance(make, type) else make, config.options, "options.")
         # Made once for nothing, without its weights: it checks the kernel size and the options.
         try:
             with torch.device("meta"):
