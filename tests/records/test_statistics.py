@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoskip.records.statistics import compare, paired_t, sign_test, summarise
+from geoskip.records.statistics import compare, paired_t, sign_test, summarize
 
 
 def test_interval_is_students() -> None:
     values = [1.0, 2.0, 4.0, 7.0]
-    over = summarise(values)
+    over = summarize(values)
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
     assert over.mean == pytest.approx(3.5)
     assert over.half is not None
@@ -26,15 +26,15 @@ def test_interval_covers_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     covered = 0
     for sample in rng.normal(5.0, 2.0, (2000, 3)).tolist():
-        over = summarise(sample)
+        over = summarize(sample)
         covered += over.half is not None and abs(over.mean - 5.0) <= over.half
     assert covered / 2000 == pytest.approx(0.95, abs=3 * sqrt(0.95 * 0.05 / 2000))
 
 
 def test_one_value_has_no_interval() -> None:
-    assert summarise([3.0]).half is None
-    with pytest.raises(ValueError, match="nothing to summarise"):
-        summarise([])
+    assert summarize([3.0]).half is None
+    with pytest.raises(ValueError, match="nothing to summarize"):
+        summarize([])
 
 
 def test_paired_t_is_scipys() -> None:

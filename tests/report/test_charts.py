@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.records.statistics import summarise
+from geoskip.records.statistics import summarize
 from geoskip.report.charts import MAX_POINTS, Chart, charts, write_figures
 from tests.report.made_runs import made_run, result_tables
 
@@ -89,7 +89,7 @@ def test_bars_are_the_intervals_of_the_tables() -> None:
     recipes = TABLE1.select(["Aff-MoNet"])
     chart = by_key([made_run(recipe, "faces", seed) for recipe in recipes for seed in (0, 1, 2)])["e0-size"]
     values = [made_run(recipes[0], "faces", seed).record.metrics["mean_mm"] for seed in (0, 1, 2)]
-    half = summarise(values).half or 0.0
+    half = summarize(values).half or 0.0
     assert chart.series[0].high[0] - chart.series[0].low[0] == pytest.approx(2 * half)
     assert "95 %" in chart.text
 

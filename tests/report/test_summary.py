@@ -6,7 +6,7 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.recipes import Recipe
 from geoskip.paper.rows import rows
-from geoskip.records.statistics import summarise
+from geoskip.records.statistics import summarize
 from geoskip.report.runs import ReportRun
 from geoskip.report.summary import subject_of
 from geoskip.report.tables import best, headline_cards, headlines, result_table_html
@@ -22,7 +22,7 @@ def test_seeds_of_a_row_are_summed_up() -> None:
     for row in experiment.rows:
         values = [run.record.metrics["mean_mm"] for run in row.runs]
         assert row.metrics["mean_mm"].mean == pytest.approx(statistics.fmean(values))
-        assert row.metrics["mean_mm"] == summarise(values), "the interval of the tables in Markdown"
+        assert row.metrics["mean_mm"] == summarize(values), "the interval of the tables in Markdown"
         assert [run.record.seed for run in row.runs] == [0, 1, 2]
 
 

@@ -1,4 +1,4 @@
-"""``geoskip analyze``: what the skips learn, and what they change."""
+"""``geoskip analyze``: what skips learn, and what they change."""
 
 import time
 from pathlib import Path
@@ -12,11 +12,11 @@ from rich.table import Table
 from geoskip.cli.errors import Choices
 
 analyze = typer.Typer(
-    cls=Choices, help="Look into blocks: their parts, their kernels, depth, what they can tell apart."
+    cls=Choices, help="Analyze blocks: their parts, their kernels, depth, the graphs they can distinguish."
 )
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]
-Data = Annotated[str | None, typer.Option(help="Where the data are now, if they moved.")]
+Data = Annotated[str | None, typer.Option(help="The data folder, if it has moved.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
 Seeds = Annotated[int, typer.Option(help="How many random networks.", min=1)]
 QUANTITIES = {
@@ -63,7 +63,7 @@ def depth(
 
 @analyze.command()
 def power(seeds: Seeds = 20, json_path: Json = None) -> None:
-    """Discriminative power: which pairs of graphs random networks tell apart, beside the Weisfeiler-Lehman test."""
+    """Discriminative power: the pairs of graphs that random networks distinguish, compared with 1-WL."""
     from dataclasses import asdict
 
     from geoskip.paper.power import graph_pairs, power_table
@@ -181,7 +181,7 @@ def study(
 ) -> None:
     """Train generated faces with and without skips over seeds; then smoothness, shares and parts of every run.
 
-    What is trained already is not trained again, so the command may be interrupted and called anew.
+    Finished runs are not trained again, so the command can be interrupted and repeated.
     """
     from geoskip.data.faces import faces
     from geoskip.paper.small_sets import coarsened, stored

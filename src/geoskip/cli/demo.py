@@ -12,13 +12,13 @@ from rich.table import Table
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(help="How often each model is trained.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of runs per model.")] = 1,
     epochs: Annotated[int, typer.Option(help="Passes over the training shapes.")] = 10,
-    data: Annotated[str, typer.Option(help="faces, spheres, or auto: faces where they can be had.")] = "auto",
+    data: Annotated[str, typer.Option(help="faces, spheres, or auto: faces if they can be generated.")] = "auto",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for runs and pictures.")] = Path("runs/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print every run as JSON.")] = False,
 ) -> None:
-    """Make faces, train MoNet, Res-MoNet and Aff-MoNet on them, compare, and write a page that shows it."""
+    """Generate faces, train MoNet, Res-MoNet and Aff-MoNet on them, compare them, and write a page with the results."""
     from geoskip.paper.demo import demo_runs, demo_set, write_demo_pictures
     from geoskip.training.progress import choose_progress
 
@@ -89,5 +89,5 @@ def _verdict(runs: list[Any], seeds: int) -> str:
 
 
 def _say(line: str) -> None:
-    """A line of progress, at once, beside the output."""
+    """Print a status line to standard error."""
     typer.echo(line, err=True)

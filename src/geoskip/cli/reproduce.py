@@ -1,4 +1,4 @@
-"""``geoskip reproduce``: the rows of a table or figure of the paper, trained and set beside the paper's figures."""
+"""``geoskip reproduce``: train the rows of a table or figure of the paper, and compare them with its figures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 TABLES = "table1, table2, table3, correspondence, center_ablation, spline_supplement or superpixel_ablation"
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 Rows = Annotated[
-    list[str] | None, typer.Option(help="Only rows like this, such as 'Aff-*' or '*M=9'; may be repeated.")
+    list[str] | None, typer.Option(help="Only rows that match, such as 'Aff-*' or '*M=9'; may be repeated.")
 ]
 Data = Annotated[
     list[str] | None,
-    typer.Option(
-        help="coma, faust or published-superpixels instead of what stands in for them; tiny; may be repeated."
-    ),
+    typer.Option(help="coma, faust or published-superpixels instead of the generated sets; or tiny; may be repeated."),
 ]
 On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")]
 
@@ -39,22 +37,22 @@ def reproduce(
     schedule: Annotated[
         str,
         typer.Option(
-            help="full as in the paper, first200: its first 200 epochs (any number), short, or smoke: seconds, on tiny "
-            "data."
+            help="full: as in the paper; first200: its first 200 epochs (any number); short; or smoke: seconds, on "
+            "tiny data."
         ),
     ] = "full",
     data: Data = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where records go, and runs in progress.")] = Path("results"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for records and unfinished runs.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    jobs: Annotated[int, typer.Option(min=1, help="Rows at the same time on this machine.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of rows to train at the same time on this machine.")] = 1,
     on: On = "here",
     address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster, such as auto or ray://host:10001.")
+        str | None, typer.Option(help="Address of a running Ray cluster, such as auto or ray://host:10001.")
     ] = None,
-    gpus: Annotated[float, typer.Option(min=0.0, help="The share of a GPU that a row takes on the cluster.")] = 0.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is done and what is to do.")] = False,
+    gpus: Annotated[float, typer.Option(min=0.0, help="The share of a GPU per row on the cluster.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is done and what is left.")] = False,
 ) -> None:
-    """Train the rows of a table or figure of the paper; what is done is skipped, what was cut off goes on."""
+    """Train the rows of a table or figure of the paper. Finished rows are skipped, interrupted ones resume."""
     from geoskip.paper.reproduction import Reproduction, parse_seeds
 
     if on not in ("here", "ray"):
@@ -92,7 +90,7 @@ def _outcomes(
 
 
 class _View:
-    """The table as it fills: redrawn on a terminal; elsewhere a line for each row that ends, and the table at last."""
+    """The table as it fills: redrawn on a terminal; elsewhere one line per finished row, and the table at the end."""
 
     def __init__(self, console: Console, reproduction: Reproduction) -> None:
         self.console, self.reproduction, self.status = console, reproduction, ""

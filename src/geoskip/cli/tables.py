@@ -1,4 +1,4 @@
-"""``geoskip tables``: the tables of the records in a folder, printed, or put between the markers of pages."""
+"""``geoskip tables``: print the tables of the records in a folder, or update the marked blocks of pages."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +8,10 @@ import typer
 
 def tables(
     pages: Annotated[
-        list[Path] | None, typer.Argument(help="Pages with markers such as <!-- table2 -->; none: print all tables.")
+        list[Path] | None,
+        typer.Argument(help="Pages with markers such as <!-- table2 -->; without pages, print all tables."),
     ] = None,
-    results: Annotated[Path, typer.Option("--results", help="Where `geoskip reproduce` left its records.")] = Path(
+    results: Annotated[Path, typer.Option("--results", help="Folder with the records of `geoskip reproduce`.")] = Path(
         "results"
     ),
     check: Annotated[

@@ -25,7 +25,7 @@ from geoskip.paper.findings import FINDINGS, finding
 from geoskip.paper.recipes import ORIGINAL, STAND_IN, Experiment, Recipe
 from geoskip.paper.running import finished_runs
 from geoskip.records import RunRecord
-from geoskip.records.statistics import summarise
+from geoskip.records.statistics import summarize
 from geoskip.report.summary import SUBJECTS, Metric
 
 MISSING = "–"
@@ -79,7 +79,7 @@ def cell(recipe: Recipe, records: Mapping[int, RunRecord], metric: str) -> str:
     values = [record.metrics[metric] for record in records.values() if metric in record.metrics]
     if not values:
         return MISSING + paper
-    over_seeds = summarise(values)
+    over_seeds = summarize(values)
     spread = "" if over_seeds.half is None else f" ± {over_seeds.half:.{digits}f}"
     return f"{over_seeds.mean:.{digits}f}{spread}{paper}"
 

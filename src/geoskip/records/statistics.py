@@ -24,9 +24,9 @@ class Summary:
     count: int
 
 
-def summarise(values: Sequence[float]) -> Summary:
+def summarize(values: Sequence[float]) -> Summary:
     if not values:
-        raise ValueError("values: there is nothing to summarise")
+        raise ValueError("values: there is nothing to summarize")
     count = len(values)
     if count == 1:
         return Summary(values[0], None, 1)
@@ -60,7 +60,7 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison | None
     if not seeds:
         return None
     gains = [b[seed] - a[seed] for seed in seeds]
-    over = summarise(gains)
+    over = summarize(gains)
     wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     return Comparison(over.mean, over.half, len(seeds), wins, paired_t(gains), sign_test(wins, losses))
 

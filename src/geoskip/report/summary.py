@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from geoskip.records import RunRecord, Samples
-from geoskip.records.statistics import Summary, summarise
+from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun
 
@@ -348,7 +348,7 @@ def _result_row(label: str, variant: str, runs: list[ReportRun], published: Publ
     runs = sorted(runs, key=lambda run: run.record.seed)
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
-    metrics = {key: summarise([r.record.metrics[key] for r in runs if key in r.record.metrics]) for key in keys}
+    metrics = {key: summarize([r.record.metrics[key] for r in runs if key in r.record.metrics]) for key in keys}
     operator, size = _text(first, "operator"), kernel_size(first.config)
     larger = first.name.endswith("+") and not first.name.endswith("++")
     column = size.matrices - larger if size is not None else None
