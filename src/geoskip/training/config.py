@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from inspect import isclass
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -46,9 +47,12 @@ def at_least(name: str, value: int | None, least: int) -> None:
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
 
 
-def check_arguments(function: Callable[..., Any], given: Mapping[str, Any], prefix: str = "") -> None:
-    """ValueError, naming the argument, unless every value fits the annotation of the parameter of its name."""
-    hints = get_type_hints(function)
+def check_arguments(function: Any, given: Mapping[str, Any], prefix: str = "") -> None:
+    """ValueError, naming the argument, unless every value fits the annotation of the parameter of its name.
+
+    ``function`` may be a class: then its constructor counts.
+    """
+    hints = get_type_hints(function.__init__ if isclass(function) else function)
     for name, value in given.items():
         if name in hints and not fits(value, hints[name]):
             raise ValueError(f"{prefix}{name}: expected {described(hints[name])}, got {value!r:.200}")

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from geoskip.data.catalog import DATA_SETS, FOLDERS, names_for
 from geoskip.data.split import Split
 from geoskip.operators import OperatorInfo, make_operator, operator_info
+from geoskip.records.system import user_path
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, check_arguments, check_type
@@ -174,8 +174,7 @@ class Task(ABC):
             for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
                 if getattr(config, name) != default:
                     raise ValueError(f"{name}: is for classification, and {config.task} has no such setting")
-        make: Any = operator.make
-        check_arguments(make.__init__ if isinstance(make, type) else make, config.options, "options.")
+        check_arguments(operator.make, config.options, "options.")
         # Made once for nothing, without its weights: it checks the kernel size and the options.
         try:
             with torch.device("meta"):
@@ -229,7 +228,7 @@ def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[A
 
 def load_data(config: Config) -> Any:
     """The set that ``config.data`` names; ValueError if it is neither a set for the task nor a path."""
-    named, path = names_for(config.task), Path(config.data).expanduser()
+    named, path = names_for(config.task), user_path(config.data)
     if config.data in named:
         return DATA_SETS[config.data].read(config.data, config.data_options)
     if config.data in DATA_SETS:
