@@ -215,6 +215,7 @@ def test_defaults_follow_the_facts(package: str) -> None:
     assert resolve("reconstruction", operator=f"{package}:MeanConv").kernel_size is None
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -153,7 +153,7 @@ for skip in (AffineSkip, ResidualSkip, PolynomialSkip):
     kinds = {"conv": "module", "in_channels": "optional size", "out_channels": "optional size"}
     good: dict[str, Any] = {"conv": nn.Linear(IN, OUT), "in_channels": IN, "out_channels": OUT}
     if skip is PolynomialSkip:
-        good, kinds = good | {"hidden": 4}, kinds | {"hidden": "optional size"}
+        good, kinds = good | {"hidden_channels": 4}, kinds | {"hidden_channels": "optional size"}
     if skip is not ResidualSkip:
         good, kinds = good | {"init": "zeros"}, kinds | {"init": "name"}
     add(skip.__name__, skip, good, **kinds)

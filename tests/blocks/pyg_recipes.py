@@ -149,7 +149,7 @@ REFUSED: dict[str, Refusal] = {
     "SplineConv": Refusal(lambda: pyg.SplineConv(IN, OUT, DIM, 3), ImportError, _PYG_LIB),
     "PANConv": Refusal(lambda: pyg.PANConv(IN, OUT, 2), ImportError, "requires 'torch-sparse'"),
     "DNAConv": Refusal(lambda: pyg.DNAConv(IN), TypeError, "features of every layer before it"),
-    "WLConv": Refusal(lambda: pyg.WLConv(), TypeError, "colours"),
+    "WLConv": Refusal(lambda: pyg.WLConv(), TypeError, "colors"),
     "HGTConv": Refusal(lambda: pyg.HGTConv(IN, OUT, _METADATA), TypeError, _DICTIONARIES),
     "HANConv": Refusal(lambda: pyg.HANConv(IN, OUT, _METADATA), TypeError, _DICTIONARIES),
     "HeteroConv": Refusal(

@@ -235,6 +235,7 @@ def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:
         assert not warned
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("size", [(1,), (0, 5), (1 << 20, 1 << 20), (1, 2, 3)])
 def test_sizes_that_no_image_has_are_refused(tmp_path: Path, size: Any) -> None:
     folder = write_images(tmp_path, ["a/0.png"])

@@ -16,6 +16,9 @@ from tests.fuzz.mutations import mutate_bytes
 from tests.fuzz.page import PAGE, RECORD, table
 from tests.fuzz.readers import Reader, all_readers
 
+# Bad input reaches the code, not the shape checker.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory: pytest.TempPathFactory) -> list[Reader]:

@@ -6,7 +6,6 @@ import importlib
 
 import pytest
 import torch
-from torch import Tensor
 
 from geoskip import kernels
 from geoskip.kernels import sort_edges, use_path
@@ -118,26 +117,6 @@ def test_what_needs_no_gradient_gets_none(path: str) -> None:
     with use_path(path):
         (found,) = torch.autograd.grad(kernels.basis_convolution(x, weights, theta, pattern).square().sum(), weights)
     assert float((found - expected).norm() / expected.norm()) < 1e-5
-
-
-def test_a_fast_path_has_no_second_derivative() -> None:
-    """It says so; the reference has one."""
-    pattern = edges(Sizes(2, 2, 2, (), 5))
-    x, theta = drawn(5, 2, seed=1).requires_grad_(), drawn(2, 2, 2, seed=2)
-    weights = drawn(pattern.num_edges, 2, seed=3).requires_grad_()
-
-    def second(path: str) -> Tensor | None:
-        with use_path(path):
-            y = kernels.basis_convolution(x, weights, theta, pattern)
-            (grad,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
-            grad.sum().backward()
-            return weights.grad
-
-    found = second("reference")
-    assert found is not None
-    assert found.abs().sum() > 0
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        second("fast")
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

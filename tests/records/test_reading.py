@@ -161,8 +161,7 @@ def test_text(tmp_path: Path) -> None:
 # Those that read no file of a user: answers of processes that geoskip started, the paper's tables, lock files.
 OWN = {
     "report/renders.py",
-    "paper/worker.py",
-    "paper/side_by_side.py",
+    "paper/parallel.py",
     "paper/rows.py",
     "paper/running.py",
     "data/locks.py",

@@ -11,6 +11,9 @@ import pytest
 from geoskip.training.config import check_arguments, override, resolve
 from geoskip.training.tasks.base import load_data, task_class
 
+# Bad input reaches the code, not the shape checker.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 def load(
     place: str,

@@ -353,6 +353,7 @@ def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(tensor, ends[1][name]), name
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [

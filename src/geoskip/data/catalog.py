@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoskip.records.system import user_path
-
 # What values are called in messages.
 KINDS: dict[Any, str] = {
     int: "a whole number",
@@ -53,7 +51,7 @@ class Option:
             raise ValueError(f"data_options.{self.name}: expected {KINDS[self.kind]}, got {value!r}")
         if self.least is not None and value < self.least:
             raise ValueError(f"data_options.{self.name}: expected {self.least} or more, got {value}")
-        return user_path(value) if self.kind is Path else value
+        return _user_path(value) if self.kind is Path else value
 
     def _fits(self, value: Any) -> bool:
         if self.kind in (list[int], list[str]):
@@ -332,7 +330,7 @@ def absolute(data: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]
     """Data and options with every path that exists made absolute, so that they can be found from another folder."""
 
     def resolved(value: str) -> str:
-        path = user_path(value)
+        path = _user_path(value)
         return str(path.resolve()) if path.exists() else value
 
     paths = {name for name, option in OPTIONS.items() if option.kind is Path}
@@ -340,3 +338,10 @@ def absolute(data: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]
         name: resolved(value) if name in paths and isinstance(value, str) else value for name, value in options.items()
     }
     return (data if data in DATA_SETS else resolved(data)), found
+
+
+def _user_path(value: str | Path) -> Path:
+    """Imported late: the command line reads this catalog before it needs anything else."""
+    from geoskip.records.system import user_path
+
+    return user_path(value)

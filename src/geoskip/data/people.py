@@ -53,6 +53,6 @@ def skin(mesh: Mesh) -> Int[np.ndarray, "kept"]:
     return np.flatnonzero(parts == np.bincount(parts).argmax())
 
 
-def y_up(verts: Float[np.ndarray, "*items vertices 3"]) -> Float[np.ndarray, "*items vertices 3"]:
+def y_up(verts: Float[np.ndarray, "*points 3"]) -> Float[np.ndarray, "*points 3"]:
     """From anny's axes (z up, facing -y) to those of CoMA and FAUST: y up, facing +z."""
     return np.stack([verts[..., 0], verts[..., 2], -verts[..., 1]], axis=-1)

@@ -49,9 +49,9 @@ def remeshed_bodies(
         raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
     recipe = {"people": people, "poses": poses, "verts": verts, "seed": seed, "version": VERSION}
     arrays = cached("remeshed-bodies", recipe, lambda: _build(people, poses, verts, seed), root=cache).arrays
-    target = Mesh(arrays["target"], arrays["target_faces"])
+    target = Mesh(arrays["target"], arrays["target_faces"].astype(np.int64))
     positions = STEP * arrays["verts"].astype(np.float64) + MIDDLE
-    meshes = tuple(map(Mesh, positions, arrays["faces"]))
+    meshes = tuple(map(Mesh, positions, arrays["faces"].astype(np.int64)))
     labels = tuple(torch.from_numpy(arrays["labels"].astype(np.int64)))
     names = tuple(f"{person:03d}/{pose:03d}" for person in range(people) for pose in range(poses))
     split = Split.leading(len(meshes), poses * num_training_people(people))
