@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def plan(task: Task) -> dict[str, Any]:
     """Sizes of the model by its parts, steps, and memory in bytes on the device that trains."""
-    from geoskip.training.memory import estimate_step_memory
+    from geoskip.training.memory import estimate_step_memory, tensors_in
 
     model, optim = task.outline(), task.config.optim
     parts = {name: _count(module.parameters()) for name, module in model.named_children()}
@@ -26,7 +25,7 @@ def plan(task: Task) -> dict[str, Any]:
     # What is kept from the first batch on counts with the data.
     task.batch(torch.arange(1))
     # Weights and two moments last; gradients are part of the step.
-    held = {"weights": 12 * parameters + _bytes(model.buffers()), "data": _bytes(_tensors(vars(task)))}
+    held = {"weights": 12 * parameters + _bytes(model.buffers()), "data": _bytes(tensors_in(vars(task)))}
     return {
         "items": {"train": task.num_items, "test": task.num_test},
         "parameters": {"all": parameters, **{name: count for name, count in parts.items() if count}},
@@ -44,15 +43,3 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     # Outlined tensors have no address.
     seen = {tensor.data_ptr() or id(tensor): tensor.numel() * tensor.element_size() for tensor in tensors}
     return sum(seen.values())
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [tensor for inner in value.values() for tensor in _tensors(inner)]
-    if isinstance(value, list | tuple):
-        return [tensor for inner in value for tensor in _tensors(inner)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for inner in vars(value).values() for tensor in _tensors(inner)]
-    return []

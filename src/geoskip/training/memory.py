@@ -33,7 +33,7 @@ def estimate_step_memory(task: Task) -> int:
     with use_path("interpreter"), FakeTensorMode(allow_non_fake_inputs=True) as fake:
         model = task.make_model().train()
         batch = _map_tensors(batch, fake.from_tensor)
-        tracker = StorageTracker([*model.parameters(), *model.buffers(), *_tensors(batch)])
+        tracker = StorageTracker([*model.parameters(), *model.buffers(), *tensors_in(batch)])
         with tracker:
             with torch.autocast("cpu", dtype, enabled=dtype is not None):
                 loss = task.loss(model, batch)
@@ -87,12 +87,14 @@ def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    collected: list[Tensor] = []
-
-    def collect(tensor: Tensor) -> Tensor:
-        collected.append(tensor)
-        return tensor
-
-    _map_tensors(value, collect)
-    return collected
+def tensors_in(value: Any) -> list[Tensor]:
+    """Every tensor in a nest of tuples, lists, dictionaries and records."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [tensor for inner in value.values() for tensor in tensors_in(inner)]
+    if isinstance(value, list | tuple):
+        return [tensor for inner in value for tensor in tensors_in(inner)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [tensor for inner in vars(value).values() for tensor in tensors_in(inner)]
+    return []
