@@ -316,6 +316,16 @@ def test_images_become_the_graphs_of_training(
     assert torch.allclose(found.sum(-1), torch.ones(4))
 
 
+def test_scores_that_are_not_finite_name_the_run(
+    classifier: tuple[ImageClassifier, Classification], images: np.ndarray
+) -> None:
+    own, _ = classifier
+    for parameter in own.model.parameters():
+        parameter.detach().fill_(1e30)
+    with pytest.raises(ValueError, match=r"run: the model's output is not finite; its weights are damaged"):
+        own.classify(images)
+
+
 def test_classes_of_files(
     classifier: tuple[ImageClassifier, Classification], images: np.ndarray, tmp_path: Path
 ) -> None:

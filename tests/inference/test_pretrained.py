@@ -10,7 +10,10 @@ import pytest
 import torch
 
 import geoskip
+from geoskip.inference import Matcher, MeshCoder
+from geoskip.inference.predictors import verts_of
 from geoskip.inference.pretrained import from_pretrained, save_pretrained
+from geoskip.meshes import icosphere
 from geoskip.records import RunRecord, read_record
 from geoskip.records.manifest import list_files
 from geoskip.training.config import TASKS, Config
@@ -115,3 +118,19 @@ def test_damaged_and_foreign_weights(tmp_path: Path) -> None:
     list_files(tmp_path, ["model.safetensors"])
     with pytest.raises(ValueError, match="not a whole model: weights: not those of the configured"):
         from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("task", ["reconstruction", "correspondence"])
+def test_output_that_is_not_finite_names_the_model(tmp_path: Path, task: str) -> None:
+    """Finite but huge weights load; what they compute overflows."""
+    trained = untrained(tmp_path / "run", task)[0].trained()
+    for parameter in trained.model.parameters():
+        parameter.detach().fill_(1e30)
+    save_pretrained(tmp_path / "huge-model", trained)
+    loaded = from_pretrained(tmp_path / "huge-model")
+    mesh = icosphere(1)
+    apply = (
+        Matcher(loaded).match if task == "correspondence" else lambda mesh: MeshCoder(loaded).encode(verts_of([mesh]))
+    )
+    with pytest.raises(ValueError, match=r"huge-model: the model's output is not finite; its weights are damaged"):
+        apply(mesh)

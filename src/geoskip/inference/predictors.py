@@ -35,7 +35,7 @@ class MeshCoder:
     def __init__(self, trained: Trained) -> None:
         require_task(trained, "reconstruction", "coding meshes")
         assert isinstance(trained.model, MeshAutoencoder)
-        self.model, self.device = trained.model, trained.device
+        self.model, self.device, self.checked = trained.model, trained.device, trained.checked
         constants = {name: tensor.to(self.device) for name, tensor in trained.context.constants.items()}
         self.mean, self.deviation = constants["mean"], constants["deviation"]
         self.template = Mesh(self.mean.double().cpu().numpy(), constants["faces"].cpu().numpy())
@@ -75,7 +75,7 @@ class MeshCoder:
 
     def _in_parts(self, items: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         with torch.inference_mode():
-            parts = [function(part.to(self.device)).cpu() for part in items.float().split(MESHES_AT_ONCE)]
+            parts = [self.checked(function(part.to(self.device))).cpu() for part in items.float().split(MESHES_AT_ONCE)]
         return torch.cat(parts)
 
 
@@ -98,12 +98,13 @@ class Matcher(Correspondence):
     def __init__(self, trained: Trained) -> None:
         require_task(trained, "correspondence", "matching meshes")
         self.config, self.model, self.device = trained.config, trained.model, trained.device
+        self.checked = trained.checked
         constants = trained.context.constants
         self.target = Mesh(constants["target_verts"].numpy(), constants["target_faces"].numpy())
 
     def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
         """The target's vertex that each vertex of ``mesh`` is matched with."""
-        return self.predict(self.model, mesh).numpy()
+        return self.checked(self.scores(self.model, mesh)).argmax(-1).cpu().numpy()
 
     def transfer(
         self, mesh: Mesh, values: Shaped[np.ndarray, targets * channels]
@@ -131,6 +132,7 @@ class ImageClassifier(Classification):
         require_task(trained, "classification", "classifying images")
         facts = trained.context.facts
         self.config, self.model, self.device = trained.config, trained.model, trained.device
+        self.checked = trained.checked
         self.class_names: tuple[str, ...] = tuple(facts["class_names"])
         self.largest = tuple(facts["largest"])
         self.radius: float = facts["radius"]
@@ -159,7 +161,8 @@ class ImageClassifier(Classification):
         self.__dict__.pop("_evaluated", None)
 
         def probabilities(part: Tensor) -> Tensor:
-            return self.scores(self.model, store.batch(part.to(self.device))).float().softmax(-1).cpu()
+            scores = self.scores(self.model, store.batch(part.to(self.device)))
+            return self.checked(scores.float()).softmax(-1).cpu()
 
         store = self.part_store("test")
         return torch.cat(in_parts(len(images), IMAGES_AT_ONCE, probabilities))

@@ -68,7 +68,7 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
     constants = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
     try:
         config = Config.from_json(about["config"])
-        trained = rebuild(config, weights, Context(constants, about["facts"]))
+        trained = rebuild(config, weights, Context(constants, about["facts"]), folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}: not a whole model: {error}") from error
     return trained.to(device)

@@ -169,7 +169,7 @@ class Run:
         """The model with all that is needed to use it."""
         weights, context = self.weights[0], self.context
         try:
-            return rebuild(self.config, weights, context).to(device)
+            return rebuild(self.config, weights, context, self.folder).to(device)
         except (ValueError, TypeError) as error:
             raise RunError(f"{self.folder}: {error}") from error
 

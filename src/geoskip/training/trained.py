@@ -158,11 +158,13 @@ class Trained:
     config: how it was made.
     model: the model, in evaluation mode.
     context: constants and facts of the data it was trained on.
+    folder: the run or export that it was loaded from.
     """
 
     config: Config
     model: nn.Module
     context: Context
+    folder: Path
 
     @property
     def device(self) -> torch.device:
@@ -173,13 +175,21 @@ class Trained:
         self.model.to(device)
         return self
 
+    def checked(self, output: Tensor) -> Tensor:
+        """``output`` of the model; ValueError, naming the folder, if it is not finite or too large to use."""
+        if not bool((output.abs() <= LARGEST).all()):
+            raise ValueError(
+                f"{self.folder}: the model's output is not finite; its weights are damaged or do not suit this input"
+            )
+        return output
 
-def rebuild(config: Config, weights: Weights, context: Context) -> Trained:
-    """Check what was stored of a trained model and build it. ValueError says what does not fit."""
+
+def rebuild(config: Config, weights: Weights, context: Context, folder: Path) -> Trained:
+    """Check what ``folder`` stores of a trained model and build it. ValueError says what does not fit."""
     check_context(config.task, context)
     model = rebuild_model(config, weights, context.facts)
     check_sizes(context, model)
-    return Trained(config, model, context)
+    return Trained(config, model, context, folder)
 
 
 def rebuild_model(config: Config, weights: Weights, facts: Mapping[str, Any]) -> nn.Module:

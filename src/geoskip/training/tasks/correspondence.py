@@ -105,9 +105,13 @@ class Correspondence(Task):
 
     def predict(self, model: nn.Module, mesh: Mesh) -> Int[Tensor, " vertices"]:
         """The target vertex that each vertex of a mesh is matched with."""
+        return self.scores(model, mesh).argmax(-1).cpu()
+
+    def scores(self, model: nn.Module, mesh: Mesh) -> Float[Tensor, "vertices targets"]:
+        """The score of every target vertex for each vertex of a mesh."""
         verts = torch.tensor(mesh.verts, dtype=torch.float32, device=self.device)
         with torch.inference_mode():
-            return model(verts, self.graph(mesh).to(self.device)).argmax(-1).cpu()
+            return model(verts, self.graph(mesh).to(self.device))
 
     @cached_property
     def distances(self) -> Float[Tensor, "targets targets"]:
