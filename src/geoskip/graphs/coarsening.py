@@ -26,7 +26,7 @@ from geoskip.shapes import Float, Int
 
 
 @dataclass(frozen=True, eq=False)
-class Coarsening:
+class CoarsenedGraphs:
     """Packed graphs after coarsening, everything numbered over all graphs.
 
     clusters: the cluster each vertex of the finer graphs goes into; clusters are numbered by their first vertex.
@@ -51,7 +51,7 @@ def graclus(
     volumes: Float[np.ndarray, " vertices"] | None = None,
     matchings: int = 2,
     seed: int = 0,
-) -> Coarsening:
+) -> CoarsenedGraphs:
     """Coarsen packed graphs by ``matchings`` matchings, by about a factor of two each.
 
     Edges stand in both directions; weights are similarities ≥ 0. The order of visits follows from ``seed`` and a
@@ -74,7 +74,7 @@ def graclus(
         edge_index, weights = contract(edge_index, weights, joined, int(offsets[-1]))
         volumes = _sums(joined, volumes, int(offsets[-1]))
         clusters = joined[clusters]
-    return Coarsening(clusters, offsets, edge_index, weights, volumes)
+    return CoarsenedGraphs(clusters, offsets, edge_index, weights, volumes)
 
 
 def match(

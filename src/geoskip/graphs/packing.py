@@ -15,7 +15,7 @@ from geoskip.graphs.checks import as_tensor, check_device, check_indices, values
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.records import move, register_record
 from geoskip.kernels import Pattern, sort_edges
-from geoskip.shapes import Int
+from geoskip.shapes import Bool, Int
 
 
 def pack(graphs: Sequence[Graph]) -> Graph:
@@ -112,10 +112,12 @@ class PooledGraphs:
     Attributes:
         levels: the graphs, finest first, each packed in the same order.
         clusters: per step, which vertices (senders) of a level are merged to which vertex (receiver) of the next.
+        real: per level, False for padding vertices, which batch normalization leaves out; None without padding.
     """
 
     levels: tuple[Graph, ...]
     clusters: tuple[Pattern, ...]
+    real: tuple[Bool[Tensor, " _"], ...] | None = None
 
     @classmethod
     def from_clusters(cls, levels: Sequence[Graph], clusters: Sequence[Int[Tensor, " _"]]) -> PooledGraphs:

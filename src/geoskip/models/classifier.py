@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
@@ -15,7 +16,7 @@ from geoskip.graphs.packing import PooledGraphs
 from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
 from geoskip.operators import operator_info
 from geoskip.operators.checks import check_order
-from geoskip.shapes import Float
+from geoskip.shapes import Bool, Float
 
 
 class GraphClassifier(nn.Module):
@@ -86,13 +87,39 @@ class GraphClassifier(nn.Module):
         for step, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             if step:
                 x = self.pool(x, graphs.clusters[step - 1])
-            x = elu(norm(conv(x, graphs.levels[step])))
+            x = conv(x, graphs.levels[step])
+            if graphs.real is not None and isinstance(norm, VertexNorm):
+                x = elu(norm(x, graphs.real[step]))
+            else:
+                x = elu(norm(x))
         x = mean_over_graphs(x, graphs.levels[-1])
         return self.output(self.dropout(elu(self.head(x))))
 
 
 class VertexNorm(nn.BatchNorm1d):
-    """Batch normalization of each channel over all vertices of all items."""
+    """Batch normalization of each channel over all vertices of all items.
 
-    def forward(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices channels"]:
-        return super().forward(x.flatten(0, -2)).reshape(x.shape)
+    Where ``real`` is False, vertices are padding: in training they count for no statistic and send no gradient.
+    """
+
+    def forward(
+        self, x: Float[Tensor, "*batch vertices channels"], real: Bool[Tensor, " vertices"] | None = None
+    ) -> Float[Tensor, "*batch vertices channels"]:
+        if real is None or not self.training:
+            return super().forward(x.flatten(0, -2)).reshape(x.shape)
+        weights = real.to(x.dtype).unsqueeze(1)
+        count = weights.sum()
+        mean = (x * weights).sum(0) / count
+        variance = ((x - mean).square() * weights).sum(0) / count
+        self._update_running(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        return (x - mean) * torch.rsqrt(variance + self.eps) * weights * self.weight + self.bias
+
+    @torch.no_grad()
+    def _update_running(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        self.num_batches_tracked.add_(1)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)

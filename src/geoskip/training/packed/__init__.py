@@ -2,7 +2,7 @@
 
 from geoskip.training.packed.drawing import Coarsening, Drawing, DrawnStore, drawn_store
 from geoskip.training.packed.level import PackedBatch
-from geoskip.training.packed.store import GraphStore, counting_real, own_scale, relative, store_graphs, store_set
+from geoskip.training.packed.store import GraphStore, own_scale, relative, store_graphs, store_set
 
 __all__ = [
     "Coarsening",
@@ -10,7 +10,6 @@ __all__ = [
     "DrawnStore",
     "GraphStore",
     "PackedBatch",
-    "counting_real",
     "drawn_store",
     "own_scale",
     "relative",

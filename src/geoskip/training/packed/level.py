@@ -298,11 +298,9 @@ class PackedBatch:
     x: features of the vertices.
     graphs: the graphs at every level.
     verts: per level, the rows of the vertices, and which of them are padding.
-    padded: whether there can be padding.
     """
 
     items: Int[Tensor, " items"]
     x: Float[Tensor, "vertices channels"]
     graphs: PooledGraphs
     verts: tuple[Rows, ...]
-    padded: bool

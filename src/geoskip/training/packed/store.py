@@ -3,63 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoskip.data.graph_set import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.kernels import Pattern
 from geoskip.shapes import Bool, Float, Int
 from geoskip.training.packed.level import BatchShape, PackedBatch, PackedLevel, Rows
-
-
-@contextmanager
-def counting_real(norms: Sequence[nn.Module], real: Sequence[Bool[Tensor, " _"]]) -> Iterator[None]:
-    """Within the context each batch normalisation takes its statistics from the vertices that are real."""
-    pairs = [(norm, mask) for norm, mask in zip(norms, real, strict=True) if isinstance(norm, nn.BatchNorm1d)]
-    try:
-        for norm, mask in pairs:
-            # An attribute of the instance hides the method of its class, until it is removed again.
-            norm.forward = partial(normalize, norm, mask)  # type: ignore[method-assign]
-        yield
-    finally:
-        for norm, _ in pairs:
-            del norm.forward
-
-
-def normalize(
-    norm: nn.BatchNorm1d, real: Bool[Tensor, " vertices"], x: Float[Tensor, "vertices channels"]
-) -> Float[Tensor, "vertices channels"]:
-    """As :class:`torch.nn.BatchNorm1d` of the real vertices alone; the others come out finite, and without gradient."""
-    if not norm.training:
-        return nn.BatchNorm1d.forward(norm, x)
-    weights = real.to(x.dtype).unsqueeze(1)
-    count = weights.sum()
-    mean = (x * weights).sum(0) / count
-    variance = ((x - mean).square() * weights).sum(0) / count
-    if norm.running_mean is not None and norm.running_var is not None:
-        _remember(norm, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
-    y = (x - mean) * torch.rsqrt(variance + norm.eps) * weights
-    return y if norm.weight is None else y * norm.weight + norm.bias
-
-
-@torch.no_grad()
-def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor) -> None:
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.num_batches_tracked is not None
-    assert norm.momentum is not None
-    norm.num_batches_tracked.add_(1)
-    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
-    norm.running_var.lerp_(variance.to(norm.running_var.dtype), norm.momentum)
-
 
 CHUNK = 1024  # graphs sorted at once: bounds the memory for edges numbered in 64 bits
 
@@ -102,8 +59,9 @@ class GraphStore:
         graphs = [self._graph(depth, items, verts[depth], shape) for depth, shape in enumerate(shapes)]
         steps = zip(pairwise(self.levels), pairwise(verts), strict=True)
         clusters = [finer.clusters(f, coarser, c, self.padded) for (finer, coarser), (f, c) in steps]
-        pooled = PooledGraphs(tuple(graphs), tuple(clusters))
-        return PackedBatch(items, verts[0].take(self.x), pooled, verts, self.padded)
+        real = tuple(rows.real for rows in verts) if self.padded else None
+        pooled = PooledGraphs(tuple(graphs), tuple(clusters), real)
+        return PackedBatch(items, verts[0].take(self.x), pooled, verts)
 
     def to(self, device: torch.device | str, padded: bool) -> GraphStore:
         """The same graphs on another device."""
@@ -285,7 +243,7 @@ class UniformStore(GraphStore):
         graph = frame.graph
         if self.coordinates is not None:
             graph = with_other_pseudo(graph, self._pseudo_of(verts))
-        return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,), padded=False)
+        return PackedBatch(items, verts.take(self.x), PooledGraphs((graph,), ()), (verts,))
 
     def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
         (level,) = self.levels

@@ -23,7 +23,6 @@ from geoskip.training.packed import (
     DrawnStore,
     GraphStore,
     PackedBatch,
-    counting_real,
     drawn_store,
     store_set,
 )
@@ -179,10 +178,7 @@ class Classification(Task):
     def scores(self, model: nn.Module, packed: PackedBatch) -> Float[Tensor, "graphs classes"]:
         """What the model says of each graph of a batch."""
         assert isinstance(model, GraphClassifier)
-        if not packed.padded:
-            return model(packed.x, packed.graphs)
-        with counting_real(list(model.norms), [verts.real for verts in packed.verts]):
-            return model(packed.x, packed.graphs)
+        return model(packed.x, packed.graphs)
 
     def predict(self, model: nn.Module, part: str = "test") -> Int[Tensor, " items"]:
         """The classes of the graphs of a part."""
