@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.data.locks import exclusive
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.records.system import replace_file, sync
 
 log = logging.getLogger(__name__)
@@ -101,12 +101,13 @@ def _continue(remote: Remote, part: Path) -> None:
     request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         have = have if response.status == 206 else 0  # a server without ranges starts over
-        with part.open("ab" if have else "wb") as file, Progress(f"download {part.stem}", remote.num_bytes) as progress:
+        label = f"download {part.stem}"
+        with part.open("ab" if have else "wb") as file, ProgressBar(label, remote.num_bytes) as progress:
             progress.advance(have)
             _copy(response, file, remote.num_bytes - have, progress)
 
 
-def _copy(response: Any, file: Any, missing: int, progress: Progress) -> None:
+def _copy(response: Any, file: Any, missing: int, progress: ProgressBar) -> None:
     while missing > 0:
         block = response.read(min(BLOCK, missing))
         if not block:

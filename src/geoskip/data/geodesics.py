@@ -6,7 +6,7 @@ import numpy as np
 
 from geoskip.data.cache import cached, fingerprint
 from geoskip.data.entries import Stored
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh
 from geoskip.shapes import Float
@@ -28,7 +28,7 @@ def geodesics(
 def _solve(mesh: Mesh, method: Method) -> Stored:
     solver = DistanceSolver(mesh, method)
     distances = np.empty((mesh.num_vertices, mesh.num_vertices), dtype=np.float32)
-    with Progress("geodesics", mesh.num_vertices) as progress:
+    with ProgressBar("geodesics", mesh.num_vertices) as progress:
         for source in range(mesh.num_vertices):
             distances[source] = solver.row(source)
             progress.advance()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geoskip.data.bitmaps import LARGEST, contracted_edges
 from geoskip.data.graph_set import GraphLevel, chunks, local_dtype
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.graphs.coarsening import contract, graclus
 from geoskip.shapes import Float, Int, Shaped
 
@@ -29,7 +29,7 @@ def find_clusters(
     some of the graphs, and coarser levels carry on with the sums.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(num_levels)]
-    with Progress("coarsening", len(level)) as progress:
+    with ProgressBar("coarsening", len(level)) as progress:
         for items in chunks(len(level)):
             some = level.select(items)
             edges, weights, offsets, volumes = some.edge_index.numpy(), weigh(some), some.offsets.numpy(), None

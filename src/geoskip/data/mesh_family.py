@@ -11,7 +11,7 @@ from torch import Tensor
 from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import cached, fingerprint, fingerprint_files
 from geoskip.data.entries import Stored
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.meshes.files import parse_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Float, Int
@@ -58,7 +58,7 @@ def _fingerprint(place: Path, wanted: re.Pattern[str]) -> str:
 def _read(place: Path, wanted: re.Pattern[str], files: str) -> Stored:
     found: dict[str, np.ndarray] = {}
     first, faces = "", np.zeros((0, 3), dtype=np.int64)
-    with Progress(f"meshes of {place.name}", None) as progress:
+    with ProgressBar(f"meshes of {place.name}", None) as progress:
         for name, data in read_files(place, wanted):
             mesh = parse_named(place, name, data)
             if not found:

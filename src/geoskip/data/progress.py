@@ -8,8 +8,8 @@ from typing import Any
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 
 
-class Progress:
-    """``with Progress("superpixels", total) as progress: … progress.advance(n)``, on standard error.
+class ProgressBar:
+    """``with ProgressBar("superpixels", total) as progress: … progress.advance(n)``, on standard error.
 
     ``total`` is None where it is not known beforehand. Without a terminal one line every half minute, and none at
     all for a job that ends within seconds.
@@ -19,7 +19,7 @@ class Progress:
         self.label, self.total, self.done = label, total, 0
         self.bar: Any = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress as Bar

@@ -19,7 +19,7 @@ from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.entries import Stored
 from geoskip.data.people import adult, anny_model
 from geoskip.data.poses import POSES, bone_rotations, named_pose, taken
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.data.split import Split
 from geoskip.meshes import Mesh
 from geoskip.meshes.retriangulation import flip_edges, slide_vertices
@@ -91,7 +91,7 @@ def _build(people: int, poses: int, verts: int, seed: int) -> Stored:
     target = grounded(posed(body, TEMPLATE, [{}], kept))[0]
     numbers = np.uint16 if verts <= 2**16 else np.uint32
     positions, faces, labels = [], [], []
-    with Progress("bodies", people * poses) as progress:
+    with ProgressBar("bodies", people * poses) as progress:
         for person in range(people):
             test = person >= num_training_people(people)
             sources = [np.random.default_rng([seed, 5, person, pose]) for pose in range(poses)]

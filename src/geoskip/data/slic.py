@@ -15,7 +15,7 @@ from os import cpu_count
 
 import numpy as np
 
-from geoskip.data.progress import Progress
+from geoskip.data.progress import ProgressBar
 from geoskip.shapes import Float, Int, Shaped
 
 CHUNK = 250
@@ -45,7 +45,7 @@ def superpixels(
     _check(images, slic)
     chunks = [images[start : start + CHUNK] for start in range(0, len(images), CHUNK)]
     workers = min(workers or cpu_count() or 1, len(chunks))
-    with Progress("superpixels", len(images)) as progress:
+    with ProgressBar("superpixels", len(images)) as progress:
         parts = []
         for part in _in_turn(chunks, slic, workers):
             parts.append(part)
