@@ -174,13 +174,13 @@ def table(
     """Make the page of benchmarks, docs/benchmarks.md, from records."""
     from benchmarks.document import document
     from benchmarks.records import load
-    from geoskip.records.atomic import write_whole
+    from geoskip.records.files import atomic_write
 
     page = document([(path.stem, load(path)) for path in records])
     if output is None:
         typer.echo(page, nl=False)
     else:
-        write_whole(output, page.encode())
+        atomic_write(output, page.encode())
 
 
 def _console() -> Console:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from geoskip import __version__
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_json
 
 OURS = ("geoskip", "captured")
@@ -115,7 +115,7 @@ def precision() -> dict[str, str]:
 
 def save(path: Path, record: dict[str, Any]) -> None:
     """Write a record, complete or not at all: a run that is stopped leaves the records before it."""
-    write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from geoskip.cli import app
 from geoskip.data.cache import entries
 from geoskip.data.folder import mesh_folder
 from geoskip.meshes import read_mesh, write_mesh
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.report import sample_pictures  # noqa: F401 (loaded once, not in every process)
 from geoskip.training.checkpoint import newest_checkpoint, read_files
 from tests.training import sets
@@ -333,5 +333,5 @@ def main() -> None:
     for failure in (failure for outcome in outcomes for failure in outcome.failures):
         print(failure)
     if given.record is not None:
-        write_whole(given.record, (json.dumps(record(outcomes, given.seed), indent=1) + "\n").encode())
+        atomic_write(given.record, (json.dumps(record(outcomes, given.seed), indent=1) + "\n").encode())
     sys.exit(any(outcome.failures for outcome in outcomes))

@@ -27,14 +27,14 @@ from tests.architecture import (
 ROOT = Path(geoskip.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 LAYERED = [path for path in SOURCES if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYERS]
-PLATFORM_MODULES = {"records/system.py"}
+PLATFORM_MODULES = {"records/files.py"}
 # In these, a file is not called by its final name until it is complete, or is read by lines.
 WRITERS = {
     "data/download.py",
     "data/entries.py",
     "data/locks.py",
     "paper/parallel.py",
-    "records/atomic.py",
+    "records/files.py",
     "report/charts.py",
     "training/checkpoint.py",
     "training/progress.py",
@@ -228,4 +228,4 @@ def test_text_without_an_encoding_is_seen() -> None:
 def test_a_direct_write_is_seen() -> None:
     for line in ("path.write_bytes(b'')", "path.write_text('')", "path.open('wb')", "open(path, 'w')", "f.savefig(p)"):
         assert len(direct_writes(line)) == 1, line
-    assert direct_writes("path.open('rb')\nwrite_whole(path, b'')\nfile.write(b'')") == []
+    assert direct_writes("path.open('rb')\natomic_write(path, b'')\nfile.write(b'')") == []

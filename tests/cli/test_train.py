@@ -13,7 +13,6 @@ from geoskip.cli import app
 from geoskip.cli.plan import plan
 from geoskip.cli.train import default_name
 from geoskip.meshes.files import write_mesh
-from geoskip.records.refusals import A_FILE
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
@@ -166,4 +165,5 @@ def test_a_file_in_place_of_the_folder_is_told_once(folder: Path, tmp_path: Path
     (tmp_path / "broken.ply").write_text("junk")
     told = train("reconstruction", "--data", str(folder), *SMALL, "--json", "-o", str(tmp_path / "broken.ply"))
     assert told.exit_code == 2
-    assert told.output == f"geoskip: {tmp_path / 'broken.ply'}: {A_FILE}\n"
+    fault = "is a file, and a folder is needed; choose another (for output, another -o)"
+    assert told.output == f"geoskip: {tmp_path / 'broken.ply'}: {fault}\n"

@@ -39,7 +39,7 @@ from geoskip.paper.analyses import read_study, write_study
 from geoskip.paper.findings import make_record, read_analysis, write_analysis
 from geoskip.rbf.warping import read_landmarks
 from geoskip.records import RunRecord, Samples, read_record, read_samples, write_record, write_samples
-from geoskip.records.manifest import digest, list_files
+from geoskip.records.files import add_to_manifest, json_sha256
 from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.training.checkpoint import State, load_checkpoint, save_checkpoint
 from geoskip.training.config import override, resolve
@@ -218,14 +218,14 @@ def _folder_readers(scratch: Path) -> list[Reader]:
     raw: dict[str, Mutation] = {"": mutate_bytes}
 
     def sign(folder: Path) -> None:
-        list_files(folder, [path.name for path in folder.iterdir() if path.name != "manifest.json"])
+        add_to_manifest(folder, [path.name for path in folder.iterdir() if path.name != "manifest.json"])
 
     def sign_entry(folder: Path) -> None:
         manifest = folder / entry.name / "manifest.json"
         about = json.loads(manifest.read_bytes())
         about["arrays_sha256"] = _sha256(folder / entry.name / ARRAYS)
         about.pop("sha256", None)
-        manifest.write_text(json.dumps({**about, "sha256": digest(about)}))
+        manifest.write_text(json.dumps({**about, "sha256": json_sha256(about)}))
 
     def whole(folder: Path, name: str) -> str:
         return folder.name

@@ -28,7 +28,7 @@ from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, interpolated
 from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
-from geoskip.records.unfinished import writing
+from geoskip.records.files import mark_unfinished
 from geoskip.training.run import Run
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
@@ -400,14 +400,14 @@ def test_an_exported_model_works_as_the_run_does(tmp_path: Path, spheres: list[P
 
 def killed_apply(folder: Path, run: Path, paths: list[Path], written: int) -> None:
     """``geoskip apply``, killed after so many files."""
-    real, calls = files.write_whole, itertools.count()
+    real, calls = files.atomic_write, itertools.count()
 
     def write(path: str | Path, data: bytes) -> None:
         if next(calls) == written:
             os.kill(os.getpid(), signal.SIGKILL)
         real(path, data)
 
-    files.write_whole = write
+    files.atomic_write = write
     reconstruct(Run.open(run).trained(), paths, Outputs(folder))
 
 
@@ -437,7 +437,7 @@ def test_what_was_there_before_a_killed_command_is_not_replaced(
     out = tmp_path / "out"
     out.mkdir()
     (out / "c.off").write_text("mine")
-    with suppress(RuntimeError), writing(out, ["a.ply", "b.obj", "c.off"]):
+    with suppress(RuntimeError), mark_unfinished(out, ["a.ply", "b.obj", "c.off"]):
         (out / "a.ply").write_text("half of the work")
         raise RuntimeError("killed")
     with pytest.raises(ValueError, match=r"c\.off: is there already"):
@@ -450,7 +450,7 @@ def test_what_was_there_before_a_killed_command_is_not_replaced(
 def test_what_another_command_is_writing_is_not_replaced(
     coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
 ) -> None:
-    with writing(tmp_path / "out", ["a.ply"]):
+    with mark_unfinished(tmp_path / "out", ["a.ply"]):
         (tmp_path / "out" / "a.ply").write_text("of the other command")
         with pytest.raises(ValueError, match=r"a\.ply: is there already"):
             reconstruct(coding[0], spheres, Outputs(tmp_path / "out"))

@@ -15,7 +15,7 @@ from geoskip.inference.predictors import verts_of
 from geoskip.inference.pretrained import from_pretrained, save_pretrained
 from geoskip.meshes import icosphere
 from geoskip.records import RunRecord, read_record
-from geoskip.records.manifest import list_files
+from geoskip.records.files import add_to_manifest
 from geoskip.training.config import TASKS, Config
 from tests.training.runs import untrained
 
@@ -94,7 +94,7 @@ def test_a_description_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]
     save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
     about = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(about | changes))
-    list_files(tmp_path, ["config.json"])
+    add_to_manifest(tmp_path, ["config.json"])
     with pytest.raises(ValueError, match=fault):
         from_pretrained(tmp_path)
 
@@ -115,7 +115,7 @@ def test_damaged_and_foreign_weights(tmp_path: Path) -> None:
         from_pretrained(tmp_path)
     save_pretrained(tmp_path / "other", untrained(tmp_path / "wide", model={"latent": 9})[0].trained())
     path.write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
-    list_files(tmp_path, ["model.safetensors"])
+    add_to_manifest(tmp_path, ["model.safetensors"])
     with pytest.raises(ValueError, match="not a whole model: weights: not those of the configured"):
         from_pretrained(tmp_path)
 

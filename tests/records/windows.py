@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from geoskip.records import system
+from geoskip.records import files
 
 
 def simulate_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +39,8 @@ def simulate_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         return call
 
     rename = os.rename
-    monkeypatch.setattr(system, "is_windows", lambda: True)
-    monkeypatch.setattr(system, "RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(files, "is_windows", lambda: True)
+    monkeypatch.setattr(files, "RETRY_SECONDS", (0.0, 0.0))
     monkeypatch.setattr(os, "fsync", windows_fsync)
     monkeypatch.setattr(os, "open", windows_open)
     for name in ("rename", "replace", "unlink"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
-from geoskip.records.manifest import list_files
+from geoskip.records.files import add_to_manifest
 from geoskip.report.runs import find_runs
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
@@ -158,7 +159,7 @@ def test_a_changed_index_is_refused(tmp_path: Path, task: str, operator: str) ->
         if "spirals" in name:
             changed[place] = 2**40
         save_file(weights | {name: changed.view(weights[name].shape)}, path, metadata)
-        list_files(tmp_path, ["model.safetensors"])
+        add_to_manifest(tmp_path, ["model.safetensors"])
         with pytest.raises(ValueError, match="not those of the configured"):
             Run.open(tmp_path).trained()
 
@@ -168,7 +169,7 @@ def test_a_configuration_cannot_ask_for_more_than_the_weights_have(tmp_path: Pat
     save_pretrained(tmp_path, untrained(tmp_path / "run")[0].trained())
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace('"latent": 3', '"latent": 4000000000'))
-    list_files(tmp_path, ["config.json"])
+    add_to_manifest(tmp_path, ["config.json"])
     with pytest.raises(ValueError, match="not a whole model"):
         from_pretrained(tmp_path)
 
@@ -190,6 +191,6 @@ def test_a_context_that_does_not_fit(
 ) -> None:
     trained = untrained(tmp_path / "run")[0].trained()
     context = Context({**trained.context.constants, **constants}, {**trained.context.facts, **facts})
-    save_pretrained(tmp_path / "model", type(trained)(trained.config, trained.model, context))
+    save_pretrained(tmp_path / "model", replace(trained, context=context))
     with pytest.raises(ValueError, match=fault):
         from_pretrained(tmp_path / "model")

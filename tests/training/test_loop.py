@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from geoskip.data.locks import exclusive
-from geoskip.records.atomic import temporary_name
+from geoskip.records.files import temporary_name
 from geoskip.training import steps
 from geoskip.training.config import resolve
 from geoskip.training.loop import train

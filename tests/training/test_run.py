@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from geoskip.inference.pretrained import save_pretrained
 from geoskip.records import RunRecord, write_record
-from geoskip.records.manifest import list_files
+from geoskip.records.files import add_to_manifest
 from geoskip.training.checkpoint import State, save_checkpoint
 from geoskip.training.config import TASKS
 from geoskip.training.run import Run, RunError
@@ -115,7 +115,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     untrained(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
-    list_files(tmp_path, ["model.safetensors"])
+    add_to_manifest(tmp_path, ["model.safetensors"])
     with pytest.raises(RunError, match="is not finite: the file is damaged"):
         Run.open(tmp_path).model()
 
@@ -125,7 +125,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     changed: dict[str, Any] = run.config.to_json()
     changed["kernel_size"] = 5
     (tmp_path / "config.json").write_text(json.dumps(changed))
-    list_files(tmp_path, ["config.json"])
+    add_to_manifest(tmp_path, ["config.json"])
     with pytest.raises(RunError, match="not those of the configured reconstruction model"):
         Run.open(tmp_path).model()
 

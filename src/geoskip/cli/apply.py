@@ -54,7 +54,7 @@ def apply(
     from geoskip.inference import apply as actions
     from geoskip.inference.files import BadFiles, Outputs
     from geoskip.inference.pretrained import load
-    from geoskip.records.memory import explaining_out_of_memory
+    from geoskip.records.os_errors import explain_out_of_memory
     from geoskip.training.devices import choose_device
 
     trained, outputs = load(run, choose_device(device)), Outputs(output, force)
@@ -71,7 +71,7 @@ def apply(
     if action is not Action.interpolate:  # which needs both of its files
         options[action]["skip_bad"] = skip_bad
     try:
-        with outputs, explaining_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
+        with outputs, explain_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
             applied = getattr(actions, action.value)(trained, files, outputs, **options[action])
     except BadFiles as bad:
         for fault in (*bad.faults, bad.summary):

@@ -45,7 +45,7 @@ class CleanErrors(Choices):
 
 def on_purpose(error: BaseException) -> bool:
     """Whether the package itself raised it, the system refused a file, or memory ran out."""
-    from geoskip.records.memory import is_out_of_memory
+    from geoskip.records.os_errors import is_out_of_memory
 
     if is_out_of_memory(error):
         return True
@@ -55,12 +55,11 @@ def on_purpose(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    from geoskip.records.memory import is_out_of_memory, out_of_memory_message
-    from geoskip.records.refusals import refusal
+    from geoskip.records.os_errors import explain_os_error, is_out_of_memory, out_of_memory_message
 
     if is_out_of_memory(error):
         return out_of_memory_message(error, "in this command", "Give it fewer or smaller items, or a larger machine")
-    words = refusal(error) if isinstance(error, OSError) else str(error)
+    words = explain_os_error(error) if isinstance(error, OSError) else str(error)
     line = " ".join(words.split()) or type(error).__name__
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
 

@@ -15,11 +15,10 @@ def export(
 ) -> None:
     """Write a trained model: model.safetensors, config.json and their checksums, all that from_pretrained needs."""
     from geoskip.inference.pretrained import CONFIG, WEIGHTS, load
-    from geoskip.records.manifest import MANIFEST
-    from geoskip.records.unfinished import unfinished, writing
+    from geoskip.records.files import MANIFEST, mark_unfinished, unfinished_files
 
     names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
-    replaceable = unfinished(output)
+    replaceable = unfinished_files(output)
     if not force and (there := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} has {', '.join(there)} already; --force replaces them", param_hint="-o")
     trained = load(run)
@@ -27,13 +26,13 @@ def export(
         from geoskip.inference.export import program_of
 
         program_of(trained)  # what cannot be a program is said before anything is written
-    with writing(output, names):
+    with mark_unfinished(output, names):
         _write(output, trained, program, onnx)
 
 
 def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
     from geoskip.inference.pretrained import save_pretrained
-    from geoskip.records.manifest import list_files
+    from geoskip.records.files import add_to_manifest
 
     for path in save_pretrained(output, trained):
         typer.echo(f"wrote {path}")
@@ -41,12 +40,12 @@ def _write(output: Path, trained: Any, program: bool, onnx: bool) -> None:
         from geoskip.inference.export import export_program
 
         export_program(output / "model.pt2", trained)
-        list_files(output, ["model.pt2"])
+        add_to_manifest(output, ["model.pt2"])
         typer.echo(f"wrote {output / 'model.pt2'}")
     if onnx:
         from geoskip.inference.export import export_onnx
 
         difference = export_onnx(output / "model.onnx", trained)
-        list_files(output, ["model.onnx"])
+        add_to_manifest(output, ["model.onnx"])
         checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
         typer.echo(f"wrote {output / 'model.onnx'}{checked}")

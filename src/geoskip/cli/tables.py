@@ -20,7 +20,7 @@ def tables(
 ) -> None:
     """Write the tables of the records into pages, or print them in Markdown."""
     from geoskip.paper.tables import BLOCKS, OPENING, block, filled
-    from geoskip.records.atomic import write_whole
+    from geoskip.records.files import atomic_write
 
     if not results.is_dir():
         raise ValueError(f"{results}: there is no such folder of records; name it with --results")
@@ -40,7 +40,7 @@ def tables(
         if made != text:
             stale.append(page)
             if not check:
-                write_whole(page, made.encode())
+                atomic_write(page, made.encode())
     for page in stale:
         typer.echo(f"{page}: {'out of date' if check else 'written'}")
     if check and stale:

@@ -33,7 +33,7 @@ from geoskip.data.entries import (
     write_entry,
 )
 from geoskip.data.locks import exclusive, owned_locks
-from geoskip.records.system import user_path
+from geoskip.records.files import expand_user
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ PART_BYTES = 16 << 20
 def cache_root() -> Path:
     """``$GEOSKIP_CACHE``, or ``geoskip`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
     if chosen := os.environ.get("GEOSKIP_CACHE"):
-        return user_path(chosen)
+        return expand_user(chosen)
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (xdg if xdg.is_absolute() else Path.home() / ".cache") / "geoskip"
 

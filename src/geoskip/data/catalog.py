@@ -342,6 +342,6 @@ def absolute(data: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]
 
 def _user_path(value: str | Path) -> Path:
     """Imported late: the command line reads this catalog before it needs anything else."""
-    from geoskip.records.system import user_path
+    from geoskip.records.files import expand_user
 
-    return user_path(value)
+    return expand_user(value)

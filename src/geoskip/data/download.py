@@ -13,7 +13,7 @@ from typing import Any
 
 from geoskip.data.locks import exclusive
 from geoskip.data.progress import ProgressBar
-from geoskip.records.system import replace_file, sync
+from geoskip.records.files import replace_file, sync
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from geoskip.records.files import rename_folder, sync
 from geoskip.records.reading import ReadError, read_arrays, read_json
-from geoskip.records.system import rename_folder, sync
 
 FORMAT = 1
 ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"

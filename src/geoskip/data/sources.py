@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoskip.records.system import user_path
+from geoskip.records.files import expand_user
 
 
 class MissingData(FileNotFoundError):
@@ -65,6 +65,6 @@ PUBLISHED_SUPERPIXELS = Source(
 def data_root() -> Path:
     """``$GEOSKIP_DATA``, or ``geoskip`` in the user's data folder (``$XDG_DATA_HOME`` or ``~/.local/share``)."""
     if chosen := os.environ.get("GEOSKIP_DATA"):
-        return user_path(chosen)
+        return expand_user(chosen)
     xdg = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (xdg if xdg.is_absolute() else Path.home() / ".local" / "share") / "geoskip"

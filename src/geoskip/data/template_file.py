@@ -34,7 +34,7 @@ from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.graphs.pseudo import attach
 from geoskip.meshes.hierarchy import MeshHierarchy
 from geoskip.meshes.mesh import Mesh
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, parse_arrays, parse_json, read_bytes
 
 FORMAT, VERSION = "geoskip template", 1
@@ -50,7 +50,7 @@ def save_template(path: str | Path, template: Template) -> None:
         arrays |= {f"step{k}.down.{name}": array for name, array in _entries(down).items()}
         arrays |= {f"step{k}.up.{name}": array for name, array in _entries(up).items()}
     topology = [mesh.topology_hash() for mesh in template.meshes.levels]
-    write_whole(path, pack(arrays, {"unit_mm": template.unit_mm, "topology": topology}))
+    atomic_write(path, pack(arrays, {"unit_mm": template.unit_mm, "topology": topology}))
 
 
 def load_template(path: str | Path) -> Template:

@@ -26,7 +26,7 @@ from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.inference.predictors import Matcher, MeshCoder
 from geoskip.kernels import use_path
 from geoskip.operators import operator_info
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.shapes import Float
 from geoskip.training.packed import own_scale, relative
 from geoskip.training.trained import Trained
@@ -106,7 +106,7 @@ def export_program(path: Path, trained: Trained) -> torch.export.ExportedProgram
         exported = torch.export.export(program.module, (program.example,), dynamic_shapes=(program.dynamic or None,))
         buffer = BytesIO()
         torch.export.save(exported, buffer)
-    write_whole(path, buffer.getvalue())
+    atomic_write(path, buffer.getvalue())
     return exported
 
 
@@ -127,7 +127,7 @@ def export_onnx(path: Path, trained: Trained) -> float | None:
         )
         assert made is not None
         data = made.model_proto.SerializeToString()
-    write_whole(path, data)
+    atomic_write(path, data)
     return _difference(path, program)
 
 

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from geoskip.meshes import Mesh, read_mesh
 from geoskip.meshes.files import PARSERS, WRITERS
-from geoskip.records.atomic import write_whole
-from geoskip.records.memory import is_out_of_memory
+from geoskip.records.files import atomic_write, mark_unfinished, unfinished_files
+from geoskip.records.os_errors import explain_os_error, is_out_of_memory
 from geoskip.records.reading import read_json, read_npy, read_text
-from geoskip.records.refusals import refusal
-from geoskip.records.unfinished import unfinished, writing
 from geoskip.shapes import Float
 
 LATENT_SUFFIXES = (".npy", ".json")
@@ -38,7 +36,7 @@ class Outputs:
         self.folder, self.force = folder, force
         self._claims: dict[str, str] = {}
         self._unwritten: set[str] = set()
-        self._replaceable = unfinished(folder)
+        self._replaceable = unfinished_files(folder)
         self._writing = ExitStack()
 
     def __enter__(self) -> Outputs:
@@ -65,10 +63,10 @@ class Outputs:
         """Write files whose names were claimed; the first call needs all claims to be made."""
         if not self._unwritten:
             self._unwritten = set(self._claims)
-            self._writing.enter_context(writing(self.folder, self._claims))
+            self._writing.enter_context(mark_unfinished(self.folder, self._claims))
         paths = []
         for path, data in contents:
-            write_whole(path, data)
+            atomic_write(path, data)
             paths.append(path)
             self._unwritten.discard(path.name)
         if not self._unwritten:
@@ -198,7 +196,7 @@ class Inputs:
             except (ValueError, OSError) as error:
                 if self._count == 1 or is_out_of_memory(error):
                     raise
-                faults.append(refusal(error) if isinstance(error, OSError) else str(error))
+                faults.append(explain_os_error(error) if isinstance(error, OSError) else str(error))
         if faults and not (self.skip_bad and used):
             raise BadFiles([*self.skipped, *faults], self._summary(len(self.skipped) + len(faults)))
         self.paths, self.skipped = used, [*self.skipped, *faults]

@@ -17,7 +17,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from geoskip import __version__
-from geoskip.records.manifest import MANIFEST, DamagedFile, check_folder, read_checked, start_manifest, write_listed
+from geoskip.records.files import (
+    MANIFEST,
+    DamagedFileError,
+    read_verified,
+    start_manifest,
+    verify_folder,
+    write_with_checksum,
+)
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_json
 from geoskip.training.checkpoint import apart
 from geoskip.training.config import Config
@@ -43,8 +50,8 @@ def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
     }
     paths = [Path(folder) / WEIGHTS, Path(folder) / CONFIG]
     start_manifest(Path(folder))
-    write_listed(paths[0], save(tensors, {"format": "pt"}))
-    write_listed(paths[1], (json.dumps(about, indent=1, allow_nan=False) + "\n").encode())
+    write_with_checksum(paths[0], save(tensors, {"format": "pt"}))
+    write_with_checksum(paths[1], (json.dumps(about, indent=1, allow_nan=False) + "\n").encode())
     return paths
 
 
@@ -77,7 +84,7 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
 def _check_complete(folder: Path) -> None:
     if not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: not a pretrained model: it has no {WEIGHTS}")
-    if missing := [name for name in (WEIGHTS, CONFIG) if name not in check_folder(folder)]:
+    if missing := [name for name in (WEIGHTS, CONFIG) if name not in verify_folder(folder)]:
         raise ValueError(f"{folder}: {missing[0]} has no checksum in {MANIFEST}; export the model again")
 
 
@@ -85,9 +92,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path.parent}: not a pretrained model: it has no {path.name}; `geoskip export` writes one")
     try:
-        about = parse_json(read_checked(path))
+        about = parse_json(read_verified(path))
         version = about["format"], about["library_name"]
-    except DamagedFile:
+    except DamagedFileError:
         raise
     except (ReadError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not the description of a model of geoskip") from error
@@ -101,7 +108,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return parse_tensors(read_checked(path))[0]
+        return parse_tensors(read_verified(path))[0]
     except ReadError as error:
         raise ValueError(f"{path}: damaged, or not a file of weights ({error})") from error
 

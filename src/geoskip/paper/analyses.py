@@ -18,7 +18,7 @@ from geoskip.operators import ChebConv
 from geoskip.paper.decoding import ALL, PARTS, block_shares, compare_parts, decode_layers, decode_parts
 from geoskip.paper.small_sets import coarsened, stored
 from geoskip.paper.smoothness import met_pseudo, model_smoothness, overall, spectrum
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import read_json
 from geoskip.records.samples import MeshSamples
 from geoskip.training.checkpoint import load_checkpoint
@@ -189,7 +189,7 @@ def task_of(run: Run) -> Task:
 
 def write_study(folder: Path, coarse: Sequence[int]) -> None:
     """Mark a run as part of a study, with the factors by which its meshes were coarsened."""
-    write_whole(folder / STUDY, (json.dumps({"format": FORMAT, "coarse": list(coarse)}) + "\n").encode())
+    atomic_write(folder / STUDY, (json.dumps({"format": FORMAT, "coarse": list(coarse)}) + "\n").encode())
 
 
 def start_alike(task: Task, data: MeshSet) -> Task:

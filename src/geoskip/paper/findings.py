@@ -17,7 +17,7 @@ from geoskip import __version__
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.analyses import side_by_side
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import read_json
 
 FORMAT = 1
@@ -62,7 +62,7 @@ def write_analysis(path: Path, record: AnalysisRecord) -> None:
     rows = entries.pop("rows")
     head = json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False)
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False, allow_nan=False)}" for row in rows)
-    write_whole(path, f'{head[:-2]},\n "rows": [\n{lines}\n ]\n}}\n'.encode())
+    atomic_write(path, f'{head[:-2]},\n "rows": [\n{lines}\n ]\n}}\n'.encode())
 
 
 def read_analysis(path: Path) -> AnalysisRecord:

@@ -30,8 +30,8 @@ from typing import Any
 
 from geoskip.paper.running import Job, Outcome, attempt, finished, ignored_by_git
 from geoskip.records import write_record
+from geoskip.records.files import termination_signals
 from geoskip.records.run_record import record_entries, record_from
-from geoskip.records.system import ending_signals
 
 TRIES = 3
 PATIENCE = 60.0  # seconds that a process has to save its work after SIGTERM
@@ -65,7 +65,7 @@ def ending_on_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in ending_signals()}
+    before = {number: signal.signal(number, end) for number in termination_signals()}
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from geoskip.paper.recipes import Experiment, Recipe, chosen_data
 from geoskip.paper.running import Job, Outcome, finished, make_jobs
 from geoskip.paper.tables import TextTable, cell, experiment_table
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.report.palette import color_scale, colored
 from geoskip.report.pictures import picture, sheet
@@ -154,11 +154,11 @@ def draw(experiment: Experiment, done: Mapping[Job, RunRecord], out: Path, size:
     ]
     pictures = [one for _, row in rows for one in row]
     path = out / "figures" / f"{experiment.name}-{jobs[0].data}-{jobs[0].schedule}.png"
-    write_whole(path, png_bytes(sheet(pictures, len(rows[0][1]))))
+    atomic_write(path, png_bytes(sheet(pictures, len(rows[0][1]))))
     legend = {"title": experiment.title, "seed": first, "rows": [name for name, _ in rows]}
     if isinstance(sampled[0][1], CorrespondenceSamples):
         legend["blue-grey"] = "no label"
-    write_whole(path.with_suffix(".json"), json.dumps(legend, indent=1, ensure_ascii=False).encode())
+    atomic_write(path.with_suffix(".json"), json.dumps(legend, indent=1, ensure_ascii=False).encode())
     return [path, path.with_suffix(".json")]
 
 

@@ -26,8 +26,7 @@ from geoskip.data.locks import alone
 from geoskip.paper.experiments import find_recipe
 from geoskip.paper.recipes import TINY, Experiment, Recipe
 from geoskip.records import RecordError, RunRecord, read_record, write_record
-from geoskip.records.atomic import write_whole
-from geoskip.records.manifest import list_files, unlist_files
+from geoskip.records.files import add_to_manifest, atomic_write, remove_from_manifest
 from geoskip.training.config import Config
 from geoskip.training.progress import Lines, Progress, Silent, described, remaining
 from geoskip.training.signals import Interrupted
@@ -161,9 +160,9 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
         paper=dict(job.recipe.paper),
     )
     # The same record next to the samples, so that a report recognizes the two as one run.
-    unlist_files(run.folder, [RECORD])
+    remove_from_manifest(run.folder, [RECORD])
     write_record(run.folder / RECORD, record)
-    list_files(run.folder, [RECORD])
+    add_to_manifest(run.folder, [RECORD])
     write_record(job.record_path(out), record)
     # The final weights stay. A finished run is not resumed, so its checkpoints can go.
     shutil.rmtree(run.checkpoints, ignore_errors=True)
@@ -195,7 +194,7 @@ def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None
     except Busy as busy:
         return Outcome(job, None, str(busy))
     except Exception as error:
-        write_whole(job.folder(out) / "fault.txt", traceback.format_exc().encode())
+        atomic_write(job.folder(out) / "fault.txt", traceback.format_exc().encode())
         return Outcome(job, None, f"{type(error).__name__}: {error}")
 
 
@@ -233,4 +232,4 @@ class StatusLine(Silent):
 def ignored_by_git(folder: Path) -> None:
     """Write a .gitignore into the folder that excludes all of it."""
     if not (folder / ".gitignore").exists():
-        write_whole(folder / ".gitignore", b"*\n")
+        atomic_write(folder / ".gitignore", b"*\n")

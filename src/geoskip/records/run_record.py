@@ -9,8 +9,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from geoskip.records.atomic import write_whole
-from geoskip.records.manifest import DamagedFile, digest, read_checked
+from geoskip.records.files import DamagedFileError, atomic_write, json_sha256, read_verified
 from geoskip.records.reading import ReadError, parse_json
 
 # Records of format 1 have no checksum.
@@ -65,20 +64,20 @@ class RunRecord:
 def write_record(path: Path, record: RunRecord) -> None:
     """Write a record whole or not at all: a reader never sees half of one."""
     text = json.dumps(record_entries(record), indent=1, ensure_ascii=False)
-    write_whole(path, (text + "\n").encode())
+    atomic_write(path, (text + "\n").encode())
 
 
 def record_entries(record: RunRecord) -> dict[str, Any]:
     """A record as plain JSON, with a checksum of its own, since records are copied and kept without their runs."""
     entries = json.loads(json.dumps({"format": FORMAT, **asdict(record)}, allow_nan=False))
-    return {**entries, "sha256": digest(entries)}
+    return {**entries, "sha256": json_sha256(entries)}
 
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file; RecordError, naming the file, if there is none or if it is not one."""
     try:
-        entries = parse_json(read_checked(path))
-    except DamagedFile as error:
+        entries = parse_json(read_verified(path))
+    except DamagedFileError as error:
         raise RecordError(str(error)) from error
     except (OSError, ReadError) as error:
         raise RecordError(f"{path}: no run record can be read there ({error})") from error
@@ -99,7 +98,7 @@ def record_from(entries: Any, place: str = "record") -> RunRecord:
     if missing := sorted(entry.name for entry in fields(RunRecord) if _required(entry) and entry.name not in given):
         raise RecordError(f"{place}: a run record has {', '.join(missing)} too")
     _check(given, place)
-    if entries["format"] != UNSIGNED and entries.get("sha256") != digest(_without(entries, "sha256")):
+    if entries["format"] != UNSIGNED and entries.get("sha256") != json_sha256(_without(entries, "sha256")):
         raise RecordError(f"{place}: damaged: it does not match its own checksum; put the file back, or run it again")
     # JSON knows neither pairs nor the difference between 1 and 1.0.
     given["curves"] = {name: [(float(x), float(y)) for x, y in points] for name, points in _of(given, "curves")}

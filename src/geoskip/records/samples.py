@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from geoskip.records.atomic import write_whole
-from geoskip.records.manifest import DamagedFile, read_checked
+from geoskip.records.files import DamagedFileError, atomic_write, read_verified
 from geoskip.records.reading import ReadError, parse_arrays, parse_json
 from geoskip.records.run_record import RecordError
 from geoskip.shapes import Float, Int
@@ -213,15 +212,15 @@ def write_samples(path: str | Path, samples: Samples) -> None:
             plain[entry.name] = value
     kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
     metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
-    write_whole(path, save(tensors, metadata))
+    atomic_write(path, save(tensors, metadata))
 
 
 def read_samples(path: str | Path) -> Samples:
     """The samples in a file; RecordError, naming the file, if there are none or if they cannot be drawn."""
     try:
-        tensors, metadata = parse_arrays(read_checked(Path(path)))
+        tensors, metadata = parse_arrays(read_verified(Path(path)))
         return _from(metadata, tensors)
-    except DamagedFile as error:
+    except DamagedFileError as error:
         raise RecordError(str(error)) from error
     except (OSError, ReadError, RecordError, KeyError, TypeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error

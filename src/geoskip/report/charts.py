@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.report.palette import SERIES
 from geoskip.report.summary import Metric, ResultRow, ResultTable
 
@@ -268,7 +268,7 @@ def save_figure(figure: Any, path: Path, **options: Any) -> None:
     """Save a matplotlib figure atomically, in the format given by the suffix."""
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix[1:], **options)
-    write_whole(path, buffer.getvalue())
+    atomic_write(path, buffer.getvalue())
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:

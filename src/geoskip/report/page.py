@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.report.charts import charts, write_figures
 from geoskip.report.embed import Blobs, json_text
 from geoskip.report.palette import MAPS, color_map, css
@@ -173,7 +173,7 @@ def write_report(
     """Write the page, then the figures (charts, pictures) and renders as far as the installed packages allow."""
     page = page or Page()
     index = folder / "index.html"
-    write_whole(index, page_html(runs, page).encode())
+    atomic_write(index, page_html(runs, page).encode())
     tables = result_tables(runs, page.published)
     files: list[Path] = []
     missing: list[str] = []
@@ -197,5 +197,5 @@ def _write_stills(tables: list[ResultTable], folder: Path) -> list[Path]:
     stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(tables)}
     stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(tables)}
     for name, still in stills.items():
-        write_whole(folder / f"{name}.png", still.png)
+        atomic_write(folder / f"{name}.png", still.png)
     return [folder / f"{name}.png" for name in stills]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.shapes import Shaped
 
 
@@ -26,7 +26,7 @@ def png_bytes(picture: Shaped[np.ndarray, "height width channels"]) -> bytes:
 
 def write_png(path: str | Path, picture: Shaped[np.ndarray, "height width channels"]) -> None:
     """Write a picture (uint8, RGB or RGBA) to ``path``."""
-    write_whole(path, png_bytes(picture))
+    atomic_write(path, png_bytes(picture))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -28,10 +28,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from geoskip import __version__
-from geoskip.records.manifest import MANIFEST, pack_manifest, parse_manifest, sums
+from geoskip.records.files import MANIFEST, checksums, pack_manifest, parse_manifest, rename_folder, sync
+from geoskip.records.os_errors import WRITE_ERRORS
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
-from geoskip.records.refusals import REASONS
-from geoskip.records.system import rename_folder, sync
 
 FORMAT = 1
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
@@ -70,7 +69,7 @@ def to_files(state: State) -> dict[str, bytes]:
         OPTIMIZER: save(apart(tensors)),
         STATE: json.dumps(plain, allow_nan=False).encode(),
     }
-    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": sums(files)}
+    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": checksums(files)}
     return {**files, MANIFEST: pack_manifest(manifest)}
 
 
@@ -95,7 +94,7 @@ def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     files = {}
     for name in (MODEL, OPTIMIZER, STATE):
         files[name] = _bytes(path / name)
-        if sums({name: files[name]})[name] != manifest["files"].get(name):
+        if checksums({name: files[name]})[name] != manifest["files"].get(name):
             raise Damaged(f"{name} does not match its checksum")
     return manifest, files
 
@@ -244,7 +243,7 @@ def remove_unfinished(folder: Path) -> None:
 
 def _not_saved(target: Path, error: OSError) -> CheckpointNotSaved:
     older = [path.name for path in _listing(target.parent)]
-    reason = REASONS.get(error.errno or 0, "the system refused")
+    reason = WRITE_ERRORS.get(error.errno or 0, "the system refused")
     left = f"{older[0]} is still there" if older else "there is no older one"
     explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
     explained.errno = error.errno

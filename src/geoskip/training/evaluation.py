@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.records.manifest import write_listed
+from geoskip.records.files import write_with_checksum
 from geoskip.training.run import EVALUATION, Run
 from geoskip.training.tasks import Evaluation, Task, make_task
 from geoskip.training.trained import context_of
@@ -98,7 +98,7 @@ def _write(run: Run, evaluation: Evaluation) -> None:
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
         "arrays": _listed(evaluation.arrays),
     }
-    write_listed(run.folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
+    write_with_checksum(run.folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
 
 
 def _listed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

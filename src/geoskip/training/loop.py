@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from geoskip.data.locks import HeldLock, alone
-from geoskip.records.atomic import remove_leftovers
-from geoskip.records.manifest import list_files
-from geoskip.records.memory import explaining_out_of_memory
-from geoskip.records.refusals import REASONS
+from geoskip.records.files import add_to_manifest, remove_leftovers
+from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import Group, arithmetic, choose_device, joined, own_device
@@ -75,7 +73,7 @@ def train(
         Interrupts() as interrupts,
         arithmetic(config),
         _told(run.folder),
-        explaining_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
+        explain_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
         _alone(run.folder, group) as lock,
     ):
         state = find_state(run.folder, resume)
@@ -86,7 +84,7 @@ def train(
         elif resume == "auto" and is_finished(config, run.folder):
             return run
         if task is None:
-            with explaining_out_of_memory(f"loading {config.data}", LESS_DATA):
+            with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.leads else Silent(), lock)
@@ -150,7 +148,7 @@ class _Loop:
         record = finish(self.session, self.run)
         if self.journal is not None and record.metrics:
             self.journal.write(self.session.step, record.metrics)
-        list_files(self.run.folder, [METRICS])
+        add_to_manifest(self.run.folder, [METRICS])
 
     def close(self) -> None:
         self.progress.close()
@@ -232,8 +230,8 @@ def _told(folder: Path) -> Iterator[None]:
     except CheckpointNotSaved:
         raise
     except OSError as error:
-        if error.errno not in REASONS:
+        if error.errno not in WRITE_ERRORS:
             raise
-        explained = OSError(f"{error.filename or folder}: {REASONS[error.errno]} ({error.strerror})")
+        explained = OSError(f"{error.filename or folder}: {WRITE_ERRORS[error.errno]} ({error.strerror})")
         explained.errno = error.errno
         raise explained from error

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, parse_json
 
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
@@ -159,7 +159,7 @@ class Journal:
     def __init__(self, path: Path, step: int = 0, tensorboard: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_journal(path) if line["step"] <= step] if step else []
-        write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
         self._board = _board(path.parent / "tensorboard", step) if tensorboard else None
 

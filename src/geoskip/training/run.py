@@ -7,7 +7,7 @@ model.safetensors     the weights and buffers at the end
 record.json           what came out, see geoskip.records.RunRecord
 evaluation.json       what ``geoskip evaluate`` found
 samples.safetensors   some items of the test set as the model sees them
-manifest.json         checksums of the files above that are complete, see geoskip.records.manifest
+manifest.json         checksums of the files above that are complete, see geoskip.records.files
 pictures/
 """
 
@@ -32,7 +32,14 @@ from geoskip.blocks import skip_prefix
 from geoskip.data.catalog import OPTIONS, absolute
 from geoskip.operators import operator_info
 from geoskip.records import EVALUATION_PICTURES, RunRecord, read_record
-from geoskip.records.manifest import DamagedFile, check_folder, listed_files, read_checked, start_manifest, write_listed
+from geoskip.records.files import (
+    DamagedFileError,
+    read_manifest,
+    read_verified,
+    start_manifest,
+    verify_folder,
+    write_with_checksum,
+)
 from geoskip.records.reading import parse_json, parse_tensors
 from geoskip.training.checkpoint import State, apart, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
@@ -75,7 +82,7 @@ class Run:
             with suppress(ValueError):  # there is no way from one drive of Windows to another
                 entries[DATA_FROM_RUN] = os.path.relpath(data, folder.resolve())
         start_manifest(folder)
-        write_listed(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
+        write_with_checksum(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
         return cls(folder, config)
 
     @classmethod
@@ -89,9 +96,9 @@ class Run:
             raise RunError(f"{folder}: there is no such run; `geoskip train … -o {folder}` makes one")
         if not (folder / CONFIG).is_file():
             raise RunError(f"{folder}: not the folder of a run: it has no {CONFIG}")
-        check_folder(folder)
+        verify_folder(folder)
         try:
-            entries = parse_json(read_checked(folder / CONFIG))
+            entries = parse_json(read_verified(folder / CONFIG))
             if "library_name" in entries:
                 raise RunError(f"{folder}: an exported model, to be applied; name the run that it was exported from")
             nearby = entries.pop(DATA_FROM_RUN, None)
@@ -136,7 +143,7 @@ class Run:
         """The latest weights and buffers, by name, and their step: those at the end, or the newest checkpoint's."""
         checkpoint = self.checkpoint
         step = -1 if checkpoint is None else int(checkpoint.name.split("-")[1].split(".")[0])
-        if MODEL in listed_files(self.folder) and (self.folder / MODEL).is_file():
+        if MODEL in read_manifest(self.folder) and (self.folder / MODEL).is_file():
             tensors, stored = _read_model(self.folder / MODEL)
             if stored >= step:
                 return tensors, stored
@@ -185,18 +192,18 @@ class Run:
 
     def write_context(self, task: Task) -> None:
         """Store what the model will need of the data; done before training, since it does not change."""
-        write_listed(self.folder / CONTEXT, context_bytes(context_of(task)))
+        write_with_checksum(self.folder / CONTEXT, context_bytes(context_of(task)))
 
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the weights of the end."""
-        write_listed(self.folder / MODEL, save(apart(model.state_dict()), {"step": str(step)}))
+        write_with_checksum(self.folder / MODEL, save(apart(model.state_dict()), {"step": str(step)}))
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], int]:
     try:
-        tensors, metadata = parse_tensors(read_checked(path))
+        tensors, metadata = parse_tensors(read_verified(path))
         return tensors, int(metadata.get("step", 0))
-    except DamagedFile:
+    except DamagedFileError:
         raise
     except ValueError as error:
         raise RunError(
@@ -230,7 +237,7 @@ def check_same(config: Config, state: State, folder: Path) -> None:
 
 def is_finished(config: Config, folder: Path) -> bool:
     """Whether the folder holds the end of this very run, its checkpoints being gone; RunError if it is another's."""
-    if not {CONFIG, MODEL, RECORD} <= check_folder(folder):
+    if not {CONFIG, MODEL, RECORD} <= verify_folder(folder):
         return False
     before = Run.open(folder).config
     data, options = absolute(config.data, config.data_options)
@@ -246,8 +253,8 @@ def is_finished(config: Config, folder: Path) -> bool:
 def is_complete(folder: Path) -> bool:
     """Whether the folder holds every file of a finished run, undamaged; if not, resuming it writes them again."""
     try:
-        return {CONFIG, CONTEXT, MODEL, RECORD} <= check_folder(folder)
-    except DamagedFile as error:
+        return {CONFIG, CONTEXT, MODEL, RECORD} <= verify_folder(folder)
+    except DamagedFileError as error:
         log.warning("%s. It is made again from the last checkpoint", error)
         return False
 

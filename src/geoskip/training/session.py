@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geoskip import __version__
 from geoskip.records import RunRecord, write_record
-from geoskip.records.manifest import list_files
+from geoskip.records.files import add_to_manifest
 from geoskip.records.samples import write_samples
 from geoskip.shapes import Int
 from geoskip.training.checkpoint import State
@@ -273,7 +273,7 @@ def finish(session: Session, run: Run) -> RunRecord:
         curves={**_curves(session), **evaluation.curves},
     )
     write_record(run.folder / RECORD, record)
-    list_files(run.folder, [*[SAMPLES] * bool(shown), RECORD])
+    add_to_manifest(run.folder, [*[SAMPLES] * bool(shown), RECORD])
     return record
 
 

@@ -31,11 +31,12 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        from geoskip.records.system import ending_signals  # not above: the command line imports this module for help
+        # Not at the top: the command line imports this module for its help.
+        from geoskip.records.files import termination_signals
 
         if threading.current_thread() is threading.main_thread():
             self._terminals = [number for number in (1, 2) if os.isatty(number)]
-            signals = (signal.SIGINT, *ending_signals())
+            signals = (signal.SIGINT, *termination_signals())
             self._before = {number: signal.signal(number, self._note) for number in signals}
         return self
 

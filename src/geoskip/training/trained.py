@@ -24,7 +24,7 @@ from geoskip.meshes.mesh import Mesh
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.models.correspondence import with_current_keys
 from geoskip.operators import operator_info
-from geoskip.records.manifest import read_checked
+from geoskip.records.files import read_verified
 from geoskip.records.reading import ReadError, parse_json, parse_tensors
 from geoskip.training.checkpoint import apart
 from geoskip.training.config import Config, described, fits
@@ -92,7 +92,7 @@ def context_bytes(context: Context) -> bytes:
 def read_context(path: Path) -> Context:
     """What :func:`context_bytes` made; ValueError, naming the file, if it is damaged or another kind of file."""
     try:
-        constants, metadata = parse_tensors(read_checked(path))
+        constants, metadata = parse_tensors(read_verified(path))
         return Context(constants, parse_json(metadata["facts"]))
     except (ReadError, KeyError) as error:
         raise ValueError(f"{path}: damaged, or not the context of a run ({error!r})") from error

@@ -18,7 +18,7 @@ from geoskip.meshes.files.obj_off_stl import encode_obj, encode_off, encode_stl,
 from geoskip.meshes.files.ply import encode_ply, encode_ply_ascii, parse_ply
 from geoskip.meshes.files.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
-from geoskip.records.atomic import write_whole
+from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_bytes
 
 __all__ = ["PARSERS", "WRITERS", "parse_mesh", "read_mesh", "write_mesh"]
@@ -78,7 +78,7 @@ def write_mesh(mesh: Mesh, path: str | Path, *, ascii: bool = False) -> None:
     if ascii and path.suffix.lower() != ".ply":
         raise MeshError(f"{path}: ascii=True is for .ply files")
     encode = encode_ply_ascii if ascii else WRITERS[path.suffix.lower()]
-    write_whole(path, encode(mesh))
+    atomic_write(path, encode(mesh))
 
 
 def _check_suffix(suffix: str, formats: dict[str, Callable]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from geoskip.data.catalog import DATA_SETS, FOLDERS, names_for
 from geoskip.data.split import Split
 from geoskip.operators import OperatorInfo, make_operator, operator_info
-from geoskip.records.system import user_path
+from geoskip.records.files import expand_user
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, check_arguments, check_type
@@ -228,7 +228,7 @@ def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[A
 
 def load_data(config: Config) -> Any:
     """The set that ``config.data`` names; ValueError if it is neither a set for the task nor a path."""
-    named, path = names_for(config.task), user_path(config.data)
+    named, path = names_for(config.task), expand_user(config.data)
     if config.data in named:
         return DATA_SETS[config.data].read(config.data, config.data_options)
     if config.data in DATA_SETS:

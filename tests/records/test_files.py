@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files are complete or absent, whatever interrupts their writing."""
 
 import errno
 import multiprocessing
@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from geoskip.records import atomic, system
-from geoskip.records.atomic import open_locked, remove_leftovers, temporary_name, write_whole
+from geoskip.records import files
+from geoskip.records.files import atomic_write, open_locked, remove_leftovers, temporary_name
 from tests.records.windows import simulate_windows
 
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def test_a_file_is_written_in_folders_that_are_made(tmp_path: Path) -> None:
-    write_whole(tmp_path / "new" / "folder" / "file", b"whole")
+    atomic_write(tmp_path / "new" / "folder" / "file", b"whole")
     assert (tmp_path / "new" / "folder" / "file").read_bytes() == b"whole"
     assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["file"]
 
 
 def test_an_older_file_is_replaced(tmp_path: Path) -> None:
     for data in (b"first, and longer", b"second"):
-        write_whole(tmp_path / "file", data)
+        atomic_write(tmp_path / "file", data)
     assert (tmp_path / "file").read_bytes() == b"second"
 
 
@@ -33,14 +33,14 @@ def test_an_older_file_is_replaced(tmp_path: Path) -> None:
 def test_what_is_interrupted_leaves_the_older_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    write_whole(tmp_path / "file", b"old")
+    atomic_write(tmp_path / "file", b"old")
 
     def fail(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(tmp_path / "file", b"new")
+        atomic_write(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -58,14 +58,14 @@ def test_the_bytes_are_synced_before_they_get_the_name(tmp_path: Path, monkeypat
 
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
-    write_whole(tmp_path / "file", b"data")
+    atomic_write(tmp_path / "file", b"data")
     assert steps == ["fsync", "replace", "fsync"]
 
 
 def test_errors_name_the_file_and_not_the_hidden_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError) as told:
-        write_whole(tmp_path / "folder", b"data")
+        atomic_write(tmp_path / "folder", b"data")
     assert told.value.filename == str(tmp_path / "folder")
 
     def closed(*arguments: Any, **options: Any) -> None:
@@ -73,7 +73,7 @@ def test_errors_name_the_file_and_not_the_hidden_one(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Path, "open", closed)
     with pytest.raises(PermissionError) as denied:  # as in /proc, which takes no files
-        write_whole(tmp_path / "file", b"data")
+        atomic_write(tmp_path / "file", b"data")
     assert denied.value.filename == str(tmp_path / "file")
 
 
@@ -83,18 +83,18 @@ def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match=r"^in words$"):
-        write_whole(tmp_path / "file", b"data")
+        atomic_write(tmp_path / "file", b"data")
 
 
 def killed_while_writing(path: Path) -> None:
     """A process that dies before its file gets its name."""
-    system.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    write_whole(path, b"new")
+    files.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    atomic_write(path, b"new")
 
 
 def slow_writer(path: Path) -> None:
     """A process that writes until it is told to go on."""
-    replace = system.replace_file
+    replace = files.replace_file
 
     def wait(source: Path, target: Path) -> None:
         (path.parent / "waiting").touch()
@@ -102,8 +102,8 @@ def slow_writer(path: Path) -> None:
             time.sleep(0.01)
         replace(source, target)
 
-    system.replace_file = wait
-    write_whole(path, b"slow")
+    files.replace_file = wait
+    atomic_write(path, b"slow")
 
 
 def start(target: Any, path: Path) -> Any:
@@ -123,7 +123,7 @@ def test_the_first_write_in_a_folder_removes_what_killed_writers_left(tmp_path: 
     assert process.exitcode == -signal.SIGKILL
     assert len(hidden(tmp_path)) == 1
     assert (tmp_path / "file").read_bytes() == b"old"
-    write_whole(tmp_path / "another", b"data")
+    atomic_write(tmp_path / "another", b"data")
     assert hidden(tmp_path) == []
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_removed_before_it_is_locked_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, lock = tmp_path / "file", atomic.lock_descriptor
+    path, lock = tmp_path / "file", files.lock_descriptor
     removed: list[Path] = []
 
     def overtaken(descriptor: int, **options: Any) -> bool:
@@ -151,7 +151,7 @@ def test_a_file_that_is_removed_before_it_is_locked_is_created_again(
             removed.append(path)
         return lock(descriptor, **options)
 
-    monkeypatch.setattr(atomic, "lock_descriptor", overtaken)
+    monkeypatch.setattr(files, "lock_descriptor", overtaken)
     with open_locked(path) as file:
         file.write(b"data")
     assert removed
@@ -170,14 +170,14 @@ def test_without_locks_age_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def unsupported(descriptor: int, **options: Any) -> bool:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(atomic, "lock_descriptor", unsupported)
+    monkeypatch.setattr(files, "lock_descriptor", unsupported)
     young, old = tmp_path / temporary_name("young"), tmp_path / temporary_name("old")
     for path in (young, old):
         path.touch()
     os.utime(old, (time.time() - 2 * 24 * 3600,) * 2)
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [young.name]
-    write_whole(tmp_path / "file", b"data")
+    atomic_write(tmp_path / "file", b"data")
     assert (tmp_path / "file").read_bytes() == b"data"
 
 
@@ -194,8 +194,8 @@ def test_on_windows_files_are_written_and_leftovers_removed(tmp_path: Path, monk
     old.touch()
     os.utime(old, (0, 0))
     for data in (b"first", b"second"):
-        write_whole(tmp_path / "folder" / "file", data)
-        write_whole(tmp_path / "file", data)
+        atomic_write(tmp_path / "folder" / "file", data)
+        atomic_write(tmp_path / "file", data)
     assert (tmp_path / "folder" / "file").read_bytes() == (tmp_path / "file").read_bytes() == b"second"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
@@ -204,16 +204,16 @@ def test_on_windows_a_file_that_a_scanner_has_open_is_renamed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = os.replace
-    refusals: list[Any] = []
+    attempts: list[Any] = []
 
     def scanned(*arguments: Any) -> None:
-        if not refusals:
-            refusals.append(arguments)
+        if not attempts:
+            attempts.append(arguments)
             raise PermissionError(errno.EACCES, "Permission denied")
         replace(*arguments)
 
     monkeypatch.setattr(os, "replace", scanned)
     simulate_windows(monkeypatch)
-    write_whole(tmp_path / "file", b"data")
-    assert refusals
+    atomic_write(tmp_path / "file", b"data")
+    assert attempts
     assert (tmp_path / "file").read_bytes() == b"data"
