@@ -53,7 +53,7 @@ class RadialConv(Operator):
     def __init__(self, in_channels, out_channels, *, kernel_size, dim=3):
         super().__init__(in_channels, out_channels, kernel_size)
         self.theta = nn.Parameter(torch.empty(kernel_size * dim, in_channels, out_channels))
-        self._make_bias(True)
+        self.add_bias(True)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -234,7 +234,7 @@ def test_unknown_operators(package: str, name: str, message: str) -> None:
 
 
 def test_an_operator_must_be_a_module(package: str) -> None:
-    with pytest.raises(TypeError, match=r"not_a_module must make a torch.nn.Module, and made a str"):
+    with pytest.raises(TypeError, match=r"not_a_module must make a torch.nn.Module, got a str"):
         make_operator(f"{package}:not_a_module", 3, 5)
 
 

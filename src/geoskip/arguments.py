@@ -9,6 +9,17 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "as_whole",
+    "check_items",
+    "check_type",
+    "number_array",
+    "real_number",
+    "short_repr",
+    "whole_number",
+    "whole_numbers",
+]
+
 
 def whole_number(name: str, value: Any, owner: str, least: int | None = 1) -> int:
     """``value`` as an int: integers of Python, NumPy and torch, but no floats and no bools."""
@@ -16,7 +27,7 @@ def whole_number(name: str, value: Any, owner: str, least: int | None = 1) -> in
     if number is None or (least is not None and number < least):
         error = TypeError if number is None else ValueError
         bound = "" if least is None else f" of at least {least}"
-        raise error(f"{name}: {owner} needs a whole number{bound}, got {brief(value)}")
+        raise error(f"{name}: {owner} needs a whole number{bound}, got {short_repr(value)}")
     return number
 
 
@@ -33,7 +44,7 @@ def as_whole(value: Any) -> int | None:
 def whole_numbers(name: str, values: Any, owner: str, least: int | None = 1) -> tuple[int, ...]:
     """As :func:`whole_number`, for each of several."""
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, dict)):
-        raise TypeError(f"{name}: {owner} needs a sequence of whole numbers, got {brief(values)}")
+        raise TypeError(f"{name}: {owner} needs a sequence of whole numbers, got {short_repr(values)}")
     return tuple(whole_number(name, value, owner, least) for value in values)
 
 
@@ -44,7 +55,7 @@ def real_number(name: str, value: Any, owner: str) -> float:
     except (TypeError, ValueError, RuntimeError):
         number = None
     if number is None:
-        raise TypeError(f"{name}: {owner} needs a number, got {brief(value)}")
+        raise TypeError(f"{name}: {owner} needs a number, got {short_repr(value)}")
     if not math.isfinite(number):
         raise ValueError(f"{name}: {owner} needs a finite number, got {number}")
     return number
@@ -54,13 +65,15 @@ def check_type(name: str, value: Any, expected: type, advice: str = "") -> None:
     """``value`` is an instance of ``expected``."""
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"
-        raise TypeError(f"{name}: expected {article} {expected.__name__}, got {brief(value)}{advice and '; ' + advice}")
+        raise TypeError(
+            f"{name}: expected {article} {expected.__name__}, got {short_repr(value)}{advice and '; ' + advice}"
+        )
 
 
 def check_items(name: str, values: Any, expected: type) -> None:
     """``values`` is a sequence of instances of ``expected``."""
     if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{name}: expected a list of {expected.__name__} records, got {brief(values)}")
+        raise TypeError(f"{name}: expected a list of {expected.__name__} records, got {short_repr(values)}")
     for position, value in enumerate(values):
         check_type(f"{name}[{position}]", value, expected)
 
@@ -77,17 +90,17 @@ def number_array(name: str, value: Any, kinds: str, dim: int) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name}: expected an array of numbers, got {brief(value)}") from None
+        raise TypeError(f"{name}: expected an array of numbers, got {short_repr(value)}") from None
     if array.dtype.kind not in kinds and array.size:
         expected = "numbers" if "f" in kinds else "whole numbers"
-        raise TypeError(f"{name}: expected an array of {expected}, got {brief(value)} of dtype {array.dtype}")
+        raise TypeError(f"{name}: expected an array of {expected}, got {short_repr(value)} of dtype {array.dtype}")
     if array.ndim != dim:
         raise ValueError(f"{name}: expected an array of {dim} dimensions, got shape {list(array.shape)}")
     return array
 
 
-def brief(value: Any) -> str:
-    """A value as an error message quotes it: in full if that is short, else its type."""
+def short_repr(value: Any) -> str:
+    """A value for an error message: in full if that is short, else its type."""
     if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
         text = repr(value)
         if len(text) <= 40:

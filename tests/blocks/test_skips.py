@@ -203,8 +203,8 @@ def test_attributes_of_the_convolution(kind: type[Skip]) -> None:
     assert not hasattr(block, "missing")
     with pytest.raises(AttributeError, match="'MoNetConv' object has no attribute 'missing'"):
         _ = block.missing
-    with pytest.raises(AttributeError, match="_make_bias"):
-        _ = block._make_bias
+    with pytest.raises(AttributeError, match="_as_graph"):
+        _ = block._as_graph
 
 
 @kinds

@@ -22,7 +22,6 @@ from geoskip.operators import (
     SpiralConv,
     SplineConv,
 )
-from geoskip.operators.bspline import bspline
 from tests.operators.cases import FIRST, Case
 from tests.specimens import specimen
 
@@ -90,7 +89,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"kernel_size: 3 open B-splines .* degree 3; .* at least 4",
     ),
-    (lambda: bspline(X[:, 0], 2, 2, closed=False), ValueError, r"kernel_size: 2 open B-splines .* at least 3"),
+    (lambda: SplineConv(3, 2, kernel_size=2, degree=2), ValueError, r"kernel_size: 2 open B-splines .* at least 3"),
     # Features
     (lambda: GCNConv(4, 2)(X, GRAPH), ValueError, r"x: GCNConv\(4, 2\) expects .*vertices, 4\], got \[7, 3\]"),
     (lambda: GCNConv(3, 2)(X[0], GRAPH), ValueError, r"x: GCNConv\(3, 2\) expects .*, got \[3\]"),

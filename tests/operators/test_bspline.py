@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from geoskip.operators.bspline import bspline, bspline_products
+from geoskip.operators.spline import bspline, bspline_products
 from tests.operators import oracles
 
 U = torch.linspace(0, 1, 97, dtype=torch.float64)

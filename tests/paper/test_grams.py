@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from geoskip.kernels.reference import gaussian_basis
-from geoskip.operators.bspline import bspline_products
+from geoskip.operators.spline import bspline_products
 from geoskip.paper.grams import (
     Grams,
     basis_roughness,

@@ -22,7 +22,7 @@ from geoskip.blocks.channels import (
     why_unfit,
     with_features,
 )
-from geoskip.operators.checks import check_home, refuse_to_hetero
+from geoskip.operators.checks import check_device_and_dtype, refuse_to_hetero
 from geoskip.registry import Registry
 from geoskip.shapes import Float
 
@@ -204,7 +204,7 @@ class Skip(LateParameters):
     def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
         self._known_channels()
-        check_features(x, self._say())
+        check_features(x, self._label())
         self._check_input(x)
         return self._biased(self.shortcut(x), self.brings_bias or self.conv_has_bias)
 
@@ -213,11 +213,11 @@ class Skip(LateParameters):
         out = self.conv(*args, **kwargs)
         if not self.conv_has_bias:
             return out
-        return with_features(out, features_of(out, self._say()) - self._b)
+        return with_features(out, features_of(out, self._label()) - self._b)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        remedy = "Transform the model without skips, then call add_skips on the result"
-        refuse_to_hetero(self._say, remedy, args, kwargs)
+        advice = "Transform the model without skips, then call add_skips on the result"
+        refuse_to_hetero(self._label, advice, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -230,14 +230,14 @@ class Skip(LateParameters):
     def _received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         """Features of the receiving vertices among the convolution's arguments."""
         at = self._features_at
-        return receiving_features(args[at] if at < len(args) else kwargs.get("x"), self._say())
+        return receiving_features(args[at] if at < len(args) else kwargs.get("x"), self._label())
 
     def _sum(self, *args: Any, **kwargs: Any) -> Any:
         received = self._received(args, kwargs)
         self._check_input(received)
         out = self.conv(*args, **kwargs)
-        y = features_of(out, self._say())
-        check_same_vertices(received, y, self._say())
+        y = features_of(out, self._label())
+        check_same_vertices(received, y, self._label())
         if self.skip_channels is None:
             self._materialize(received.shape[-1], y.shape[-1])
             self._learned_channels = True
@@ -252,29 +252,29 @@ class Skip(LateParameters):
     def _known_channels(self) -> tuple[int, int]:
         if self.skip_channels is None:
             raise ValueError(
-                f"{self._say()}: its channels are not known yet; call the block once, or make it with in_channels "
+                f"{self._label()}: its channels are not known yet; call the block once, or make it with in_channels "
                 "and out_channels"
             )
         return self.skip_channels
 
     def _check_input(self, x: Tensor) -> None:
         if self._late_names and self.skip_channels is not None:
-            check_home("x", x, self, self._say())
+            check_device_and_dtype("x", x, self, self._label())
         if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
             if self._learned_channels:
                 raise ValueError(
-                    f"x: {self._say()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; a "
+                    f"x: {self._label()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; a "
                     "convolution that is used at several widths needs a block for each of them"
                 )
             raise ValueError(
-                f"x: {self._say()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "
+                f"x: {self._label()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "
                 f"takes them, say {type(self).__name__}(conv, in_channels={x.shape[-1]})"
             )
 
     def _check_output(self, y: Tensor) -> None:
         if self.skip_channels is not None and y.shape[-1] != self.skip_channels[1]:
             raise ValueError(
-                f"conv: {self._say()} maps to {self.skip_channels[1]} channels, the convolution gave {y.shape[-1]}; "
+                f"conv: {self._label()} maps to {self.skip_channels[1]} channels, the convolution gave {y.shape[-1]}; "
                 f"say {type(self).__name__}(conv, out_channels={y.shape[-1]})"
             )
 
@@ -326,7 +326,7 @@ class Skip(LateParameters):
         if plain:
             missing[:] = [key for key in missing if key not in {prefix + name for name in own}]
 
-    def _say(self) -> str:
+    def _label(self) -> str:
         return f"{type(self).__name__}({type(self.conv).__name__})"
 
     def extra_repr(self) -> str:

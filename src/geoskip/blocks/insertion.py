@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx, nn
 
-from geoskip.arguments import brief, check_type
+from geoskip.arguments import check_type, short_repr
 from geoskip.blocks.base import Skip
 from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
 from geoskip.blocks.skips import check_init, find_skip, takes_init
@@ -241,7 +241,7 @@ def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
         return where
     patterns = [where] if isinstance(where, str) else where
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise TypeError(f"where: expected a pattern, a list of patterns or a function, got {brief(where)}")
+        raise TypeError(f"where: expected a pattern, a list of patterns or a function, got {short_repr(where)}")
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(map(repr, names))}")

@@ -20,7 +20,7 @@ from geoskip.arguments import check_type, whole_number
 from geoskip.blocks.base import NO_SKIP, SKIPS, Skip
 from geoskip.blocks.channels import home_of
 from geoskip.operators import Operator
-from geoskip.operators.initial import glorot, zeros
+from geoskip.operators.base import glorot, zeros
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float
 
@@ -78,7 +78,7 @@ class AffineSkip(Skip):
         self.init = check_init(init, "AffineSkip")
         if isinstance(conv, Operator) and self.skip_channels != (conv.in_channels, conv.out_channels):
             raise ValueError(
-                f"in_channels, out_channels: {self._say()} was given {in_channels}, {out_channels}, but the operator "
+                f"in_channels, out_channels: {self._label()} was given {in_channels}, {out_channels}, but the operator "
                 f"maps {conv.in_channels} to {conv.out_channels}; leave them out"
             )
         self._make_parameters("weight")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.arguments import as_whole, brief
+from geoskip.arguments import as_whole, short_repr
 from geoskip.kernels.tracing import is_traced, is_transformed
 
 
@@ -29,7 +29,7 @@ def as_tensor(name: str, value: Any, device: torch.device | None = None) -> Tens
         # Copied: the array may be read-only, reversed, of unsigned numbers or in another byte order.
         dtype = np.int64 if value.dtype.kind in "iu" else value.dtype.newbyteorder("=")
         return torch.tensor(np.array(value, dtype), device=device)
-    raise TypeError(f"{name}: expected a tensor or an array of NumPy, got {brief(value)}")
+    raise TypeError(f"{name}: expected a tensor or an array of NumPy, got {short_repr(value)}")
 
 
 def check_num_vertices(num_vertices: int) -> int:
@@ -37,7 +37,7 @@ def check_num_vertices(num_vertices: int) -> int:
         return num_vertices
     number = as_whole(num_vertices)
     if number is None:
-        raise TypeError(f"num_vertices: expected a whole number, got {brief(num_vertices)}")
+        raise TypeError(f"num_vertices: expected a whole number, got {short_repr(num_vertices)}")
     if number < 0:
         raise ValueError(f"num_vertices: a graph has 0 vertices or more, got {number}")
     return number

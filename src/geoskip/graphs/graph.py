@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.arguments import brief
+from geoskip.arguments import short_repr
 from geoskip.graphs.checks import (
     as_tensor,
     check_edge_index,
@@ -125,7 +125,7 @@ class Graph:
         A mesh with ``pos`` and ``face`` but no ``edge_index`` gives the graph of its faces.
         """
         if isinstance(data, type) or not hasattr(data, "edge_index"):
-            raise TypeError(f"data: expected a Data or Batch of PyTorch Geometric, got {brief(data)}")
+            raise TypeError(f"data: expected a Data or Batch of PyTorch Geometric, got {short_repr(data)}")
         if data.edge_index is None:
             graph = cls._from_face_rows(faces_of_pyg(data), data.num_nodes)
             return replace(graph, graph_offsets=getattr(data, "ptr", None))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.arguments import brief, check_items, check_type, whole_number, whole_numbers
+from geoskip.arguments import check_items, check_type, short_repr, whole_number, whole_numbers
 from geoskip.graphs.checks import as_tensor, check_floating, check_indices
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.pseudo import attach, cartesian
@@ -68,7 +68,7 @@ class SparseMatrix:
     def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32) -> SparseMatrix:
         """From any sparse matrix of SciPy."""
         if not hasattr(matrix, "tocoo") or isinstance(matrix, type):
-            raise TypeError(f"matrix: expected a sparse matrix of SciPy, got {brief(matrix)}")
+            raise TypeError(f"matrix: expected a sparse matrix of SciPy, got {short_repr(matrix)}")
         coo = matrix.tocoo()
         rows, columns = torch.as_tensor(coo.row), torch.as_tensor(coo.col)
         return cls.from_entries(rows, columns, torch.as_tensor(coo.data).to(dtype), coo.shape)
@@ -137,7 +137,7 @@ class Hierarchy:
         """
         if isinstance(meshes, type) or not all(hasattr(meshes, name) for name in ("levels", "down", "up")):
             raise TypeError(
-                f"meshes: expected a MeshHierarchy, got {brief(meshes)}; make one with geoskip.meshes.mesh_hierarchy"
+                f"meshes: expected a MeshHierarchy, got {short_repr(meshes)}; make one with geoskip.meshes.mesh_hierarchy"
             )
         if spiral_length is not None:
             spiral_length = whole_number("spiral_length", spiral_length, "a spiral")
@@ -171,7 +171,7 @@ def _graph_of(mesh: Any, spiral_length: int | None, dtype: torch.dtype) -> Graph
 def _matrices(name: str, given: Sequence[Any], device: torch.device) -> tuple[SparseMatrix, ...]:
     for step, matrix in enumerate(given):
         if not isinstance(matrix, SparseMatrix) and not hasattr(matrix, "tocoo"):
-            raise TypeError(f"{name}[{step}]: expected a SparseMatrix or one of SciPy, got {brief(matrix)}")
+            raise TypeError(f"{name}[{step}]: expected a SparseMatrix or one of SciPy, got {short_repr(matrix)}")
     return tuple(m if isinstance(m, SparseMatrix) else SparseMatrix.from_scipy(m).to(device) for m in given)
 
 
@@ -180,7 +180,7 @@ def _check_counts(levels: Sequence[Graph], down: Sequence[Any], up: Sequence[Any
         raise ValueError("levels: a hierarchy needs at least one graph, got none")
     for name, matrices in (("down", down), ("up", up)):
         if not isinstance(matrices, (list, tuple)):
-            raise TypeError(f"{name}: expected a list of matrices, one for each step, got {brief(matrices)}")
+            raise TypeError(f"{name}: expected a list of matrices, one for each step, got {short_repr(matrices)}")
         if len(matrices) != len(levels) - 1:
             raise ValueError(
                 f"{name}: {len(levels)} levels have {len(levels) - 1} steps between them, got {len(matrices)} matrices"

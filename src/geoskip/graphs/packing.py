@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.arguments import brief, check_items, check_type
+from geoskip.arguments import check_items, check_type, short_repr
 from geoskip.graphs.checks import as_tensor, check_device, check_indices, values_readable
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.records import move, register_record
@@ -124,7 +124,7 @@ class PooledGraphs:
         """From the graphs and, per step, the vertex of the next level that each vertex is merged to."""
         check_items("levels", levels, Graph)
         if not isinstance(clusters, (list, tuple)):
-            raise TypeError(f"clusters: expected a list of tensors, one for each step, got {brief(clusters)}")
+            raise TypeError(f"clusters: expected a list of tensors, one for each step, got {short_repr(clusters)}")
         if not levels:
             raise ValueError("levels: expected at least one graph, got none")
         if len(clusters) != len(levels) - 1:

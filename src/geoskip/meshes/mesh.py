@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from geoskip.arguments import brief
+from geoskip.arguments import short_repr
 from geoskip.shapes import Bool, Float, Int
 
 # Below this, areas, quadrics and their squares fit in float64, and positions in float32.
@@ -189,7 +189,7 @@ def _as_array(name: str, value: object) -> np.ndarray:
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError, NotImplementedError):
-        raise MeshError(f"{name}: must be an array of numbers, not {brief(value)}") from None
+        raise MeshError(f"{name}: must be an array of numbers, not {short_repr(value)}") from None
 
 
 def _reject(name: str, bad: Any, rows: np.ndarray, fault: str) -> None:

@@ -13,7 +13,7 @@ from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.graphs import RecordBuffers
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models.layers import GlorotLinear, MakeLayer, layer_maker
-from geoskip.operators.checks import check_home, check_is_tensor
+from geoskip.operators.checks import check_device_and_dtype, check_is_tensor
 from geoskip.shapes import Float
 
 
@@ -80,7 +80,7 @@ class MeshAutoencoder(nn.Module):
         check_is_tensor("code", code, self, "MeshAutoencoder")
         if code.dim() == 0 or code.shape[-1] != self.latent:
             raise ValueError(f"code: expected shape [*batch, {self.latent}], got {list(code.shape)}")
-        check_home("code", code, self, "MeshAutoencoder")
+        check_device_and_dtype("code", code, self, "MeshAutoencoder")
         hierarchy = self.hierarchy()
         x = self.from_code(code).unflatten(-1, self.coarsest)
         for conv, graph, up in zip(self.decoder, hierarchy.levels[-2::-1], hierarchy.up[::-1], strict=True):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from geoskip.blocks import make_block
 from geoskip.kernels import linear
 from geoskip.operators import make_operator
-from geoskip.operators.initial import glorot, zeros
+from geoskip.operators.base import glorot, zeros
 from geoskip.shapes import Float
 
 MakeLayer = Callable[[int, int], nn.Module]

@@ -1,8 +1,7 @@
 """The paper's seven graph convolutions, and one whose filter is any radial basis network; one file each."""
 
-from geoskip.operators.base import OPERATORS, Operator
+from geoskip.operators.base import OPERATORS, Operator, OperatorInfo, make_operator, operator_info
 from geoskip.operators.cheb import ChebConv
-from geoskip.operators.choices import OperatorInfo, make_operator, operator_info
 from geoskip.operators.feast import FeaStConv
 from geoskip.operators.gcn import GCNConv
 from geoskip.operators.gin import GINConv

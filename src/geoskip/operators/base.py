@@ -1,9 +1,12 @@
-"""The base class of all operators: channels, the two ways to call one, checks."""
+"""What all operators have in common: the base class, initial values, and how to make an operator by name."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +17,11 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.graphs.checks import as_tensor
 from geoskip.operators.checks import (
+    check_device_and_dtype,
     check_features,
-    check_home,
     check_is_tensor,
     check_order,
     refuse_to_hetero,
-    with_edge_values,
 )
 from geoskip.registry import Registry
 from geoskip.shapes import Float, Int, Shaped
@@ -38,9 +40,10 @@ class Operator(nn.Module, ABC):
 
     ``edge_values`` are the edge weights ``[edges]`` of an operator that uses them, or the pseudo-coordinates
     ``[edges, dim]``; they may be passed by name too, as ``edge_weight`` or ``pseudo``. They are in the order of
-    ``edge_index`` and replace those that the graph carries. Edge weights that the operator does not use raise an error.
+    ``edge_index`` and replace those of the graph. Passing edge weights to an operator that does not use them is an
+    error.
 
-    ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: :math:`y_i` gains :math:`x_i A`.
+    ``skip`` is the matrix :math:`A` of an affine skip, ``[in, out]``: it adds :math:`x_i A` to :math:`y_i`.
     :class:`~geoskip.blocks.AffineSkip` passes it, because one more basis function costs less than one more pass over
     memory.
 
@@ -67,26 +70,29 @@ class Operator(nn.Module, ABC):
     needs_batch_norm: ClassVar[bool] = False
     without_center: ClassVar[Mapping[str, Any]] = {}
 
+    theta: nn.Parameter
     bias: nn.Parameter | None
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1) -> None:
         super().__init__()
         name = type(self).__name__
         self.in_channels = whole_number("in_channels", in_channels, name)
         self.out_channels = whole_number("out_channels", out_channels, name)
         self.kernel_size = whole_number("kernel_size", kernel_size, name)
 
-    def _make_bias(self, wanted: bool) -> None:
-        self.register_parameter("bias", nn.Parameter(torch.empty(self.out_channels)) if wanted else None)
+    def add_bias(self, bias: bool) -> None:
+        """Register the parameter b, or None."""
+        self.register_parameter("bias", nn.Parameter(torch.empty(self.out_channels)) if bias else None)
 
     @classmethod
     def spiral_length(cls, kernel_size: int, **options: Any) -> int | None:
         """How long the graph's spirals must be for an operator with these options; None if it needs none."""
         return None
 
-    @abstractmethod
     def reset_parameters(self) -> None:
         """Draw new initial values."""
+        glorot(self.theta)
+        zeros(self.bias)
 
     @abstractmethod
     def convolve(
@@ -98,8 +104,8 @@ class Operator(nn.Module, ABC):
         """The formula, on checked input."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        remedy = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
-        refuse_to_hetero(self._say, remedy, args, kwargs)
+        advice = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
+        refuse_to_hetero(self._label, advice, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(
@@ -113,7 +119,14 @@ class Operator(nn.Module, ABC):
         skip: Float[Tensor, "channels out"] | None = None,
     ) -> Float[Tensor, "*batch vertices out"]:
         check_order(x, graph, "conv")
-        self._check_features(x)
+        check_features("x", x, self.in_channels, self, self._label())
+        graph = self._as_graph(graph, x)
+        graph = self._with_edge_values(graph, edge_values, edge_weight, pseudo)
+        if skip is not None:
+            self._check_skip(skip)
+        return self.convolve(x, graph, skip)
+
+    def _as_graph(self, graph: Any, x: Tensor) -> Graph:
         if isinstance(graph, np.ndarray):
             graph = as_tensor("edge_index", graph, x.device)
         if isinstance(graph, Tensor):
@@ -123,31 +136,62 @@ class Operator(nn.Module, ABC):
                 f"graph: expected a Graph or an edge_index, got {type(graph).__name__}; see Graph.from_edge_index, "
                 "from_faces and from_pyg"
             )
-        self._check_graph(x, graph)
-        graph = with_edge_values(self, graph, edge_values, edge_weight, pseudo)
-        if skip is not None:
-            self._check_skip(skip)
-        return self.convolve(x, graph, skip)
-
-    def _check_features(self, x: Tensor) -> None:
-        check_features("x", x, self.in_channels, self, self._say())
-
-    def _check_graph(self, x: Tensor, graph: Graph) -> None:
         if graph.num_vertices != x.shape[-2]:
             raise ValueError(
                 f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}; pass the graph that x belongs to"
             )
         if graph.device != x.device:
             raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
+        return graph
+
+    def _with_edge_values(self, graph: Graph, edge_values: Any, edge_weight: Any, pseudo: Any) -> Graph:
+        """``graph`` with the edge weights and pseudo-coordinates of the call.
+
+        A graph may carry pseudo-coordinates that the operator does not use. Edge weights that it does not use are an
+        error, because without them it is a different graph.
+        """
+        if edge_values is not None:
+            values = as_tensor("edge_values", edge_values, graph.device)
+            self._check_edge_values(values, edge_weight if self.uses_edge_weight else pseudo)
+            if self.uses_edge_weight:
+                edge_weight = values
+            else:
+                pseudo = values
+        if edge_weight is not None and not self.uses_edge_weight:
+            raise ValueError(f"edge_weight: {self._label()} does not use edge weights; leave edge_weight out")
+        if pseudo is not None and not self.uses_pseudo:
+            raise ValueError(f"pseudo: {self._label()} does not use pseudo-coordinates; leave pseudo out")
+        if graph.given_edge_weight is not None and not self.uses_edge_weight:
+            raise ValueError(
+                f"graph: has edge weights, which {self._label()} does not use; pass graph.without_edge_weight()"
+            )
+        if pseudo is not None:
+            graph = graph.with_pseudo(pseudo)
+        return graph if edge_weight is None else graph.with_edge_weight(edge_weight)
+
+    def _check_edge_values(self, values: Tensor, by_name: Any) -> None:
+        if not (self.uses_edge_weight or self.uses_pseudo):
+            raise ValueError(
+                f"edge_values: {self._label()} uses neither edge weights nor pseudo-coordinates; leave the third "
+                "argument out"
+            )
+        if self.uses_edge_weight and values.dim() == 2 and values.shape[1] != 1:
+            raise ValueError(
+                f"edge_values: {self._label()} takes edge weights of shape [edges], got {list(values.shape)}; it does "
+                "not use pseudo-coordinates"
+            )
+        if by_name is not None:
+            name = "edge_weight" if self.uses_edge_weight else "pseudo"
+            raise ValueError(f"{name}: was given twice, by position and by name; pass it once")
 
     def _check_skip(self, skip: Tensor) -> None:
-        check_is_tensor("skip", skip, self, self._say())
-        wanted = [self.in_channels, self.out_channels]
-        if list(skip.shape) != wanted:
-            raise ValueError(f"skip: {self._say()} expects a matrix of shape {wanted}, got {list(skip.shape)}")
-        check_home("skip", skip, self, self._say())
+        check_is_tensor("skip", skip, self, self._label())
+        expected = [self.in_channels, self.out_channels]
+        if list(skip.shape) != expected:
+            raise ValueError(f"skip: {self._label()} expects a matrix of shape {expected}, got {list(skip.shape)}")
+        check_device_and_dtype("skip", skip, self, self._label())
 
-    def _say(self) -> str:
+    def _label(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
 
     def extra_repr(self) -> str:
@@ -155,5 +199,119 @@ class Operator(nn.Module, ABC):
 
 
 def weight_dtype(x: Tensor) -> torch.dtype:
-    """Precision of basis weights that the graph gives: that of ``x``, but never less than float32."""
+    """Precision of the basis weights: that of ``x``, but at least float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+@torch.no_grad()
+def glorot(matrix: Tensor) -> None:
+    r"""Uniform in :math:`\pm\sqrt{6 / (\text{fan in} + \text{fan out})}`.
+
+    A stack :math:`\Theta` of shape ``[slots, in, out]`` counts as the one matrix ``[slots · in, out]`` that it
+    is in the product, so that the spread of y does not grow with the kernel size.
+    """
+    bound = math.sqrt(6 / (matrix.numel() / matrix.shape[-1] + matrix.shape[-1]))
+    matrix.uniform_(-bound, bound)
+
+
+def zeros(parameter: Tensor | None) -> None:
+    """0, unless there is no such parameter."""
+    if parameter is not None:
+        nn.init.zeros_(parameter)
+
+
+def check_init(operator: str, init: str) -> str:
+    """``init``, if it names the initial values of the paper's text or of the authors' public code."""
+    if init not in ("paper", "authors"):
+        raise ValueError(f"init: {operator} has 'paper' and 'authors', got {init!r}")
+    return init
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """What an operator declares about itself; see :class:`Operator`.
+
+    Any module class that is called as ``conv(x, graph)`` can be used by ``module:Name``. If it is not a subclass of
+    :class:`Operator`, the facts that it does not declare have that class's defaults.
+
+    Attributes:
+        make: the class, called with ``in_channels``, ``out_channels`` and options.
+        options: names of the options that it takes, including ``kernel_size`` and ``dim``.
+    """
+
+    make: Callable[..., nn.Module]
+    name: str
+    title: str
+    options: frozenset[str]
+    uses_edge_weight: bool
+    uses_pseudo: bool
+    adds_self_loops: bool
+    needs_spirals: bool
+    needs_batch_norm: bool
+    without_center: Mapping[str, Any]
+
+    @property
+    def has_kernel_size(self) -> bool:
+        """Whether the operator takes a kernel size; GCN and GIN have one weight matrix."""
+        return "kernel_size" in self.options
+
+    def spiral_length(self, kernel_size: int | None, options: Mapping[str, Any]) -> int | None:
+        """How long the graph's spirals must be; None if the operator needs none."""
+        if not self.needs_spirals:
+            return None
+        return getattr(self.make, "spiral_length", Operator.spiral_length)(kernel_size or 1, **options)
+
+
+FACTS = ("uses_edge_weight", "uses_pseudo", "adds_self_loops", "needs_spirals", "needs_batch_norm", "without_center")
+
+
+def operator_info(name: str) -> OperatorInfo:
+    """The facts about an operator; ``name`` as in :func:`make_operator`."""
+    make = OPERATORS.get(name)
+    if not callable(make):
+        raise ValueError(f"operator: {name!r} is not a class of modules, but {make!r}")
+    facts = {fact: getattr(make, fact, getattr(Operator, fact)) for fact in FACTS}
+    options = frozenset(signature(make).parameters) - {"in_channels", "out_channels"}
+    title = getattr(make, "title", "") or getattr(make, "__name__", name)
+    return OperatorInfo(make, name, title, options, **facts)
+
+
+def make_operator(
+    name: str,
+    in_channels: int,
+    out_channels: int,
+    *,
+    kernel_size: int | tuple[int, ...] | None = None,
+    dim: int | None = None,
+    **options: Any,
+) -> nn.Module:
+    """An operator by its name.
+
+    Args:
+        name: cheb, feast, gcn, gin, monet, spiral or spline; the entry point of an installed package; or
+            ``module:Name``, such as ``mypackage.conv:MyConv``, a class of modules that are called as
+            ``conv(x, graph)``.
+        in_channels: channels of x.
+        out_channels: channels of y.
+        kernel_size: the paper's M, the number of weight matrices (for splines, m in each dimension). GCN and GIN have
+            one matrix and take none.
+        dim: dimension of the graphs' pseudo-coordinates. Operators that do not use them ignore it.
+        options: further options of the operator. The paper's † is ``center=False`` for cheb and spiral, and
+            ``self_loops=False`` for feast.
+    """
+    info = operator_info(name)
+    if info.has_kernel_size and kernel_size is None:
+        raise ValueError(f"kernel_size: {name} needs one, the number of its weight matrices, such as 9")
+    if kernel_size is not None and not info.has_kernel_size:
+        raise ValueError(f"kernel_size: {name} has one weight matrix and takes none, got {kernel_size}; leave it out")
+    for option in options:
+        if option not in info.options:
+            others = ", ".join(sorted(info.options - {"kernel_size", "dim"})) or "none"
+            raise ValueError(f"{option}: {name} has no such option; it has {others}")
+    for key, value in {"kernel_size": kernel_size, "dim": dim}.items():
+        if key in info.options and value is not None:
+            options[key] = value
+    conv = info.make(in_channels, out_channels, **options)
+    if not isinstance(conv, nn.Module):
+        raise TypeError(f"operator: {name} must make a torch.nn.Module, got a {type(conv).__name__}")
+    return conv

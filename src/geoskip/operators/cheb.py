@@ -15,21 +15,6 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, laplacian_edges
 from geoskip.kernels import chebyshev_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.initial import glorot, zeros
-from geoskip.shapes import Float
-
-
-def cheb(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "slots channels out"],
-    center: bool = True,
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`ChebConv`."""
-    pattern, weights = laplacian_edges(graph, weight_dtype(x))
-    return chebyshev_convolution(x, weights, theta, pattern, 0 if center else 1, skip, bias)
 
 
 @OPERATORS.register
@@ -75,15 +60,12 @@ class ChebConv(Operator):
         super().__init__(in_channels, out_channels, kernel_size)
         self.center = center
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        glorot(self.theta)
-        zeros(self.bias)
-
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return cheb(x, graph, self.theta, self.center, self.bias, skip)
+        pattern, weights = laplacian_edges(graph, weight_dtype(x))
+        return chebyshev_convolution(x, weights, self.theta, pattern, 0 if self.center else 1, skip, self.bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, center={self.center}"

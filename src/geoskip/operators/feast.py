@@ -14,39 +14,7 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
 from geoskip.kernels import softmax_convolution
-from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.initial import check_init, normal, zeros
-from geoskip.shapes import Float
-
-
-def feast(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "slots channels out"],
-    attention: Float[Tensor, "slots channels"],
-    offset: Float[Tensor, " slots"],
-    receiver_attention: Float[Tensor, "slots channels"] | None = None,
-    self_loops: bool = True,
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`FeaStConv`; without ``receiver_attention`` the assignment is translation-invariant."""
-    pattern, shares = _neighbourhoods(graph, self_loops, weight_dtype(x))
-    steering = attention, receiver_attention, offset
-    return softmax_convolution(x, *steering, shares, theta, pattern, skip, bias)
-
-
-def _neighbourhoods(graph: Graph, self_loops: bool, dtype: torch.dtype) -> WeightedEdges:
-    """The edges, each with the weight 1/|N(i)|."""
-
-    def build() -> WeightedEdges:
-        if self_loops:
-            edges = with_self_loops(graph, dtype)
-        else:
-            edges = WeightedEdges(graph.pattern, torch.ones_like(graph.pattern.senders, dtype=dtype))
-        return WeightedEdges(edges.pattern, mean_weights(edges))
-
-    return graph.remember(("feast", self_loops, dtype), build)
+from geoskip.operators.base import OPERATORS, Operator, check_init, weight_dtype, zeros
 
 
 @OPERATORS.register
@@ -94,28 +62,39 @@ class FeaStConv(Operator):
         init: str = "paper",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        check_init("FeaStConv", init)
-        self.self_loops, self.init = self_loops, init
+        self.self_loops = self_loops
+        self.init = check_init("FeaStConv", init)
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self.attention = nn.Parameter(torch.empty(self.kernel_size, self.in_channels))
         self.offset = nn.Parameter(torch.empty(self.kernel_size))
         steered = None if translation_invariant else nn.Parameter(torch.empty(self.kernel_size, self.in_channels))
         self.register_parameter("receiver_attention", steered)
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for parameter in (self.theta, self.attention, self.offset, self.receiver_attention):
-            if parameter is not None:
-                normal(parameter)
-        if self.init == "paper" or self.bias is None:
-            zeros(self.bias)
-        else:
-            normal(self.bias)
+        for name, parameter in self.named_parameters():
+            if name == "bias" and self.init == "paper":
+                zeros(parameter)
+            else:
+                nn.init.normal_(parameter, std=0.1)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        steering = self.attention, self.offset, self.receiver_attention
-        return feast(x, graph, self.theta, *steering, self.self_loops, self.bias, skip)
+        pattern, shares = self._edges(graph, weight_dtype(x))
+        steering = self.attention, self.receiver_attention, self.offset
+        return softmax_convolution(x, *steering, shares, self.theta, pattern, skip, self.bias)
+
+    def _edges(self, graph: Graph, dtype: torch.dtype) -> WeightedEdges:
+        """The edges, each with the weight 1/|N(i)|."""
+
+        def build() -> WeightedEdges:
+            if self.self_loops:
+                edges = with_self_loops(graph, dtype)
+            else:
+                edges = WeightedEdges(graph.pattern, torch.ones_like(graph.pattern.senders, dtype=dtype))
+            return WeightedEdges(edges.pattern, mean_weights(edges))
+
+        return graph.remember(("feast", self.self_loops, dtype), build)
 
     def extra_repr(self) -> str:
         invariant = self.receiver_attention is None

@@ -12,20 +12,6 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, gcn_edges
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.initial import glorot, zeros
-from geoskip.shapes import Float
-
-
-def gcn(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "channels out"],
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`GCNConv`."""
-    pattern, weights = gcn_edges(graph, weight_dtype(x))
-    return basis_convolution(x, weights.unsqueeze(1), theta.unsqueeze(0), pattern, skip, bias)
 
 
 @OPERATORS.register
@@ -55,17 +41,14 @@ class GCNConv(Operator):
     adds_self_loops = True
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
-        super().__init__(in_channels, out_channels, kernel_size=1)
+        super().__init__(in_channels, out_channels)
         self.theta = nn.Parameter(torch.empty(self.in_channels, self.out_channels))
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        glorot(self.theta)
-        zeros(self.bias)
-
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return gcn(x, graph, self.theta, self.bias, skip)
+        pattern, weights = gcn_edges(graph, weight_dtype(x))
+        return basis_convolution(x, weights.unsqueeze(1), self.theta.unsqueeze(0), pattern, skip, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

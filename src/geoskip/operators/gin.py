@@ -11,26 +11,7 @@ from torch import Tensor, nn
 from geoskip.arguments import real_number, whole_number
 from geoskip.graphs import Graph, weighted_edges
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.initial import glorot, zeros
-from geoskip.shapes import Float
-
-
-def gin(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    first: tuple[Float[Tensor, "channels hidden"], Float[Tensor, " hidden"]],
-    second: tuple[Float[Tensor, "hidden out"], Float[Tensor, " out"]],
-    epsilon: Float[Tensor, ""],
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`GINConv`; ``first`` and ``second`` are the matrix and bias of the network's two layers."""
-    pattern, weights = weighted_edges(graph, weight_dtype(x))
-    matrix, bias = first
-    # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
-    hidden = basis_convolution(x, weights.unsqueeze(1), matrix.unsqueeze(0), pattern, (1 + epsilon) * matrix, bias)
-    y = hidden.relu() @ second[0] + second[1]
-    return y if skip is None else y + x @ skip
+from geoskip.operators.base import OPERATORS, Operator, glorot, weight_dtype, zeros
 
 
 @OPERATORS.register
@@ -69,7 +50,7 @@ class GINConv(Operator):
         epsilon: float = 0.0,
         train_epsilon: bool = False,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size=1)
+        super().__init__(in_channels, out_channels)
         hidden = self.out_channels
         if hidden_channels is not None:
             hidden = whole_number("hidden_channels", hidden_channels, "GINConv")
@@ -77,7 +58,7 @@ class GINConv(Operator):
         self.theta = nn.Parameter(torch.empty(self.in_channels, hidden))
         self.hidden_bias = nn.Parameter(torch.empty(hidden))
         self.theta_out = nn.Parameter(torch.empty(hidden, self.out_channels))
-        self._make_bias(True)
+        self.add_bias(True)
         if train_epsilon:
             self.epsilon = nn.Parameter(torch.empty(()))
         else:
@@ -89,13 +70,16 @@ class GINConv(Operator):
         glorot(self.theta_out)
         zeros(self.hidden_bias)
         zeros(self.bias)
-        with torch.no_grad():
-            self.epsilon.fill_(self.initial_epsilon)
+        nn.init.constant_(self.epsilon, self.initial_epsilon)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
+        pattern, weights = weighted_edges(graph, weight_dtype(x))
+        # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
+        center = (1 + self.epsilon) * self.theta
+        hidden = basis_convolution(x, weights.unsqueeze(1), self.theta.unsqueeze(0), pattern, center, self.hidden_bias)
         assert self.bias is not None
-        layers = (self.theta, self.hidden_bias), (self.theta_out, self.bias)
-        return gin(x, graph, *layers, self.epsilon, skip)
+        y = hidden.relu() @ self.theta_out + self.bias
+        return y if skip is None else y + x @ skip
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, hidden_channels={self.theta.shape[1]}"

@@ -6,30 +6,16 @@ Monti et al., `Geometric deep learning on graphs and manifolds using mixture mod
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
-from geoskip.operators.base import OPERATORS, Operator, weight_dtype
+from geoskip.operators.base import OPERATORS, Operator, check_init, glorot, weight_dtype, zeros
 from geoskip.operators.checks import pseudo_of
-from geoskip.operators.initial import check_init, glorot, linear_default, zeros
-from geoskip.shapes import Float
-
-
-def monet(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "slots channels out"],
-    mean: Float[Tensor, "slots dim"],
-    scale: Float[Tensor, "slots dim"],
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`MoNetConv`."""
-    pseudo = pseudo_of(graph, mean.shape[1], "MoNetConv").to(weight_dtype(x))
-    return gaussian_convolution(x, pseudo, mean, scale, theta, graph.pattern, skip, bias)
 
 
 @OPERATORS.register
@@ -71,22 +57,27 @@ class MoNetConv(Operator):
         init: str = "paper",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
-        check_init("MoNetConv", init)
-        self.dim, self.init = whole_number("dim", dim, "MoNetConv"), init
+        self.dim = whole_number("dim", dim, "MoNetConv")
+        self.init = check_init("MoNetConv", init)
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self.mean = nn.Parameter(torch.empty(self.kernel_size, self.dim))
         self.scale = nn.Parameter(torch.empty(self.kernel_size, self.dim))
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        glorot(self.theta) if self.init == "paper" else linear_default(self.theta)
+        if self.init == "paper":
+            glorot(self.theta)
+        else:
+            bound = 1 / math.sqrt(self.in_channels)
+            nn.init.uniform_(self.theta, -bound, bound)
         glorot(self.mean)
         glorot(self.scale)
         zeros(self.bias)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return monet(x, graph, self.theta, self.mean, self.scale, self.bias, skip)
+        pseudo = pseudo_of(graph, self.dim, "MoNetConv").to(weight_dtype(x))
+        return gaussian_convolution(x, pseudo, self.mean, self.scale, self.theta, graph.pattern, skip, self.bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dim={self.dim}"

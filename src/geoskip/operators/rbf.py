@@ -14,25 +14,11 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
-from geoskip.operators.base import Operator, weight_dtype
+from geoskip.operators.base import Operator, glorot, weight_dtype, zeros
 from geoskip.operators.checks import pseudo_of
-from geoskip.operators.initial import glorot, zeros
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant
-from geoskip.rbf.kernels import RadialKernel, make_kernel
-from geoskip.shapes import Float
-
-
-def rbf_basis(
-    pseudo: Float[Tensor, "edges dim"],
-    mean: Float[Tensor, "slots dim"],
-    scale: Float[Tensor, "slots dim"],
-    kernel: RadialKernel,
-) -> Float[Tensor, "edges slots"]:
-    r"""φ(‖(u - μ_m) / σ_m‖) for every edge and every m."""
-    # The same small number as in MoNet's kernel, so that σ = 0 is no error.
-    squared = (pseudo.unsqueeze(1) - mean).square() / (scale.square() + 1e-15)
-    return kernel(squared.sum(dim=-1))
+from geoskip.rbf.kernels import RadialKernel, is_polyharmonic, make_kernel
 
 
 class RBFConv(Operator):
@@ -73,26 +59,29 @@ class RBFConv(Operator):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.dim = whole_number("dim", dim, "RBFConv")
-        self.kernel = _unit(kernel, self.dim) if isinstance(kernel, str) else kernel
+        if isinstance(kernel, str):
+            # σ is the width, so the kernel's own is 1; polyharmonic kernels have none.
+            kernel = make_kernel(kernel, None if is_polyharmonic(kernel) else 1.0, self.dim)
+        self.kernel = kernel
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self.mean = nn.Parameter(torch.empty(self.kernel_size, self.dim))
         self.scale = nn.Parameter(torch.empty(self.kernel_size, self.dim))
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
     @classmethod
     def from_monet(cls, conv: MoNetConv) -> RBFConv:
         """The same function, seen as an RBF network."""
         slots, inputs, outputs = conv.theta.shape
-        made = cls(inputs, outputs, kernel_size=slots, dim=conv.dim, bias=conv.bias is not None).to(conv.theta)
-        made.load_state_dict(conv.state_dict() | {"scale": conv.scale * sqrt(2)})
-        return made
+        rbf = cls(inputs, outputs, kernel_size=slots, dim=conv.dim, bias=conv.bias is not None).to(conv.theta)
+        rbf.load_state_dict(conv.state_dict() | {"scale": conv.scale * sqrt(2)})
+        return rbf
 
     @classmethod
     def from_interpolant(cls, interpolant: RBFInterpolant, in_channels: int, out_channels: int) -> RBFConv:
-        """With an interpolant over pseudo-coordinates for G, its in·out values a matrix [in, out]; no bias.
+        """The operator whose filter G is an interpolant over pseudo-coordinates, with in·out values; no bias.
 
-        It has no polynomial part: in the block that is the affine skip's place.
+        The interpolant has no polynomial part, because in a block that is the affine skip.
         """
         slots, dim = interpolant.centers.shape
         if interpolant.degree >= 0 or interpolant.weights.shape[1] != in_channels * out_channels:
@@ -100,14 +89,13 @@ class RBFConv(Operator):
                 f"interpolant: expected degree -1 and {in_channels}·{out_channels} outputs, got degree "
                 f"{interpolant.degree} and {interpolant.weights.shape[1]}"
             )
-        made = cls(in_channels, out_channels, kernel_size=slots, dim=dim, kernel=interpolant.kernel, bias=False).to(
-            interpolant.weights
-        )
+        conv = cls(in_channels, out_channels, kernel_size=slots, dim=dim, kernel=interpolant.kernel, bias=False)
+        conv = conv.to(interpolant.weights)
         with torch.no_grad():
-            made.theta.copy_(interpolant.weights.reshape(made.theta.shape))
-            made.mean.copy_(interpolant.centers)
-            made.scale.fill_(1)
-        return made
+            conv.theta.copy_(interpolant.weights.reshape(conv.theta.shape))
+            conv.mean.copy_(interpolant.centers)
+            conv.scale.fill_(1)
+        return conv
 
     def reset_parameters(self) -> None:
         glorot(self.theta)
@@ -117,16 +105,10 @@ class RBFConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pseudo = pseudo_of(graph, self.dim, "RBFConv").to(weight_dtype(x))
-        weights = rbf_basis(pseudo, self.mean.to(pseudo.dtype), self.scale.to(pseudo.dtype), self.kernel)
-        return basis_convolution(x, weights, self.theta, graph.pattern, skip, self.bias)
+        mean, scale = self.mean.to(pseudo.dtype), self.scale.to(pseudo.dtype)
+        # The same small number as in MoNet's kernel, so that σ = 0 is no error.
+        squared = (pseudo.unsqueeze(1) - mean).square() / (scale.square() + 1e-15)
+        return basis_convolution(x, self.kernel(squared.sum(dim=-1)), self.theta, graph.pattern, skip, self.bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dim={self.dim}, kernel={self.kernel.name}"
-
-
-def _unit(name: str, dim: int) -> RadialKernel:
-    """Of width 1, as σ is the width; the polyharmonic ones have none."""
-    try:
-        return make_kernel(name, 1.0, dim)
-    except ValueError:
-        return make_kernel(name, None, dim)

@@ -1,4 +1,4 @@
-r"""SpiralNet++: neighbors enumerated along a spiral, a weight matrix for each place on it.
+r"""SpiralNet++: neighbors enumerated along a spiral, a weight matrix for each step along it.
 
 Gong et al., `SpiralNet++: A fast and highly efficient mesh convolution operator
 <https://arxiv.org/abs/1911.05856>`_, ICCV workshops 2019.
@@ -16,55 +16,7 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.initial import glorot, zeros
-from geoskip.shapes import Bool, Float
-
-
-def spiral(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "slots channels out"],
-    dilation: int = 1,
-    center: bool = True,
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`SpiralConv`."""
-    places = _places(graph, theta.shape[0], dilation, center)
-    pattern, present = graph.remember(("spiral", places.start, places.stop, places.step), lambda: _edges(graph, places))
-    return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), theta, pattern, skip, bias)
-
-
-def _places(graph: Graph, kernel_size: int, dilation: int, center: bool) -> slice:
-    first = 0 if center else 1
-    needed = SpiralConv.spiral_length(kernel_size, dilation=dilation, center=center)
-    if graph.spirals is None:
-        raise ValueError(
-            "graph: SpiralConv needs spirals, which only a mesh has; attach them with graph.with_spirals(...)"
-        )
-    if graph.spirals.shape[1] < needed:
-        raise ValueError(
-            f"spirals: SpiralConv with kernel_size={kernel_size}, dilation={dilation}, center={center} needs "
-            f"spirals of length {needed}, the graph's have {graph.spirals.shape[1]}; make longer ones"
-        )
-    return slice(first, needed, dilation)
-
-
-def _edges(graph: Graph, places: slice) -> tuple[Pattern, Bool[Tensor, " edges"]]:
-    """One set of edges per place: vertex i hears the vertex at that place of its spiral.
-
-    Where the mesh has ended (-1), the vertex hears itself with weight 0, so that the number of edges is fixed.
-    """
-    assert graph.spirals is not None
-    spirals = graph.spirals[:, places].t()
-    groups, num_vertices = spirals.shape
-    receivers = torch.arange(num_vertices, device=graph.device).expand_as(spirals)
-    place = torch.arange(groups, device=graph.device).unsqueeze(1).expand_as(spirals)
-    senders = torch.where(spirals < 0, receivers, spirals)
-    pattern, order = sort_edges(
-        senders.flatten(), receivers.flatten(), num_vertices, num_vertices, place.flatten(), groups
-    )
-    return pattern, (spirals >= 0).flatten()[order]
+from geoskip.shapes import Bool, Int
 
 
 @OPERATORS.register
@@ -81,8 +33,8 @@ class SpiralConv(Operator):
     Args:
         in_channels: channels of x.
         out_channels: channels of y.
-        kernel_size: M, the number of places.
-        dilation: every how many vertices of the spiral a place lies.
+        kernel_size: M, the number of steps.
+        dilation: δ, the number of vertices from one step to the next.
         center: whether the sequence starts with the vertex itself.
         bias: whether to add b.
     """
@@ -111,15 +63,44 @@ class SpiralConv(Operator):
         self.dilation = whole_number("dilation", dilation, "SpiralConv")
         self.center = center
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
-        self._make_bias(bias)
+        self.add_bias(bias)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        glorot(self.theta)
-        zeros(self.bias)
-
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return spiral(x, graph, self.theta, self.dilation, self.center, self.bias, skip)
+        key = "spiral", self.kernel_size, self.dilation, self.center
+        pattern, present = graph.remember(key, lambda: self._edges(graph))
+        return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), self.theta, pattern, skip, self.bias)
+
+    def _edges(self, graph: Graph) -> tuple[Pattern, Bool[Tensor, " edges"]]:
+        """One set of edges per step: vertex i receives from the vertex at that step of its spiral.
+
+        Beyond the end of the mesh (-1) a vertex receives from itself with weight 0, so that the number of edges is
+        fixed.
+        """
+        steps = self._spirals(graph).t()
+        num_steps, num_vertices = steps.shape
+        receivers = torch.arange(num_vertices, device=graph.device).expand_as(steps)
+        groups = torch.arange(num_steps, device=graph.device).unsqueeze(1).expand_as(steps)
+        senders = torch.where(steps < 0, receivers, steps)
+        pattern, order = sort_edges(
+            senders.flatten(), receivers.flatten(), num_vertices, num_vertices, groups.flatten(), num_steps
+        )
+        return pattern, (steps >= 0).flatten()[order]
+
+    def _spirals(self, graph: Graph) -> Int[Tensor, "vertices slots"]:
+        """The part of the graph's spirals that the operator uses."""
+        needed = self.spiral_length(self.kernel_size, dilation=self.dilation, center=self.center)
+        if graph.spirals is None:
+            raise ValueError(
+                "graph: SpiralConv needs spirals, which only a mesh has; attach them with graph.with_spirals(...)"
+            )
+        if graph.spirals.shape[1] < needed:
+            raise ValueError(
+                f"spirals: SpiralConv with kernel_size={self.kernel_size}, dilation={self.dilation}, "
+                f"center={self.center} needs spirals of length {needed}, the graph's have {graph.spirals.shape[1]}; "
+                "make longer ones"
+            )
+        return graph.spirals[:, 0 if self.center else 1 : needed : self.dilation]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dilation={self.dilation}, center={self.center}"

@@ -13,37 +13,11 @@ from torch import Tensor, nn
 
 from geoskip.arguments import whole_number, whole_numbers
 from geoskip.graphs import Graph, WeightedEdges, mean_weights
+from geoskip.graphs.checks import values_readable
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.bspline import bspline_products, check_size
 from geoskip.operators.checks import pseudo_of
-from geoskip.operators.initial import glorot, zeros
 from geoskip.shapes import Float
-
-
-def spline(
-    x: Float[Tensor, "*batch vertices channels"],
-    graph: Graph,
-    theta: Float[Tensor, "slots channels out"],
-    sizes: tuple[int, ...],
-    degree: int = 1,
-    closed: tuple[bool, ...] | None = None,
-    bias: Float[Tensor, " out"] | None = None,
-    skip: Float[Tensor, "channels out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    """See :class:`SplineConv`."""
-    closed = (False,) * len(sizes) if closed is None else closed
-    pseudo = pseudo_of(graph, len(sizes), "SplineConv")
-    dtype = weight_dtype(x)
-
-    def build() -> Tensor:
-        ones = torch.ones_like(graph.pattern.senders, dtype=dtype)
-        shares = mean_weights(WeightedEdges(graph.pattern, ones))
-        return bspline_products(pseudo.to(dtype), sizes, degree, closed) * shares.unsqueeze(1)
-
-    key = ("spline", sizes, degree, closed, dtype)
-    weights = graph.remember(key, build, of=pseudo)
-    return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
 
 
 @OPERATORS.register
@@ -99,8 +73,8 @@ class SplineConv(Operator):
         self.sizes = sizes
         self.closed = tuple(closed) if isinstance(closed, (tuple, list)) else (closed,) * dim
         self._check_splines()
-        self.theta = nn.Parameter(torch.empty(math.prod(self.sizes), self.in_channels, self.out_channels))
-        self._make_bias(bias)
+        self.theta = nn.Parameter(torch.empty(math.prod(sizes), self.in_channels, self.out_channels))
+        self.add_bias(bias)
         self.reset_parameters()
 
     def _check_splines(self) -> None:
@@ -110,14 +84,78 @@ class SplineConv(Operator):
             if len(values) != self.dim:
                 raise ValueError(f"{name}: expected one value for each of {self.dim} dimensions, got {values}")
         for size, closed in zip(self.sizes, self.closed, strict=True):
-            check_size(size, self.degree, closed)
-
-    def reset_parameters(self) -> None:
-        glorot(self.theta)
-        zeros(self.bias)
+            if not closed and 1 < size <= self.degree:
+                raise ValueError(
+                    f"kernel_size: {size} open B-splines cannot have degree {self.degree}; take 1, or at least "
+                    f"{self.degree + 1}"
+                )
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        return spline(x, graph, self.theta, self.sizes, self.degree, self.closed, self.bias, skip)
+        pseudo, dtype = pseudo_of(graph, self.dim, "SplineConv"), weight_dtype(x)
+
+        def build() -> Tensor:
+            ones = torch.ones_like(graph.pattern.senders, dtype=dtype)
+            shares = mean_weights(WeightedEdges(graph.pattern, ones))
+            return bspline_products(pseudo.to(dtype), self.sizes, self.degree, self.closed) * shares.unsqueeze(1)
+
+        weights = graph.remember(("spline", self.sizes, self.degree, self.closed, dtype), build, of=pseudo)
+        return basis_convolution(x, weights, self.theta, graph.pattern, skip, self.bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dim={self.dim}, degree={self.degree}, closed={self.closed}"
+
+
+def bspline_products(
+    pseudo: Float[Tensor, "edges dim"], sizes: tuple[int, ...], degree: int, closed: tuple[bool, ...]
+) -> Float[Tensor, "edges slots"]:
+    r""":math:`B_{k_1 \dots k_d}(u) = \prod_d b_{k_d}(u_d)`, all :math:`\prod_d m_d` of them, the last dimension
+    running fastest. They are non-negative and sum to 1."""
+    _check_range(pseudo)
+    product = pseudo.new_ones(pseudo.shape[0], 1)
+    for axis, (size, loop) in enumerate(zip(sizes, closed, strict=True)):
+        factor = bspline(pseudo[:, axis], size, degree, loop)
+        product = (product.unsqueeze(2) * factor.unsqueeze(1)).flatten(1)
+    return product
+
+
+def bspline(u: Float[Tensor, " edges"], size: int, degree: int, closed: bool) -> Float[Tensor, "edges size"]:
+    r"""The ``size`` B-splines of a degree at u; of each u, ``degree + 1`` neighbors are non-zero.
+
+    Open splines have :math:`m - p` spans on [0, 1]; closed ones have m, and the last joins the first.
+    One spline alone is the constant 1.
+    """
+    if size == 1:
+        return torch.ones_like(u).unsqueeze(1)
+    spans = size if closed else size - degree
+    position = u * spans
+    left = position.detach().floor()
+    values = _local(position - left, degree)
+    index = (left.long().unsqueeze(1) + torch.arange(degree + 1, device=u.device)) % size
+    return values.new_zeros(u.shape[0], size).scatter_add(1, index, values)
+
+
+def _local(t: Tensor, degree: int) -> Tensor:
+    """The degree + 1 splines that are non-zero on a span, at t in [0, 1) along it."""
+    if degree == 1:
+        pieces = [1 - t, t]
+    elif degree == 2:
+        pieces = [(1 - t) ** 2 / 2, (1 + 2 * t - 2 * t**2) / 2, t**2 / 2]
+    else:
+        pieces = [
+            (1 - t) ** 3 / 6,
+            (3 * t**3 - 6 * t**2 + 4) / 6,
+            (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6,
+            t**3 / 6,
+        ]
+    return torch.stack(pieces, dim=1)
+
+
+def _check_range(pseudo: Tensor) -> None:
+    if not values_readable(pseudo):
+        return
+    low, high = (float(value) for value in torch.aminmax(pseudo.detach()))
+    if not (low >= 0 and high <= 1):
+        raise ValueError(
+            f"pseudo: B-splines are defined on [0, 1], the pseudo-coordinates run from {low:g} to {high:g}; "
+            "normalize them, as geoskip.graphs.cartesian does"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.operators.bspline import bspline
+from geoskip.operators.spline import bspline
 from geoskip.shapes import Float
 
 

@@ -19,7 +19,7 @@ from geoskip.blocks import PolynomialSkip, Skip
 from geoskip.graphs import Graph
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
-from geoskip.operators.bspline import bspline_products
+from geoskip.operators.spline import bspline_products
 from geoskip.paper.grams import (
     Grams,
     basis_roughness,

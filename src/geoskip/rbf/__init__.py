@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from geoskip.rbf.interpolant import RBFInterpolant, fit_rbf
-from geoskip.rbf.kernels import KERNEL_NAMES, RadialKernel, make_kernel, polyharmonic, wendland
-from geoskip.rbf.thin_plate import bending_energy, biharmonic, native_energy, thin_plate_spline
+from geoskip.rbf.interpolant import RBFInterpolant, bending_energy, fit_rbf, thin_plate_spline
+from geoskip.rbf.kernels import KERNEL_NAMES, RadialKernel, make_kernel
 
 if TYPE_CHECKING:
     from geoskip.rbf.warping import Warp, apply_warp, pair_landmarks, read_landmarks, warp, warp_mesh
@@ -17,17 +16,13 @@ __all__ = [
     "Warp",
     "apply_warp",
     "bending_energy",
-    "biharmonic",
     "fit_rbf",
     "make_kernel",
-    "native_energy",
     "pair_landmarks",
-    "polyharmonic",
     "read_landmarks",
     "thin_plate_spline",
     "warp",
     "warp_mesh",
-    "wendland",
 ]
 
 

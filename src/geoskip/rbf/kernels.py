@@ -40,57 +40,55 @@ class RadialKernel:
         return self.order - 1
 
 
-def polyharmonic(exponent: int) -> RadialKernel:
-    r"""The polyharmonic spline of exponent k: ±r^k for odd k, ±r^k log r for even k.
-
-    It is a fundamental solution of Δ^m in d dimensions if k = 2m - d (Duchon 1977). The sign is (-1)^⌈k/2⌉ for odd k
-    and (-1)^(k/2 + 1) for even k, which makes it conditionally positive definite of order ⌊k/2⌋ + 1.
-    """
-    if exponent < 1:
-        raise ValueError(f"exponent: a polyharmonic kernel needs an integer of at least 1, got {exponent}")
-    half = exponent // 2
-    phi = partial(_odd_power, half=half) if exponent % 2 else partial(_even_power_log, half=half)
-    name = {exponent: name for name, exponent in _EXPONENTS.items()}.get(exponent, f"polyharmonic_{exponent}")
-    return RadialKernel(name, phi, order=half + 1, exponent=exponent)
-
-
-def wendland(smoothness: int, epsilon: float, dim: int = 3) -> RadialKernel:
-    r"""Wendland's kernel of class C^0, C^2 or C^4 with support r < 1/ε (Wendland 1995).
-
-    It is the polynomial of least degree that is positive definite in ``dim`` dimensions. In up to 3 dimensions:
-
-    .. math:: (1-r)_+^2, \qquad (1-r)_+^4 (4r+1), \qquad (1-r)_+^6 (35r^2+18r+3)/3.
-    """
-    if smoothness not in (0, 2, 4):
-        raise ValueError(f"smoothness: must be 0, 2 or 4, got {smoothness}")
-    _check_epsilon(f"wendland_c{smoothness}", epsilon)
-    # Cheaper ones exist below 3 dimensions, but these are the ones in common use.
-    degree = max(dim, 3) // 2 + smoothness // 2 + 1
-    phi = partial(_wendland, smoothness=smoothness, degree=degree)
-    return RadialKernel(f"wendland_c{smoothness}", phi, epsilon=epsilon)
+def is_polyharmonic(name: str) -> bool:
+    """Whether the kernel called ``name`` is a polyharmonic spline, which has no width."""
+    return name in _EXPONENTS or re.fullmatch(r"polyharmonic_\d+", name) is not None
 
 
 def make_kernel(name: str, epsilon: float | None = None, dim: int = 3) -> RadialKernel:
-    """The kernel called ``name``: one of ``KERNEL_NAMES``, or ``polyharmonic_k`` for any exponent k.
+    r"""The kernel called ``name``: one of ``KERNEL_NAMES``, or ``polyharmonic_k`` for any exponent k.
 
-    epsilon: the inverse width ε of φ(ε r); required except for the polyharmonic kernels, which have none.
-    dim: the dimension of the points, on which Wendland's kernels depend.
+    Polyharmonic splines are ±r^k for odd k and ±r^k log r for even k, fundamental solutions of Δ^m in d dimensions if
+    k = 2m - d (Duchon 1977). The sign makes them conditionally positive definite of order ⌊k/2⌋ + 1.
+
+    Wendland's kernels of class C^0, C^2 and C^4 are 0 for r ≥ 1/ε (Wendland 1995). They are the polynomials of least
+    degree that are positive definite in ``dim`` dimensions. In up to 3 dimensions:
+
+    .. math:: (1-r)_+^2, \qquad (1-r)_+^4 (4r+1), \qquad (1-r)_+^6 (35r^2+18r+3)/3.
+
+    Args:
+        name: of the kernel.
+        epsilon: the inverse width ε of φ(ε r); required except for the polyharmonic kernels, which have none.
+        dim: the dimension of the points, on which Wendland's kernels depend.
     """
-    if name in _EXPONENTS or re.fullmatch(r"polyharmonic_\d+", name):
+    if is_polyharmonic(name):
         if epsilon is not None:
             raise ValueError(f"epsilon: the {name} kernel has no width; leave epsilon out")
-        return polyharmonic(_EXPONENTS.get(name) or int(name.removeprefix("polyharmonic_")))
+        return _polyharmonic(_EXPONENTS.get(name) or int(name.removeprefix("polyharmonic_")))
     if name not in KERNEL_NAMES:
         raise ValueError(f"kernel: {name!r} is not one of {', '.join(KERNEL_NAMES)} or polyharmonic_k")
     if epsilon is None:
         raise ValueError(
             f"epsilon: the {name} kernel needs an inverse width; try 1 / (distance between neighboring centers)"
         )
-    if name.startswith("wendland"):
-        return wendland(int(name[-1]), epsilon, dim)
-    _check_epsilon(name, epsilon)
+    if not 0 < epsilon < inf:
+        raise ValueError(f"epsilon: the inverse width of {name} must be above 0, got {epsilon}")
+    if name in _WENDLAND:
+        smoothness = _WENDLAND[name]
+        # Cheaper ones exist below 3 dimensions, but these are the ones in common use.
+        degree = max(dim, 3) // 2 + smoothness // 2 + 1
+        return RadialKernel(name, partial(_wendland, smoothness=smoothness, degree=degree), epsilon=epsilon)
     phi, order = _WITH_WIDTH[name]
     return RadialKernel(name, phi, order, epsilon)
+
+
+def biharmonic(dim: int) -> RadialKernel:
+    """The fundamental solution of Δ² in 1 to 3 dimensions. In higher dimensions it is singular at 0."""
+    if not 1 <= dim <= 3:
+        raise ValueError(
+            f"centers: thin plate splines are for 1 to 3 dimensions, got {dim}; use fit_rbf with another kernel"
+        )
+    return _polyharmonic(4 - dim)
 
 
 def choose_kernel(kernel: str | RadialKernel, epsilon: float | None, dim: int) -> RadialKernel:
@@ -104,7 +102,16 @@ def choose_kernel(kernel: str | RadialKernel, epsilon: float | None, dim: int) -
     return kernel
 
 
-def safe(squared: Tensor) -> Tensor:
+def _polyharmonic(exponent: int) -> RadialKernel:
+    if exponent < 1:
+        raise ValueError(f"kernel: a polyharmonic kernel needs an exponent of at least 1, got {exponent}")
+    half = exponent // 2
+    phi = partial(_odd_power, half=half) if exponent % 2 else partial(_even_power_log, half=half)
+    name = {exponent: name for name, exponent in _EXPONENTS.items()}.get(exponent, f"polyharmonic_{exponent}")
+    return RadialKernel(name, phi, order=half + 1, exponent=exponent)
+
+
+def _safe(squared: Tensor) -> Tensor:
     """Clamped away from 0, so that the first two derivatives of roots and logarithms stay finite there.
 
     They are multiplied by x - c = 0, so the gradient at a center is 0, as it should be by symmetry.
@@ -113,7 +120,7 @@ def safe(squared: Tensor) -> Tensor:
 
 
 def _root(squared: Tensor) -> Tensor:
-    return squared * safe(squared).rsqrt()
+    return squared * _safe(squared).rsqrt()
 
 
 def _odd_power(squared: Tensor, half: int) -> Tensor:
@@ -123,7 +130,7 @@ def _odd_power(squared: Tensor, half: int) -> Tensor:
 
 def _even_power_log(squared: Tensor, half: int) -> Tensor:
     # r^k log r = ½ s^(k/2) log s
-    return safe(squared).log() * _power(squared, half) * (0.5 if half % 2 else -0.5)
+    return _safe(squared).log() * _power(squared, half) * (0.5 if half % 2 else -0.5)
 
 
 def _power(squared: Tensor, exponent: int) -> Tensor | float:
@@ -157,11 +164,6 @@ def _wendland(squared: Tensor, smoothness: int, degree: int) -> Tensor:
     return hat * ((degree**2 + 4 * degree + 3) * squared + (3 * degree + 6) * r + 3) / 3
 
 
-def _check_epsilon(name: str, epsilon: float) -> None:
-    if not 0 < epsilon < inf:
-        raise ValueError(f"epsilon: the inverse width of {name} must be above 0, got {epsilon}")
-
-
 _EXPONENTS = {"linear": 1, "thin_plate": 2, "cubic": 3, "quintic": 5}
 _WITH_WIDTH: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "gaussian": (_gaussian, 0),
@@ -169,4 +171,5 @@ _WITH_WIDTH: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "inverse_quadratic": (_inverse_quadratic, 0),
     "multiquadric": (_multiquadric, 1),
 }
-KERNEL_NAMES = (*_EXPONENTS, *_WITH_WIDTH, "wendland_c0", "wendland_c2", "wendland_c4")
+_WENDLAND = {"wendland_c0": 0, "wendland_c2": 2, "wendland_c4": 4}
+KERNEL_NAMES = (*_EXPONENTS, *_WITH_WIDTH, *_WENDLAND)

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from geoskip.meshes import Mesh
 from geoskip.rbf.interpolant import RBFInterpolant, fit_rbf
-from geoskip.rbf.kernels import RadialKernel, choose_kernel
-from geoskip.rbf.thin_plate import biharmonic
+from geoskip.rbf.kernels import RadialKernel, biharmonic, choose_kernel
 from geoskip.records.reading import parse_json, read_text
 from geoskip.shapes import Float
 
@@ -80,17 +79,15 @@ def warp_mesh(
     landmarks: Float[np.ndarray, "landmarks 3"],
     targets: Float[np.ndarray, "landmarks 3"],
     kernel: str | RadialKernel | None = None,
-    *,
-    affine: bool = True,
-    smoothing: float = 0.0,
-    epsilon: float | None = None,
+    **options: Any,
 ) -> Mesh:
     """Apply the :func:`warp` that takes ``landmarks`` to ``targets`` to the vertices of ``mesh``.
 
-    A landmark can be any point. For landmarks at vertices pass ``mesh.verts[numbers]``.
+    A landmark can be any point. For landmarks at vertices pass ``mesh.verts[numbers]``. ``options`` are those of
+    :func:`warp`.
     """
     sources, goals = (torch.from_numpy(np.array(points, dtype=np.float64)) for points in (landmarks, targets))
-    return apply_warp(mesh, warp(sources, goals, kernel, affine=affine, smoothing=smoothing, epsilon=epsilon))
+    return apply_warp(mesh, warp(sources, goals, kernel, **options))
 
 
 def apply_warp(mesh: Mesh, fitted: Warp) -> Mesh:
