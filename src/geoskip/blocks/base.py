@@ -263,8 +263,8 @@ class Skip(LateParameters):
         if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
             if self._learned_channels:
                 raise ValueError(
-                    f"x: {self._label()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; a "
-                    "convolution that is used at several widths needs a block for each of them"
+                    f"x: {self._label()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; "
+                    "a convolution that is used at several widths needs a block for each of them"
                 )
             raise ValueError(
                 f"x: {self._label()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "

@@ -137,7 +137,8 @@ class Hierarchy:
         """
         if isinstance(meshes, type) or not all(hasattr(meshes, name) for name in ("levels", "down", "up")):
             raise TypeError(
-                f"meshes: expected a MeshHierarchy, got {short_repr(meshes)}; make one with geoskip.meshes.mesh_hierarchy"
+                f"meshes: expected a MeshHierarchy, got {short_repr(meshes)}; make one with "
+                "geoskip.meshes.mesh_hierarchy"
             )
         if spiral_length is not None:
             spiral_length = whole_number("spiral_length", spiral_length, "a spiral")
