@@ -14,7 +14,7 @@ are orthogonal to all polynomials of the chosen degree.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import combinations_with_replacement
 from math import factorial, gamma, inf, pi
 
@@ -79,8 +79,8 @@ class RBFInterpolant:
 
     def to(self, device: torch.device | str) -> "RBFInterpolant":
         """A copy on another device."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: v.to(device) for name, v in values.items() if isinstance(v, Tensor)})
+        values = (getattr(self, field.name) for field in fields(self))
+        return RBFInterpolant(*(value.to(device) if isinstance(value, Tensor) else value for value in values))
 
     def _radial(self, points: Tensor) -> Tensor:
         points = self._checked(points)
