@@ -99,8 +99,8 @@ def header(text: str) -> bytes:
     [
         (b"", "header cannot be read"),
         (b"PK\x03\x04", "header cannot be read"),
-        (npy(np.arange(3))[:-1], "asks for 24 bytes of data, and it holds 23"),
-        (npy(np.arange(3)) + b"x", "it holds 25"),
+        (npy(np.arange(3))[:-1], "asks for 24 bytes of data, but the file has 23"),
+        (npy(np.arange(3)) + b"x", "the file has 25"),
         (header("{'descr': '<f8', 'fortran_order': False, 'shape': (10**12,)}"), "header cannot be read"),
         (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"), "asks for 8,000,000,000,000"),
         (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"), "cannot have the shape"),
@@ -144,7 +144,7 @@ def test_pipes_and_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.
             read(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"12345")
     monkeypatch.setattr(reading, "MAX_BYTES", 4)
-    with pytest.raises(ReadError, match="large has 5 bytes, more than the 4"):
+    with pytest.raises(ReadError, match="large has 5 bytes, more than the limit of 4"):
         read_bytes(tmp_path / "large")
     with pytest.raises(FileNotFoundError):
         read_bytes(tmp_path / "missing")

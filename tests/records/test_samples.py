@@ -167,6 +167,8 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         ({"kind": "songs"}, "'songs' is missing"),
         ({"plain": "{"}, "no samples can be read"),
         ({"plain": "{}"}, "names"),
+        ({"plain": '{"names": [], "unit_mm": []}'}, "unit_mm in its metadata is not a number"),
+        ({"plain": '{"names": 1, "unit_mm": 1}'}, "names in its metadata is not a list of names"),
     ],
 )
 def test_files_of_another_kind(tmp_path: Path, metadata: dict[str, str], message: str) -> None:

@@ -31,7 +31,7 @@ from typing import Any
 from geoskip.paper.running import Job, Outcome, attempt, finished, ignored_by_git
 from geoskip.records import write_record
 from geoskip.records.files import termination_signals
-from geoskip.records.run_record import record_entries, record_from
+from geoskip.records.run_record import record_from_json, record_to_json
 
 TRIES = 3
 PATIENCE = 60.0  # seconds that a process has to save its work after SIGTERM
@@ -214,7 +214,7 @@ def run_on_ray(
 def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
     """Run a job on a worker; return its record as plain JSON, or the error message."""
     outcome = attempt(Job.from_json(job), Path(out), device)
-    record = None if outcome.record is None else record_entries(outcome.record)
+    record = None if outcome.record is None else record_to_json(outcome.record)
     return {"record": record, "fault": outcome.fault}
 
 
@@ -225,7 +225,7 @@ def _collected(ray: Any, done: Any, job: Job, out: Path, retries: int) -> Outcom
         return Outcome(job, None, f"lost on the cluster {1 + retries} times: {str(error).splitlines()[0]}")
     if reply["record"] is None:
         return Outcome(job, None, reply["fault"])
-    record = record_from(reply["record"], job.label)
+    record = record_from_json(reply["record"], job.label)
     write_record(job.record_path(out), record)
     return Outcome(job, record)
 

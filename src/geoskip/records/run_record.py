@@ -1,19 +1,21 @@
-"""One trained model, as JSON: what was run, on what, and what came out."""
+"""The record of a training run as JSON: its configuration, its environment and its results."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from geoskip.records.files import DamagedFileError, atomic_write, json_sha256, read_verified
 from geoskip.records.reading import ReadError, parse_json
 
-# Records of format 1 have no checksum.
-UNSIGNED, FORMAT = 1, 2
+# Format 1 has no checksum.
+FORMATS = (1, 2)
+_TEXTS = ("name", "experiment", "row", "schedule", "device")
+_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds")
 
 
 class RecordError(ValueError):
@@ -22,26 +24,26 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run.
+    """The results of one training run.
 
     Attributes:
         name: the method, as tables print it: ``"Aff-MoNet"``.
-        experiment: the experiment it belongs to, such as ``"table1"``; empty for a run of the user's own.
-        row: what tells the row from others of the experiment: ``"Aff-MoNet M=9"``.
+        experiment: the experiment that the run belongs to, such as ``"table1"``; empty for a user's own run.
+        row: the row of the experiment: ``"Aff-MoNet M=9"``.
         config: the resolved configuration.
-        seed: of initial values and of the order of the data.
-        parameters: how many numbers were trained.
-        steps: updates of the weights.
+        seed: the seed of the initial values and of the order of the data.
+        parameters: the number of trained parameters.
+        steps: the number of optimizer steps.
         epochs: passes over the training items.
         schedule: ``"full"`` as in the paper, ``"short"``, ``"smoke"``, or ``"own"``.
-        seconds: wall time of training.
-        device: in words.
-        versions: of the packages that matter, and of Python.
-        metrics: the figures at the end of training. Reconstruction has ``mean_mm``, ``std_mm``, ``median_mm``;
+        seconds: the wall time of training.
+        device: a description of the device.
+        versions: the versions of Python and of the packages that matter.
+        metrics: the results at the end of training. Reconstruction has ``mean_mm``, ``std_mm``, ``median_mm``;
             correspondence ``accuracy_pct``, ``geodesic_mean_pct``; classification ``accuracy_pct``.
         curves: points (x, y) by name: ``loss`` over epochs; ``geodesic``, the percentage of vertices matched within
             an error in percent of the diameter.
-        paper: the paper's figures for the row, named as in ``metrics``.
+        paper: the paper's results for the row, named as in ``metrics``.
     """
 
     name: str
@@ -62,15 +64,9 @@ class RunRecord:
 
 
 def write_record(path: Path, record: RunRecord) -> None:
-    """Write a record whole or not at all: a reader never sees half of one."""
-    text = json.dumps(record_entries(record), indent=1, ensure_ascii=False)
+    """Write a record atomically."""
+    text = json.dumps(record_to_json(record), indent=1, ensure_ascii=False)
     atomic_write(path, (text + "\n").encode())
-
-
-def record_entries(record: RunRecord) -> dict[str, Any]:
-    """A record as plain JSON, with a checksum of its own, since records are copied and kept without their runs."""
-    entries = json.loads(json.dumps({"format": FORMAT, **asdict(record)}, allow_nan=False))
-    return {**entries, "sha256": json_sha256(entries)}
 
 
 def read_record(path: Path) -> RunRecord:
@@ -81,73 +77,66 @@ def read_record(path: Path) -> RunRecord:
         raise RecordError(str(error)) from error
     except (OSError, ReadError) as error:
         raise RecordError(f"{path}: no run record can be read there ({error})") from error
-    return record_from(entries, str(path))
+    return record_from_json(entries, str(path))
 
 
-def record_from(entries: Any, place: str = "record") -> RunRecord:
-    """The record in plain JSON; ``place`` is named where something is wrong with it."""
-    if not isinstance(entries, dict) or "format" not in entries:
-        raise RecordError(f'{place}: not a run record: it has no "format"')
-    if entries["format"] not in (UNSIGNED, FORMAT):
-        wanted = f"this version reads {UNSIGNED} and {FORMAT}: run it again, or update"
-        raise RecordError(f"{place}: format {entries['format']!r}; {wanted}")
+def record_to_json(record: RunRecord) -> dict[str, Any]:
+    """A record as plain JSON, with its own checksum, because records are copied and kept without their runs."""
+    entries = json.loads(json.dumps({"format": FORMATS[-1], **asdict(record)}, allow_nan=False))
+    return {**entries, "sha256": json_sha256(entries)}
+
+
+def record_from_json(entries: Any, source: str) -> RunRecord:
+    """The record in plain JSON; errors name its ``source``."""
+    if not isinstance(entries, dict):
+        raise RecordError(f"{source}: not a run record: not a JSON object")
+    if fault := next(_faults(entries), None):
+        raise RecordError(f"{source}: {fault}")
+    given = {name: value for name, value in entries.items() if name not in ("format", "sha256")}
+    # JSON has no tuples and does not distinguish 1 from 1.0.
+    given |= {name: float(given[name]) for name in ("epochs", "seconds")}
+    for group in ("metrics", "paper"):
+        given[group] = {name: float(value) for name, value in given.get(group, {}).items()}
+    curves = given.get("curves", {})
+    given["curves"] = {name: [(float(x), float(y)) for x, y in points] for name, points in curves.items()}
+    return RunRecord(**given)
+
+
+def _faults(entries: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the entries of a record. Only the first fault counts: later checks rely on earlier ones."""
+    if entries.get("format") not in FORMATS:
+        yield f"format {entries.get('format')!r}; this version reads 1 and 2: run it again, or update geoskip"
     known = {entry.name for entry in fields(RunRecord)}
-    given = _without(entries, "format", "sha256")
-    if unknown := sorted(set(given) - known):
-        raise RecordError(f"{place}: unknown entries {', '.join(unknown)}")
-    if missing := sorted(entry.name for entry in fields(RunRecord) if _required(entry) and entry.name not in given):
-        raise RecordError(f"{place}: a run record has {', '.join(missing)} too")
-    _check(given, place)
-    if entries["format"] != UNSIGNED and entries.get("sha256") != json_sha256(_without(entries, "sha256")):
-        raise RecordError(f"{place}: damaged: it does not match its own checksum; put the file back, or run it again")
-    # JSON knows neither pairs nor the difference between 1 and 1.0.
-    given["curves"] = {name: [(float(x), float(y)) for x, y in points] for name, points in _of(given, "curves")}
+    required = {e.name for e in fields(RunRecord) if e.default is MISSING and e.default_factory is MISSING}
+    if unknown := sorted(entries.keys() - known - {"format", "sha256"}):
+        yield f"unknown entries {', '.join(unknown)}"
+    if missing := sorted(required - entries.keys()):
+        yield f"a run record needs {', '.join(missing)} too"
+    for name in sorted(known & entries.keys()):
+        value = entries[name]
+        if name in _TEXTS:
+            if not isinstance(value, str):
+                yield f"{name} must be text, got {value!r}"
+        elif name in _NUMBERS:
+            if not _is_number(value):
+                yield f"{name} must be a finite number, got {value!r}"
+        elif not isinstance(value, dict):
+            yield f"{name} must be an object with names, got {value!r}"
     for group in ("metrics", "paper"):
-        given[group] = {name: float(value) for name, value in _of(given, group)}
-    return RunRecord(**given | {name: float(given[name]) for name in ("epochs", "seconds")})
+        for name, value in entries.get(group, {}).items():
+            if not _is_number(value):
+                yield f"{group}.{name} must be a finite number, got {value!r}"
+    for name, points in entries.get("curves", {}).items():
+        if not isinstance(points, list) or not all(map(_is_point, points)):
+            yield f"curves.{name} must be a list of points [x, y]"
+    unsigned = {name: value for name, value in entries.items() if name != "sha256"}
+    if entries["format"] != FORMATS[0] and entries.get("sha256") != json_sha256(unsigned):
+        yield "damaged: it does not match its own checksum; restore the file, or run it again"
 
 
-_TEXTS = ("name", "experiment", "row", "schedule", "device")
-_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds")
-
-
-def _check(given: Mapping[str, Any], place: str) -> None:
-    for name in _TEXTS:
-        if not isinstance(given.get(name, ""), str):
-            raise RecordError(f"{place}: {name} must be text, got {given[name]!r}")
-    for name in _NUMBERS:
-        _number(given[name], f"{place}: {name}")
-    for name in ("config", "versions", "metrics", "paper", "curves"):
-        if not isinstance(given.get(name, {}), Mapping):
-            raise RecordError(f"{place}: {name} must be an object with names, got {given[name]!r}")
-    for group in ("metrics", "paper"):
-        for name, value in _of(given, group):
-            _number(value, f"{place}: {group}.{name}")
-    for name, points in _of(given, "curves"):
-        if not isinstance(points, list | tuple) or any(not _is_point(point) for point in points):
-            raise RecordError(f"{place}: curves.{name} must be a list of points [x, y]")
-
-
-def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in entries.items() if key not in names}
-
-
-def _of(given: Mapping[str, Any], group: str) -> Iterable[tuple[str, Any]]:
-    return given.get(group, {}).items()
-
-
-def _required(entry: Field[Any]) -> bool:
-    return entry.default is MISSING and entry.default_factory is MISSING
-
-
-def _number(value: Any, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RecordError(f"{what} must be a finite number, got {value!r}")
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_point(point: Any) -> bool:
-    return (
-        isinstance(point, list | tuple)
-        and len(point) == 2
-        and all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in point)
-    )
+    return isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))

@@ -1,7 +1,7 @@
-"""A few items of the test set as a run sees them, for the report to show: one safetensors file a run.
+"""A few test items as a run sees them, for the report to show: one safetensors file per run.
 
-Arrays are kept as float32 and int32, names and units in the file's metadata. Every record is checked when it is made,
-so that a file that can be read can also be drawn.
+Arrays are stored as float32 and int32, names and units in the metadata of the file. Every record is checked when it is
+created, so that a file that can be read can also be drawn.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from geoskip.shapes import Float, Int
 
 # By kind of samples.
 FORMATS = {"meshes": "1", "correspondence": "2", "graphs": "1"}
-# The input, its reconstruction, and what decodes where only one half of every block is kept.
+# The input, its reconstruction, and what is decoded if only one half of every block is kept.
 PARTS = ("input", "full", "affine", "convolution")
-# What is stored in the metadata.
-PLAIN = {"names", "unit_mm", "class_names"}
 
 
 @dataclass(frozen=True, eq=False)
 class MeshLevel:
     """A coarser level of a mesh hierarchy; its vertices are vertices of the finest mesh.
 
-    kept: the index in the finest mesh of each vertex of the level.
+    kept: the index of each vertex in the finest mesh.
     faces: triangles, numbered within the level.
     """
 
@@ -42,14 +40,14 @@ class MeshLevel:
 
 @dataclass(frozen=True, eq=False)
 class MeshSamples:
-    """Meshes and their reconstructions, all of one connectivity.
+    """Meshes and their reconstructions, all with the same connectivity.
 
-    names: what each sample is called.
+    names: the names of the samples.
     faces: triangles.
-    unit_mm: millimetres in a unit of the positions; 1 where positions are in millimetres.
-    parts: positions by what they are: ``"input"``, ``"full"`` and, where the model has such halves, ``"affine"`` and
+    unit_mm: the length of a unit of the positions in millimeters.
+    parts: positions by part: ``"input"``, ``"full"`` and, if the model has such halves, ``"affine"`` and
         ``"convolution"``.
-    levels: the coarser levels of the hierarchy, finest first, where there is one.
+    levels: the coarser levels of the hierarchy, if any, finest first.
     """
 
     names: tuple[str, ...]
@@ -65,14 +63,20 @@ class MeshSamples:
             raise RecordError(f"samples: unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
         if not (np.isfinite(self.unit_mm) and self.unit_mm > 0):
             raise RecordError(f"samples: unit_mm must be a positive length, got {self.unit_mm}")
-        input = _positions("input", self.parts["input"], (len(self.names), None, 3))
-        parts = {name: _positions(name, self.parts[name], input.shape) for name in PARTS if name in self.parts}
-        levels = tuple(_level(level, input.shape[1]) for level in self.levels)
-        _set(self, parts=parts, faces=_indices("faces", self.faces, (None, 3), input.shape[1]), levels=levels)
+        input = _floats("input", self.parts["input"], (len(self.names), None, 3))
+        num_vertices, levels = input.shape[1], []
+        for level in self.levels:
+            kept = _indices("levels.kept", level.kept, (None,), num_vertices)
+            levels.append(MeshLevel(kept, _indices("levels.faces", level.faces, (None, 3), len(kept))))
+        _set(
+            self,
+            parts={name: _floats(name, self.parts[name], input.shape) for name in PARTS if name in self.parts},
+            faces=_indices("faces", self.faces, (None, 3), num_vertices),
+            levels=tuple(levels),
+        )
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
         return len(self.names)
 
 
@@ -80,11 +84,11 @@ class MeshSamples:
 class MatchedMesh:
     """A mesh whose vertices were matched with those of a target.
 
-    name: what it is called.
+    name: the name of the sample.
     verts, faces: the mesh.
     predicted: the target vertex that each vertex was matched with.
-    labels: the target vertex that it truly is; -1 where that is not known.
-    error_pct: geodesic distance on the target between the two, in percent of its geodesic diameter; NaN where the
+    labels: the true target vertex; -1 if it is not known.
+    error_pct: the geodesic distance on the target between the two, in percent of its geodesic diameter; NaN if the
         label is not known.
     """
 
@@ -97,19 +101,20 @@ class MatchedMesh:
 
     @property
     def mean_error_pct(self) -> float | None:
-        """Over the labelled vertices; None where there are none."""
-        return float(self.error_pct[self.labels >= 0].mean()) if (self.labels >= 0).any() else None
+        """The mean over the labeled vertices; None if there are none."""
+        known = self.labels >= 0
+        return float(self.error_pct[known].mean()) if known.any() else None
 
     @property
     def exact_pct(self) -> float | None:
-        """How many of the labelled vertices were matched exactly; None where there are none."""
+        """The percentage of labeled vertices that were matched exactly; None if there are none."""
         known = self.labels >= 0
         return float((self.predicted == self.labels)[known].mean() * 100) if known.any() else None
 
 
 @dataclass(frozen=True, eq=False)
 class CorrespondenceSamples:
-    """Meshes, of any connectivity each, matched with one target.
+    """Meshes of any connectivity, matched with one target.
 
     meshes: the samples.
     target_verts, target_faces: the mesh that they were matched with.
@@ -120,10 +125,10 @@ class CorrespondenceSamples:
     target_faces: Int[np.ndarray, "target_faces 3"]
 
     def __post_init__(self) -> None:
-        target = _positions("target_verts", self.target_verts, (None, 3))
+        target = _floats("target_verts", self.target_verts, (None, 3))
         _set(
             self,
-            meshes=tuple(_matched(mesh, len(target)) for mesh in self.meshes),
+            meshes=tuple(_checked_match(mesh, len(target)) for mesh in self.meshes),
             target_verts=target,
             target_faces=_indices("target_faces", self.target_faces, (None, 3), len(target)),
         )
@@ -134,20 +139,19 @@ class CorrespondenceSamples:
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
         return len(self.meshes)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphSamples:
-    """Graphs that were classified, packed one after the other.
+    """Classified graphs, packed one after another.
 
-    pos: where each vertex lies in the plane, row downwards.
-    x: its features; the first is drawn as brightness.
+    pos: the position of each vertex in the plane, with the row pointing down.
+    x: vertex features; the first is drawn as brightness.
     edges: senders and receivers, numbered over all graphs.
     offsets: the vertices of graph g are ``offsets[g] : offsets[g + 1]``.
-    true, predicted: the class of each graph, and the one that the model gave.
-    class_names: what the classes are called.
+    true, predicted: the class of each graph, and the class that the model predicted.
+    class_names: the names of the classes.
     """
 
     pos: Float[np.ndarray, "vertices 2"]
@@ -159,7 +163,7 @@ class GraphSamples:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        pos = _positions("pos", self.pos, (None, 2))
+        pos = _floats("pos", self.pos, (None, 2))
         offsets = _indices("offsets", self.offsets, (None,), len(pos) + 1)
         if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(pos) or (np.diff(offsets) < 0).any():
             raise RecordError(f"samples: offsets must ascend from 0 to the {len(pos)} vertices")
@@ -167,7 +171,7 @@ class GraphSamples:
         _set(
             self,
             pos=pos,
-            x=_positions("x", self.x, (len(pos), None)),
+            x=_floats("x", self.x, (len(pos), None)),
             edges=_indices("edges", self.edges, (2, None), len(pos)),
             offsets=offsets,
             true=_indices("true", self.true, graphs, classes),
@@ -176,7 +180,6 @@ class GraphSamples:
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
         return len(self.true)
 
 
@@ -186,83 +189,85 @@ KINDS: dict[str, type[Samples]] = {
     "correspondence": CorrespondenceSamples,
     "graphs": GraphSamples,
 }
-
-
-_MATCHED = tuple(entry.name for entry in fields(MatchedMesh) if entry.name != "name")
+# What is stored in the metadata.
+_PLAIN = {"names", "unit_mm", "class_names"}
+_MATCH_ARRAYS = tuple(entry.name for entry in fields(MatchedMesh) if entry.name != "name")
 
 
 def write_samples(path: str | Path, samples: Samples) -> None:
-    """Write samples whole or not at all."""
-    tensors: dict[str, np.ndarray] = {}
+    """Write samples atomically."""
+    arrays: dict[str, np.ndarray] = {}
     plain: dict[str, Any] = {}
     for entry in fields(samples):
         value = getattr(samples, entry.name)
         if entry.name == "parts":
-            tensors |= {f"parts.{name}": array for name, array in value.items()}
+            arrays |= {f"parts.{name}": array for name, array in value.items()}
         elif entry.name == "levels":
-            for number, level in enumerate(value):
-                tensors |= {f"levels.{number}.kept": level.kept, f"levels.{number}.faces": level.faces}
+            for k, level in enumerate(value):
+                arrays |= {f"levels.{k}.kept": level.kept, f"levels.{k}.faces": level.faces}
         elif entry.name == "meshes":
             plain["names"] = [mesh.name for mesh in value]
-            for number, mesh in enumerate(value):
-                tensors |= {f"meshes.{number}.{name}": getattr(mesh, name) for name in _MATCHED}
+            for k, mesh in enumerate(value):
+                arrays |= {f"meshes.{k}.{name}": getattr(mesh, name) for name in _MATCH_ARRAYS}
         elif isinstance(value, np.ndarray):
-            tensors[entry.name] = value
+            arrays[entry.name] = value
         else:
             plain[entry.name] = value
     kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
     metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
-    atomic_write(path, save(tensors, metadata))
+    atomic_write(path, save(arrays, metadata))
 
 
 def read_samples(path: str | Path) -> Samples:
     """The samples in a file; RecordError, naming the file, if there are none or if they cannot be drawn."""
     try:
-        tensors, metadata = parse_arrays(read_verified(Path(path)))
-        return _from(metadata, tensors)
+        return _unpack(*parse_arrays(read_verified(Path(path))))
     except DamagedFileError as error:
         raise RecordError(str(error)) from error
     except (OSError, ReadError, RecordError, KeyError, TypeError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise RecordError(f"{path}: no samples can be read there ({what})") from error
+        fault = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise RecordError(f"{path}: no samples can be read there ({fault})") from error
 
 
-def _from(metadata: Mapping[str, str], tensors: dict[str, np.ndarray]) -> Samples:
+def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Samples:
     if metadata.get("geoskip") != "samples":
         raise RecordError("not a file of samples")
     kind = metadata["kind"]
     if metadata.get("format") != FORMATS[kind]:
-        wanted = f"this version reads {FORMATS[kind]}: run it again, or update"
-        raise RecordError(f"{kind} in format {metadata.get('format')}; {wanted}")
-    entries: dict[str, Any] = {name: array for name, array in tensors.items() if "." not in name}
-    plain = {name: tuple(x) if isinstance(x, list) else x for name, x in _plain(metadata["plain"]).items()}
-    if twice := sorted(PLAIN & entries.keys()):
-        raise RecordError(f"{twice[0]} is stored as an array")
+        raise RecordError(
+            f"{kind} in format {metadata.get('format')}; this version reads {FORMATS[kind]}: run it again, or update"
+        )
+    entries: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
+    plain = _parse_plain(metadata["plain"])
+    if wrong := sorted(_PLAIN & entries.keys()):
+        raise RecordError(f"{wrong[0]} is stored as an array")
     cls: Any = KINDS[kind]
     if cls is MeshSamples:
-        entries["parts"] = {name[6:]: array for name, array in tensors.items() if name.startswith("parts.")}
-        count = sum(name.startswith("levels.") and name.endswith(".kept") for name in tensors)
+        entries["parts"] = {name[6:]: array for name, array in arrays.items() if name.startswith("parts.")}
+        num_levels = sum(name.startswith("levels.") and name.endswith(".kept") for name in arrays)
         entries["levels"] = tuple(
-            MeshLevel(tensors[f"levels.{k}.kept"], tensors[f"levels.{k}.faces"]) for k in range(count)
+            MeshLevel(arrays[f"levels.{k}.kept"], arrays[f"levels.{k}.faces"]) for k in range(num_levels)
         )
     if cls is CorrespondenceSamples:
         entries["meshes"] = tuple(
-            MatchedMesh(name, **{field: tensors[f"meshes.{k}.{field}"] for field in _MATCHED})
+            MatchedMesh(name, **{field: arrays[f"meshes.{k}.{field}"] for field in _MATCH_ARRAYS})
             for k, name in enumerate(plain.pop("names"))
         )
     return cls(**entries, **plain)
 
 
-def _plain(text: str) -> dict[str, Any]:
-    """Names and numbers from the metadata: every list in them is one of words."""
+def _parse_plain(text: str) -> dict[str, Any]:
+    """The entries in the metadata: the number ``unit_mm``, and tuples of names."""
     entries = parse_json(text)
     if not isinstance(entries, dict):
-        raise RecordError("its metadata are not an object with names")
+        raise RecordError("its metadata are not a JSON object")
     for name, value in entries.items():
-        words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-        if not words and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise RecordError(f"{name} in its metadata is neither a number nor a list of words")
-    return entries
+        if name == "unit_mm":
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise RecordError("unit_mm in its metadata is not a number")
+        elif not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            raise RecordError(f"{name} in its metadata is not a list of names")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()}
 
 
 def _set(record: Any, **values: Any) -> None:
@@ -270,33 +275,23 @@ def _set(record: Any, **values: Any) -> None:
         object.__setattr__(record, name, value)
 
 
-def _level(level: MeshLevel, num_vertices: int) -> MeshLevel:
-    kept = _indices("levels.kept", level.kept, (None,), num_vertices)
-    return MeshLevel(kept, _indices("levels.faces", level.faces, (None, 3), len(kept)))
-
-
-def _matched(mesh: MatchedMesh, targets: int) -> MatchedMesh:
-    verts = _positions("verts", mesh.verts, (None, 3))
-    labels = _indices("labels", mesh.labels, (len(verts),), targets, least=-1)
-    _check_shape("error_pct", mesh.error_pct, labels.shape)
-    if not np.isnan(mesh.error_pct[labels < 0]).all():
+def _checked_match(mesh: MatchedMesh, num_targets: int) -> MatchedMesh:
+    verts = _floats("verts", mesh.verts, (None, 3))
+    labels = _indices("labels", mesh.labels, (len(verts),), num_targets, least=-1)
+    error_pct = _floats("error_pct", mesh.error_pct, labels.shape, known=labels >= 0)
+    if not np.isnan(error_pct[labels < 0]).all():
         raise RecordError("samples: error_pct must be NaN where there is no label")
-    _positions("error_pct", mesh.error_pct[labels >= 0], (None,))
-    return MatchedMesh(
-        name=mesh.name,
-        verts=verts,
-        faces=_indices("faces", mesh.faces, (None, 3), len(verts)),
-        predicted=_indices("predicted", mesh.predicted, labels.shape, targets),
-        labels=labels,
-        error_pct=np.ascontiguousarray(mesh.error_pct, dtype=np.float32),
-    )
+    predicted = _indices("predicted", mesh.predicted, labels.shape, num_targets)
+    faces = _indices("faces", mesh.faces, (None, 3), len(verts))
+    return MatchedMesh(mesh.name, verts, faces, predicted, labels, error_pct)
 
 
-def _positions(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
+def _floats(name: str, array: np.ndarray, shape: tuple[int | None, ...], known: Any = ...) -> np.ndarray:
+    """A float32 copy of ``array``, which must have the given shape and be finite where ``known``."""
     _check_shape(name, array, shape)
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(array, dtype=np.float32)
-    if not np.isfinite(array).all():
+    if not np.isfinite(array[known]).all():
         raise RecordError(f"samples: {name} must be finite")
     return array
 

@@ -1,4 +1,4 @@
-"""Figures over seeds: mean and 95 % interval, and comparisons of two methods on equal seeds."""
+"""Results over seeds: mean and 95 % confidence interval, and paired comparisons of two methods."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean of some values, and half the width of the interval around it that holds the true mean with 95 %.
+    """The mean of ``count`` values and half the width of its 95 % confidence interval.
 
-    half = t_{0.975, n-1} · s / √n, Student's t with the sample's standard deviation s; None for a single value.
+    half = t_{0.975, n-1} · s / √n, with Student's t and the sample standard deviation s; None for a single value.
     """
 
     mean: float
@@ -38,12 +38,12 @@ def summarize(values: Sequence[float]) -> Summary:
 class Comparison:
     """Two methods on the same seeds.
 
-    gain: mean of the differences b - a over the seeds, so above 0 where ``a`` is the smaller.
-    half: half of its 95 % interval, None for a single pair.
-    pairs: how many seeds both have.
-    wins: with how many of them ``a`` is the smaller.
-    t_p: two-sided p of the paired t test; None for a single pair.
-    sign_p: two-sided p of the exact sign test, ties left out.
+    gain: the mean of b - a over the seeds; positive if ``a`` is smaller.
+    half: half the width of its 95 % confidence interval; None for a single pair.
+    pairs: the number of seeds that both have.
+    wins: the number of seeds for which ``a`` is smaller.
+    t_p: two-sided p-value of the paired t-test; None for a single pair.
+    sign_p: two-sided p-value of the exact sign test, without ties.
     """
 
     gain: float
@@ -55,27 +55,27 @@ class Comparison:
 
 
 def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison | None:
-    """Values by seed; only seeds that both have count. None where there is no such seed."""
+    """Compare values by seed. Only seeds that both have count; None if there are none."""
     seeds = sorted(set(a) & set(b))
     if not seeds:
         return None
     gains = [b[seed] - a[seed] for seed in seeds]
-    over = summarize(gains)
+    summary = summarize(gains)
     wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    return Comparison(over.mean, over.half, len(seeds), wins, paired_t(gains), sign_test(wins, losses))
+    return Comparison(summary.mean, summary.half, len(seeds), wins, paired_t(gains), sign_test(wins, losses))
 
 
 def paired_t(gains: Sequence[float]) -> float | None:
-    """p = P(|T| ≥ |mean| √n / s), T of Student's distribution with n - 1 degrees of freedom."""
+    """p = P(|T| ≥ |mean| √n / s), where T has Student's distribution with n - 1 degrees of freedom."""
     if len(gains) < 2:
         return None
-    spread, centre = stdev(gains), fmean(gains)
-    statistic = abs(centre) * sqrt(len(gains)) / spread if spread > 0 else (inf if centre else 0.0)
+    spread, mean = stdev(gains), fmean(gains)
+    statistic = abs(mean) * sqrt(len(gains)) / spread if spread > 0 else (inf if mean else 0.0)
     return float(2 * student.sf(statistic, len(gains) - 1))
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Exact: how often a fair coin is at least as one-sided as this, p = 2 Σ_{k ≤ min} C(n, k) / 2ⁿ, at most 1."""
+    """Exact p-value: how often fair coins are at least as one-sided, p = min(1, 2 Σ_{k ≤ min} C(n, k) / 2ⁿ)."""
     count = wins + losses
     tail = sum(comb(count, k) for k in range(min(wins, losses) + 1))
     return min(1.0, 2 * tail / 2**count)
