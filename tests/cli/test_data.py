@@ -13,9 +13,9 @@ import torch
 
 from geoskip.data.bodies import bodies
 from geoskip.data.cache import cached
+from geoskip.data.catalog import BUILT_IN
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.entries import Stored
-from geoskip.data.inventory import NAMES
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
 from geoskip.meshes import icosphere
@@ -52,7 +52,7 @@ def body_set() -> CorrespondenceSet:
 def test_check_tells_what_to_do(place: Path) -> None:
     told = run("data", "check")
     assert told.exit_code == 0
-    for name in NAMES:
+    for name in BUILT_IN:
         assert f"{name}: missing\n" in told.stdout
     assert f"Put it at {place / 'data' / 'coma' / 'COMA_data.zip'}" in told.stdout
 
@@ -64,7 +64,7 @@ def test_check_of_named_sets_fails_where_one_is_missing(place: Path) -> None:
     assert run("data", "check", "coma", "faust").exit_code == 1
     unknown = run("data", "check", "comma")
     assert unknown.exit_code == 2
-    assert "no data set comma" in " ".join(unknown.stderr.split())
+    assert "data: unknown name 'comma'; did you mean coma?" in " ".join(unknown.stderr.split())
 
 
 def test_check_knows_superpixels_as_training_does(place: Path) -> None:
@@ -175,8 +175,8 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
         {"places": (), "people": 3, "takes": 2, "frames_per_take": 4, "seed": 5},
         {"places": (), "people": 3, "frames_per_take": 4, "verts": 99, "seed": 5},
         {"places": (), "people": 3, "poses": 2, "verts": 99, "seed": 5},
-        {"places": (Path("x.zip"),)},
-        {"places": (None,)},
+        {"places": (), "place": Path("x.zip")},
+        {"places": ()},
     ]
     assert "162 vertices, one unit is 1000 mm" in told.stdout
     largest = float(told.stdout.partition("largest distance of ")[2].split()[0])
@@ -268,13 +268,13 @@ def test_options_of_graphs_that_are_already_made_are_refused(place: Path) -> Non
     told = run("train", "classification", "--data", str(entry), "--nodes", "40", "-o", str(place / "run"))
     assert told.exit_code == 2
     assert "data_options.nodes:" in told.stderr
-    assert "holds graphs that are already made" in " ".join(told.stderr.split())
+    assert "contains graphs that are already made" in " ".join(told.stderr.split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["superpixels", "--no-download"], "MNIST: train-images-idx3-ubyte"),
+        (["superpixels", "--no-download"], "MNIST superpixels: train-images-idx3-ubyte"),
         (["superpixels", "--nodes", "10"], "10 superpixels cannot have 18.5733 neighbours"),
         (["superpixels", "nowhere"], "geoskip: nowhere: there is no such file or folder; check the name"),
         (["coma"], "CoMA faces: not found at"),

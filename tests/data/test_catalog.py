@@ -1,81 +1,65 @@
-"""Options of data sets: what is declared is what the loaders take, and what commands and configurations accept."""
+"""The built-in data sets: what they declare is what their functions take, where they are found, how they are loaded."""
 
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoskip.data.bodies import bodies
-from geoskip.data.catalog import DATA_SETS, FOLDERS, KINDS, OPTIONS, DataSet, absolute
-from geoskip.data.coma import coma
-from geoskip.data.faces import faces
-from geoskip.data.faust import faust
-from geoskip.data.folder import correspondence_folder, mesh_folder
-from geoskip.data.images import image_folder
-from geoskip.data.mixed_faces import mixed_faces
-from geoskip.data.mnist import mnist
-from geoskip.data.moving_bodies import moving_bodies
-from geoskip.data.published import published_superpixels
-from geoskip.data.remeshed_bodies import remeshed_bodies
-from geoskip.data.slic import Slic
-from geoskip.data.superpixels import Recipe
+from geoskip.data import DataSet, catalog
+from geoskip.data.cache import cached
+from geoskip.data.catalog import (
+    BUILT_IN,
+    COMA,
+    DATA_SETS,
+    FOLDERS,
+    OPTIONS,
+    Status,
+    absolute,
+    check_data,
+    describe_recipe,
+    find_data_set,
+)
+from geoskip.data.declaration import IDX_FILES, KINDS, MissingData, data_root
+from geoskip.data.entries import Stored
 from tests.cli.test_cli import run
 
-LOADERS: dict[str, Any] = {
-    "faces": faces,
-    "mixed-faces": mixed_faces,
-    "moving-bodies": moving_bodies,
-    "coma": coma,
-    "bodies": bodies,
-    "remeshed-bodies": remeshed_bodies,
-    "faust": faust,
-    "superpixels": mnist,
-    "mnist": mnist,
-    "fashion-mnist": mnist,
-    "published-superpixels": published_superpixels,
-}
-FOLDER_LOADERS = {
-    "reconstruction": mesh_folder,
-    "correspondence": correspondence_folder,
-    "classification": image_folder,
-}
-# Options that are parts of a recipe, and one that has another name in Python.
-ELSEWHERE = {
-    "nodes": Slic().num_segments,
-    "compactness": Slic().compactness,
-    "degree": Recipe().mean_degree,
-    "download": True,
-}
-ALL: list[tuple[DataSet, Any]] = [(DATA_SETS[name], loader) for name, loader in LOADERS.items()]
-ALL += [(FOLDERS[task], loader) for task, loader in FOLDER_LOADERS.items()]
+ALL = [*BUILT_IN.values(), *FOLDERS.values()]
+GENERATED = [name for name, data_set in BUILT_IN.items() if data_set.extra == "people"]
 
 
-@pytest.mark.parametrize(("data_set", "loader"), ALL)
-def test_declared_options_are_those_of_the_loader(data_set: DataSet, loader: Any) -> None:
-    arguments = signature(loader).parameters
+@pytest.mark.parametrize("data_set", ALL, ids=lambda data_set: data_set.name)
+def test_declared_options_are_arguments_with_the_same_default(data_set: DataSet) -> None:
+    path = {
+        "geoskip.data.images:image_or_graph_folder": "geoskip.data.images:image_folder",
+        "geoskip.data.mnist:fashion_mnist": "geoskip.data.mnist:mnist",
+    }.get(str(data_set.function), str(data_set.function))
+    module, _, name = path.partition(":")
+    arguments = signature(getattr(import_module(module), name)).parameters
     for option in data_set.options:
-        if option.name in ELSEWHERE:
-            continue
         assert option.name in arguments
         if isinstance(option.default, int | float):
             assert arguments[option.name].default == option.default
 
 
-def test_every_set_is_checked() -> None:
-    assert DATA_SETS.keys() == LOADERS.keys()
-    assert FOLDERS.keys() == FOLDER_LOADERS.keys()
-
-
 def test_one_name_means_the_same_everywhere() -> None:
-    for data_set, _ in ALL:
+    for data_set in ALL:
         for option in data_set.options:
             assert (option.kind, option.help) == (OPTIONS[option.name].kind, OPTIONS[option.name].help)
+
+
+def test_facts() -> None:
+    assert [name for name, data_set in BUILT_IN.items() if data_set.paper] == ["coma", "faust", "published-superpixels"]
+    assert GENERATED == ["faces", "mixed-faces", "moving-bodies", "bodies", "remeshed-bodies"]
+    assert find_data_set("superpixels") is find_data_set("mnist")
+    assert DATA_SETS.names() == tuple(sorted([*BUILT_IN, "superpixels"]))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +113,12 @@ def test_other_values_are_refused_by_name(name: str, value: Any) -> None:
         ({"identities": "ten"}, r"data_options\.identities: expected a whole number, got 'ten'"),
         ({"identities": 0}, r"data_options\.identities: expected 1 or more, got 0"),
         ({"recipe": {"slic": 3}}, r"data_options\.recipe: bodies has no such option"),
-        ({"idntities": 3}, "data_options: bodies: .*idntities"),
+        ({"idntities": 3}, r"data_options\.idntities: bodies has no such option"),
     ],
 )
 def test_what_does_not_fit_is_named(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        DATA_SETS["bodies"].read("bodies", options)
+        BUILT_IN["bodies"].read(options)
 
 
 def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,5 +136,102 @@ def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_path_with_the_name_of_no_user_is_an_ordinary_name() -> None:
     from geoskip.records.files import expand_user
 
-    assert expand_user("~nobody-of-this-name/meshes") == Path("~nobody-of-this-name/meshes")
-    assert expand_user("~/meshes") == Path.home() / "meshes"
+    assert user_path("~nobody-of-this-name/meshes") == Path("~nobody-of-this-name/meshes")
+    assert user_path("~/meshes") == Path.home() / "meshes"
+
+
+def test_where_the_data_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "chosen"))
+    assert data_root() == tmp_path / "chosen"
+    monkeypatch.delenv("GEOSKIP_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert data_root() == tmp_path / "xdg" / "geoskip"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the standard says to ignore it
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_root() == tmp_path / ".local" / "share" / "geoskip"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "data"
+
+
+def test_the_best_file_that_exists_is_found(data: Path) -> None:
+    with pytest.raises(MissingData, match=r"COMA_data\.zip or .*COMA_data\. Free for research"):
+        COMA.find()
+    (data / "coma" / "COMA_data").mkdir(parents=True)
+    assert COMA.find() == data / "coma" / "COMA_data"
+    (data / "coma" / "COMA_data.zip").touch()
+    assert COMA.find() == data / "coma" / "COMA_data.zip"
+    assert COMA.find(data) == data
+
+
+def states() -> dict[str, Status]:
+    return {status.name: status for status in check_data()}
+
+
+def test_nothing_is_there_at_first_and_each_says_what_to_do(data: Path) -> None:
+    found = states()
+    assert tuple(found) == tuple(BUILT_IN)
+    assert all(status.place is None for status in found.values())
+    for name, place in (("coma", "COMA_data.zip"), ("faust", "MPI-FAUST.zip")):
+        assert "registration at https://" in found[name].message
+        assert f"Put it at {data / name / place}" in found[name].message
+    for name in ("mnist", "fashion-mnist"):
+        assert "fetch https://" in found[name].message
+        assert f"not found in {data / name}" in found[name].message
+    assert "https://data.pyg.org" in found["published-superpixels"].message
+    for name in GENERATED:
+        assert f"geoskip data make {name}" in found[name].message
+
+
+def test_archives_are_found_where_they_belong(data: Path) -> None:
+    for place in ("coma/COMA_data.zip", "faust/MPI-FAUST", "published-superpixels/MNISTSuperpixels.pt"):
+        (data / place).parent.mkdir(parents=True)
+        (data / place).touch()
+        assert states()[place.split("/")[0]].place == data / place
+
+
+@pytest.mark.parametrize("below", ["", "raw", "MNIST/raw"])
+def test_images_are_there_when_all_four_files_are(data: Path, below: str) -> None:
+    (data / "mnist" / below).mkdir(parents=True)
+    for part in IDX_FILES[:3]:
+        (data / "mnist" / below / f"{part}.gz").touch()
+    assert states()["mnist"].place is None
+    assert "MNIST superpixels: t10k-labels-idx1-ubyte not found" in states()["mnist"].message
+    (data / "mnist" / below / IDX_FILES[3]).touch()
+    assert states()["mnist"].place == data / "mnist" / below
+
+
+def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path) -> None:
+    recipe = {"subjects": 2, "expressions": ["a", "b"], "seed": 0, "version": 1}
+    for root in (tmp_path / "cache", tmp_path / "other"):
+        cached("faces", recipe, lambda: Stored({"verts": np.zeros(3)}), root=root)
+    faces = states()["faces"]
+    assert faces.message == "Generated faces in the manner of CoMA: subjects=2 expressions=2 seed=0"
+    assert faces.place is not None
+    assert faces.place.parent == tmp_path / "cache"
+    assert faces.place.is_dir()
+    (faces.place / "manifest.json").write_text("{")
+    assert states()["faces"].place is None
+    assert {status.name: status.place for status in check_data(cache=tmp_path / "other")}["faces"] is not None
+
+
+def test_a_missing_package_is_named_with_its_extra(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("pip install" in status.message for status in check_data())
+    monkeypatch.setattr(catalog, "find_spec", lambda name: None)
+    wanting = {status.name for status in check_data() if "first: pip install geoskip[" in status.message}
+    assert wanting == {"mnist", "fashion-mnist", *GENERATED}
+
+
+def test_recipes_in_a_few_words() -> None:
+    recipe = {
+        "version": 3,
+        "slic": {"num_segments": 75, "compactness": 0.25},
+        "images": "ab" * 32,
+        "classes": list("xyz"),
+        "wanted": r"((?:[^/.][^/]*/)*[^/.][^/]*)\.(?:ply|obj)",
+    }
+    assert describe_recipe(recipe) == "num_segments=75 compactness=0.25 images=abababababab classes=3"

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from geoskip.data.declaration import MissingData
 from geoskip.data.graph_list import graph_list
 from geoskip.data.published import published_superpixels
 from geoskip.data.pyg import data_class
-from geoskip.data.sources import MissingData
 
 
 def ring(size: int, label: int, seed: int = 0) -> dict[str, Tensor]:

@@ -14,10 +14,10 @@ from geoskip.data import mesh_family
 from geoskip.data.archives import ArchiveError
 from geoskip.data.cache import entries
 from geoskip.data.coma import EXPRESSIONS, coma
+from geoskip.data.declaration import MissingData
 from geoskip.data.faust import faust
 from geoskip.data.folder import correspondence_folder, mesh_folder
 from geoskip.data.geodesics import geodesics
-from geoskip.data.sources import MissingData
 from geoskip.meshes.files import write_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.meshes.primitives import grid, icosphere

@@ -16,18 +16,20 @@ from geoskip.data import images
 from geoskip.data import mnist as mnist_module
 from geoskip.data import superpixels as module
 from geoskip.data.cache import entries
+from geoskip.data.catalog import FASHION_MNIST, MNIST
+from geoskip.data.declaration import IDX_FILES, MissingData
 from geoskip.data.graph_set import GraphSet
 from geoskip.data.idx import IdxError
 from geoskip.data.images import image_folder, read_image
 from geoskip.data.levels import gaussian_weights
-from geoskip.data.mnist import FASHION, MNIST, PARTS, mnist, read_images
+from geoskip.data.mnist import mnist, read_images
 from geoskip.data.slic import Slic
-from geoskip.data.sources import MissingData
 from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
 from geoskip.graphs.coarsening import graclus
 
 RECIPE = Recipe(Slic(12), mean_degree=4.0)
+OPTIONS: dict[str, Any] = {"nodes": 12, "degree": 4.0, "workers": 1}
 
 
 def blobs(count: int, size: int = 12, seed: int = 0) -> np.ndarray:
@@ -52,7 +54,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 def write_mnist(folder: Path, suffix: str = ".gz", changes: dict[int, np.ndarray] | None = None) -> Path:
     arrays = {0: blobs(4), 1: np.array([0, 1, 2, 9]), 2: blobs(2, seed=1), 3: np.array([3, 4])}
     for number, array in (arrays | (changes or {})).items():
-        write_idx(folder / f"{PARTS[number]}{suffix}", array)
+        write_idx(folder / f"{IDX_FILES[number]}{suffix}", array)
     return folder
 
 
@@ -133,19 +135,21 @@ def test_mnist_from_a_folder(tmp_path: Path, place: str, suffix: str) -> None:
 
 
 def test_mnist_as_graphs(tmp_path: Path) -> None:
-    graphs = mnist(write_mnist(tmp_path / "m"), RECIPE, workers=1, cache=tmp_path / "cache")
+    graphs = mnist(write_mnist(tmp_path / "m"), **OPTIONS, cache=tmp_path / "cache")
     assert graphs.class_names == tuple("0123456789")
     assert len(graphs.split.train) == 4
 
 
 def test_missing_files_are_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_mnist(tmp_path)
-    (tmp_path / f"{PARTS[1]}.gz").unlink()
-    with pytest.raises(MissingData, match=rf"MNIST: {PARTS[1]} not found .* by hand, fetch https://"):
+    (tmp_path / f"{IDX_FILES[1]}.gz").unlink()
+    with pytest.raises(
+        MissingData, match=rf"MNIST superpixels: {IDX_FILES[1]} not found .* to do it yourself, fetch https://"
+    ):
         read_images(tmp_path)
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "empty"))
-    with pytest.raises(MissingData, match="Fashion-MNIST: train-images"):
-        read_images(idx_set=FASHION, allow_download=False)
+    with pytest.raises(MissingData, match="Fashion-MNIST superpixels: train-images"):
+        read_images(data_set=FASHION_MNIST, download=False)
 
 
 def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +162,9 @@ def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeyp
         return target
 
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path))
-    monkeypatch.setattr(mnist_module, "download", fetch)
+    monkeypatch.setattr(mnist_module, "fetch", fetch)
     assert len(read_images()[0]) == 6
-    assert asked == [remote.url for remote in MNIST.remotes]
+    assert asked == [f"{MNIST.url}/{name}.gz" for name in IDX_FILES]
     read_images()
     assert len(asked) == 4
 
@@ -187,7 +191,7 @@ def write_images(folder: Path, names: list[str], mode: str = "L", size: int = 12
 
 def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", [f"{c}/{i}.png" for c in ("cat", "dog") for i in range(6)])
-    graphs = image_folder(folder, RECIPE, test_every=3, workers=1, cache=tmp_path / "cache")
+    graphs = image_folder(folder, **OPTIONS, test_every=3, cache=tmp_path / "cache")
     assert graphs.class_names == ("cat", "dog")
     assert graphs.labels.tolist() == [0] * 6 + [1] * 6
     assert graphs.split.test.tolist() == [0, 3, 6, 9]
@@ -195,7 +199,7 @@ def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
 
 def test_a_folder_with_train_and_test_is_split_as_it_says(tmp_path: Path) -> None:
     names = ["train/cat/0.png", "train/dog/0.png", "train/dog/1.png", "test/dog/0.png"]
-    graphs = image_folder(write_images(tmp_path / "i", names), RECIPE, workers=1, cache=tmp_path / "cache")
+    graphs = image_folder(write_images(tmp_path / "i", names), **OPTIONS, cache=tmp_path / "cache")
     assert graphs.labels.tolist() == [0, 1, 1, 1]
     assert graphs.split.test.tolist() == [3]
 
@@ -204,8 +208,8 @@ def test_colours_and_sizes(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "i", ["a/0.png", "b/1.png"], "RGB")
     write_images(folder, ["a/2.png"], "RGB", size=16)
     with pytest.raises(ValueError, match=r"16.* pixels, but 0\.png has .*12.*pass size="):
-        image_folder(folder, RECIPE)
-    graphs = image_folder(folder, RECIPE, size=(10, 14), colour=True, workers=1, cache=tmp_path / "cache")
+        image_folder(folder, **OPTIONS)
+    graphs = image_folder(folder, **OPTIONS, size=(10, 14), color=True, cache=tmp_path / "cache")
     assert graphs.x.shape == (36, 3)
     assert graphs.levels[0].pos[:, 0].max() > 10 > graphs.levels[0].pos[:, 1].max()
 
@@ -226,7 +230,7 @@ def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / "0.png"
     Image.new("1", (12_000, 12_000)).save(path)
-    for read in (lambda: image_folder(tmp_path), lambda: read_image(path, None, colour=False)):
+    for read in (lambda: image_folder(tmp_path), lambda: read_image(path, None, color=False)):
         with (
             warnings.catch_warnings(record=True, action="always") as warned,
             pytest.raises(ValueError, match=r"0\.png: .* at most"),
@@ -240,7 +244,7 @@ def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:
 def test_sizes_that_no_image_has_are_refused(tmp_path: Path, size: Any) -> None:
     folder = write_images(tmp_path, ["a/0.png"])
     with pytest.raises(ValueError, match="size: images are scaled to a height and a width"):
-        read_image(folder / "a" / "0.png", size, colour=False)
+        read_image(folder / "a" / "0.png", size, color=False)
 
 
 def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from geoskip.data import faust
+from geoskip.data.catalog import BUILT_IN
 from geoskip.data.coma import EXPRESSIONS
-from geoskip.data.inventory import NAMES
 from geoskip.data.remeshed_bodies import num_training_people
 from geoskip.data.split import Split
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
@@ -77,7 +77,7 @@ def test_the_pictures_are_those_of_the_script() -> None:
 def test_the_splits_on_the_page_are_those_of_the_code() -> None:
     """What the table of docs/data.md says of each set."""
     rows = {line.split("`")[1]: line for line in (DOCS / "data.md").read_text().splitlines() if line.startswith("| `")}
-    assert set(NAMES) <= set(rows)
+    assert set(BUILT_IN) <= set(rows)
     assert len(EXPRESSIONS) == 12
     interpolation = Split.blocks(20_466)
     counts = f"{len(interpolation.train):,}, {len(interpolation.test):,}"

@@ -161,7 +161,7 @@ def _plain_readers(scratch: Path) -> list[Reader]:
         Reader("journal", [{"m.jsonl": b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 1.5}\n'}],
                lambda f, n: read_journal(f / n), {"": mutate_bytes}),
         Reader("idx", idx, lambda f, n: read_idx(f / n, 3 if "idx3" in n else 1), {"": mutate_bytes}),
-        Reader("image", _images(), lambda f, n: read_image(f / n, (8, 8), colour=True), {"": mutate_bytes}),
+        Reader("image", _images(), lambda f, n: read_image(f / n, (8, 8), color=True), {"": mutate_bytes}),
         Reader("labelled meshes", [labelled], lambda f, n: correspondence_folder(f, unit_mm=1.0),
                {".npy": mutate_bytes, ".txt": mutate_bytes}, names=lambda f, n: Path(n).stem),
     ]  # fmt: skip
@@ -273,7 +273,7 @@ def _settings_reader(scratch: Path) -> Reader:
         keys = ["optim.lr", "optim.epochs", "optim", "model.latent", "model.channels", "model.dropout", "model",
                 "options.bias", "options.degree", "options", "seed", "kernel_size", "operator", "skip", "device",
                 "data_options.recipe", "data_options.size", "data_options.unit_mm", "data_options.test",
-                "data_options.template", "data_options.colour", "data_options.workers", "data_options.cache",
+                "data_options.template", "data_options.color", "data_options.workers", "data_options.cache",
                 "data_options", "train_items", "precision", "pseudo", "tf32", "x", "optim.", ".x", ""]  # fmt: skip
         seed = json.dumps({"v": 1}).encode()
         for _ in range(random.integers(1, 3)):

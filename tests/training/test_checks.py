@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_named(given: dict[str, object], fault: str) -> Non
         check_arguments(load, given, "x.")
 
 
-@pytest.mark.parametrize("setting", ['recipe={"slic": 3}', "recipe=3", "size=5", "colour=7", "odd=1"])
+@pytest.mark.parametrize("setting", ['recipe={"slic": 3}', "recipe=3", "size=5", "color=7", "odd=1"])
 def test_settings_of_the_data(tmp_path: Path, setting: str) -> None:
     config = override(resolve("classification", data=str(tmp_path)), [f"data_options.{setting}"])
     with pytest.raises(ValueError, match=f"data_options.*{setting.partition('=')[0]}"):

@@ -127,8 +127,8 @@ def test_what_does_not_fit_the_task_is_refused(task: str, given: dict[str, Any],
             "bodies is for correspondence; reconstruction trains on faces, mixed-faces, .*coma, or a path",
         ),
         ({"data": "facess"}, "did you mean faces"),
-        ({"data": "."}, "data_options.unit_mm: say how many millimetres"),
-        ({"data": "faces", "data_options": {"frams": 3}}, "data_options: faces: .*frams"),
+        ({"data": "."}, "data_options.unit_mm: .* needs --unit-mm"),
+        ({"data": "faces", "data_options": {"frams": 3}}, "data_options.frams: faces has no such option"),
     ],
 )
 def test_data_that_cannot_be_had(given: dict[str, Any], complaint: str) -> None:

@@ -15,8 +15,6 @@ from geoskip.cli.make import make
 
 data = typer.Typer(cls=Choices, no_args_is_help=True, help="See, make and clear data sets.")
 data.add_typer(make, name="make")
-# What training and making call the images that these graphs are of.
-ALIASES = {"superpixels": "mnist"}
 JSON = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -28,12 +26,9 @@ def check(
 ) -> None:
     """Tell what is there of each data set, and how to get the rest. Exit code 1 if a named one is missing."""
     from geoskip.data.cache import entries
-    from geoskip.data.inventory import NAMES, check_data
+    from geoskip.data.catalog import check_data
 
-    names = [ALIASES.get(name, name) for name in names or ()]
-    if unknown := sorted(set(names) - set(NAMES)):
-        raise typer.BadParameter(f"no data set {', '.join(unknown)}; there are {', '.join((*NAMES, *ALIASES))}")
-    chosen = [status for status in check_data() if not names or status.name in names]
+    chosen = check_data(names or None)
     damaged = [entry for entry in entries(thorough=thorough) if entry.fault]
     if as_json:
         held = [asdict(status) | {"place": status.place and str(status.place)} for status in chosen]
@@ -52,7 +47,7 @@ def check(
 def list_entries(as_json: JSON = False) -> None:
     """List what the cache holds."""
     from geoskip.data.cache import cache_root, entries
-    from geoskip.data.inventory import brief
+    from geoskip.data.catalog import describe_recipe
 
     found = entries()
     if as_json:
@@ -62,7 +57,7 @@ def list_entries(as_json: JSON = False) -> None:
     for column in ("kind", "made with", "MB", "key"):
         table.add_column(column, justify="right" if column == "MB" else "left", overflow="fold")
     for entry in found:
-        made_with = f"damaged: {entry.fault}" if entry.fault else brief(entry.recipe)
+        made_with = f"damaged: {entry.fault}" if entry.fault else describe_recipe(entry.recipe)
         key = entry.name.rpartition("-")[2][:12]
         table.add_row(entry.kind, escape(made_with), f"{entry.num_bytes / 1e6:,.1f}", key)
     if found:

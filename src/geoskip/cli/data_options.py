@@ -1,5 +1,6 @@
 """The options of data sets as flags: ``geoskip data make`` and ``geoskip train`` offer the same ones."""
 
+import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
@@ -8,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from geoskip.data.catalog import Option
+from geoskip.data.catalog import OPTIONS
+from geoskip.data.declaration import Option
 
 TYPED = (int, float, str, bool, Path)
 
@@ -52,6 +54,9 @@ def train_command(task: str, data: str, given: Mapping[str, Any]) -> str:
 
     words = ["geoskip", "train", task, "--data", data]
     for name, value in given.items():
+        if name not in OPTIONS:
+            words += ["--set", f"data_options.{name}={json.dumps(value)}"]
+            continue
         flag = f"data-{name}" if name in OWN else name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")

@@ -20,7 +20,7 @@ class Choices(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         names = self.list_commands(ctx)
-        if args[0] not in names and not get_close_matches(args[0], names):
+        if self.get_command(ctx, args[0]) is None and not get_close_matches(args[0], names):
             ctx.fail(f"No such command {args[0]!r}; there are {', '.join(names)}.")
         return super().resolve_command(ctx, args)
 

@@ -10,23 +10,38 @@ import typer
 from geoskip.cli.data_options import given_options, offering, train_command
 from geoskip.cli.errors import Choices
 from geoskip.cli.showing import showing_log
-from geoskip.data.catalog import DATA_SETS, FOLDERS
+from geoskip.data.catalog import BUILT_IN, DATA_SETS, FOLDERS, find_data_set
+from geoskip.data.declaration import DataSet
 
-make = typer.Typer(cls=Choices, no_args_is_help=True, help="Make or read a data set once and keep it in the cache.")
+
+class DataSetCommands(Choices):
+    """A command for each data set; those of other packages are given as ``module:Name``, or by their entry point."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        known = super().get_command(ctx, cmd_name)
+        if known is not None or not (":" in cmd_name or cmd_name in DATA_SETS):
+            return known
+        single = typer.Typer()
+        _add_command(single, cmd_name, find_data_set(cmd_name))
+        return typer.main.get_command(single)
+
+
+make = typer.Typer(
+    cls=DataSetCommands, no_args_is_help=True, help="Make or read a data set once and keep it in the cache."
+)
 Distances = Annotated[bool, typer.Option("--geodesics", help="Also all geodesic distances on the target (190 MB).")]
 Place = Annotated[Path | None, typer.Argument(help="The owners' archive, or the folder it unpacks to.")]
 IMAGES = ("mnist", "fashion-mnist")
 
 
-def _command(name: str) -> None:
+def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:
     """``geoskip data make NAME``, with the options of the data set."""
-    data_set = DATA_SETS[name]
     options = [option for option in data_set.options if option.name != "place"]
     matched, stored = data_set.task == "correspondence", len(options) < len(data_set.options)
 
     def run(place: Path | None, geodesics: bool, values: dict[str, Any]) -> None:
         given = given_options(options, values) | ({} if place is None else {"place": str(place)})
-        made = _meshes(lambda: data_set.read(name, given), train_command(data_set.task, name, given))
+        made = _make(lambda: data_set.read(given), train_command(data_set.task, name, given))
         _geodesics(made, geodesics)
 
     def generated(**values: Any) -> None:
@@ -43,12 +58,12 @@ def _command(name: str) -> None:
 
     chosen = (read_pairs if matched else read) if stored else (generated_pairs if matched else generated)
     chosen.__doc__ = data_set.about
-    make.command(name)(offering(options, chosen))
+    commands.command(name)(offering(options, chosen))
 
 
-for _name, _data_set in DATA_SETS.items():
+for _name, _data_set in BUILT_IN.items():
     if _data_set.task != "classification":
-        _command(_name)
+        _add_command(make, _name, _data_set)
 
 
 def superpixels(
@@ -61,26 +76,33 @@ def superpixels(
 
     def build() -> Any:
         if named:
-            return DATA_SETS[images].read(images, given)
-        return FOLDERS["classification"].read(images, given, Path(images))
+            return BUILT_IN[images].read(given)
+        return FOLDERS["classification"].read(given, Path(images))
 
-    made, seconds = _timed(build)
-    level = made.levels[0]
-    edges, nodes = level.edges.shape[1] / len(made), int(level.offsets.diff().max())
-    what = f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average"
-    _tell(what, made, seconds, train_command("classification", images, given))
+    _make(build, train_command("classification", images, given))
 
 
-SUPERPIXELS = {option.name: option for option in (*DATA_SETS["mnist"].options, *FOLDERS["classification"].options)}
+SUPERPIXELS = {option.name: option for option in (*BUILT_IN["mnist"].options, *FOLDERS["classification"].options)}
 make.command("superpixels")(offering(SUPERPIXELS.values(), superpixels))
 
 
-def _meshes(build: Callable[[], Any], train: str) -> Any:
+def _make(build: Callable[[], Any], train: str) -> Any:
+    from geoskip.data.cache import cache_root
+
     made, seconds = _timed(build)
-    template = made.target if hasattr(made, "target") else made.template
-    size = f"{len(made):,} meshes of {template.num_vertices:,} vertices, one unit is {made.unit_mm:g} mm"
-    _tell(size, made, seconds, train)
+    parts = f"{len(made.split.train):,} for training, {len(made.split.test):,} for the test"
+    typer.echo(f"{_summary(made)}; {parts}; kept in {cache_root()} ({seconds:.1f} s)")
+    typer.echo(f"train on it with: {train}")
     return made
+
+
+def _summary(made: Any) -> str:
+    if hasattr(made, "levels"):
+        level = made.levels[0]
+        edges, nodes = level.edges.shape[1] / len(made), int(level.offsets.diff().max())
+        return f"{len(made):,} graphs of {nodes} vertices and {edges:,.0f} directed edges on the average"
+    template = made.target if hasattr(made, "target") else made.template
+    return f"{len(made):,} meshes of {template.num_vertices:,} vertices, one unit is {made.unit_mm:g} mm"
 
 
 def _geodesics(made: Any, wanted: bool) -> None:
@@ -97,11 +119,3 @@ def _timed(build: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
     with showing_log():
         return build(), time.perf_counter() - start
-
-
-def _tell(what: str, made: Any, seconds: float, train: str) -> None:
-    from geoskip.data.cache import cache_root
-
-    parts = f"{len(made.split.train):,} for training, {len(made.split.test):,} for the test"
-    typer.echo(f"{what}; {parts}; kept in {cache_root()} ({seconds:.1f} s)")
-    typer.echo(f"train on it with: {train}")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from geoskip.data.declaration import user_folder
 from geoskip.data.entries import (
     ENTRY_NAME,
     CacheFault,
@@ -33,7 +34,6 @@ from geoskip.data.entries import (
     write_entry,
 )
 from geoskip.data.locks import exclusive, owned_locks
-from geoskip.records.files import expand_user
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,7 @@ PART_BYTES = 16 << 20
 
 def cache_root() -> Path:
     """``$GEOSKIP_CACHE``, or ``geoskip`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
-    if chosen := os.environ.get("GEOSKIP_CACHE"):
-        return expand_user(chosen)
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (xdg if xdg.is_absolute() else Path.home() / ".cache") / "geoskip"
+    return user_folder("GEOSKIP_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def cached(

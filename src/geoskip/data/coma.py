@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
+from geoskip.data.catalog import COMA
 from geoskip.data.mesh_family import read_family
 from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.sources import COMA
 from geoskip.data.split import Split
 
 EXPRESSIONS = (

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 from geoskip.data.archives import ArchiveError
+from geoskip.data.catalog import FAUST
 from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.mesh_family import read_family
-from geoskip.data.sources import FAUST
 from geoskip.data.split import Split
 
 UNIT_MM = 1000.0

@@ -2,16 +2,19 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from geoskip.data.cache import fingerprint_files
 from geoskip.data.graph_set import GraphSet
+from geoskip.data.slic import Slic
 from geoskip.data.split import Split
-from geoskip.data.superpixels import Recipe, superpixel_set
+from geoskip.data.superpixels import MNIST_DEGREE, Recipe, read_superpixels, superpixel_set
 from geoskip.records.reading import ReadError, read_bytes
 from geoskip.shapes import Shaped
 
@@ -22,10 +25,12 @@ MAX_PIXELS = 1 << 26
 
 def image_folder(
     folder: str | Path,
-    recipe: Recipe | None = None,
     *,
-    size: tuple[int, int] | None = None,
-    colour: bool = False,
+    nodes: int = 75,
+    degree: float = MNIST_DEGREE,
+    compactness: float = 0.25,
+    size: Sequence[int] | None = None,
+    color: bool = False,
     test_every: int = 5,
     workers: int | None = None,
     cache: Path | None = None,
@@ -33,17 +38,30 @@ def image_folder(
     """Images in ``folder/<class>/…`` as graphs; the class is the name of the subfolder.
 
     A folder with the subfolders ``train`` and ``test`` (classes below) is split as it says; otherwise every
-    ``test_every``-th image of each class, in sorted order, is for the test. Images are grey unless ``colour`` (three
-    features, the mean of each channel), and must be of one size unless ``size`` (height, width) says what to scale
-    them to.
+    ``test_every``-th image of each class, in sorted order, is for the test. Images are gray unless ``color`` (three
+    features, the mean of each channel), and must be of one size unless they are scaled to a ``size`` (height, width).
+    ``nodes``, ``degree`` and ``compactness`` as in :class:`geoskip.data.superpixels.Recipe`.
     """
+    recipe = Recipe(Slic(nodes, compactness), degree)
     paths, labels, class_names, test = _listing(Path(folder), test_every)
-    images = np.stack([read_image(path, size, colour) for path in paths]) if size else _read_equal(paths, colour)
+    images = np.stack([read_image(path, size, color) for path in paths]) if size else _read_equal(paths, color)
     split = Split.by_mask(torch.tensor(test))
     content = fingerprint_files(paths, Path(folder))
     return superpixel_set(
         images, np.array(labels), class_names, split, recipe, workers=workers, cache=cache, files=content
     )
+
+
+def image_or_graph_folder(folder: Path, **options: Any) -> GraphSet:
+    """The images of a folder as graphs; or the graphs of a cache entry, which may come from another machine."""
+    if not (folder / "manifest.json").is_file():
+        return image_folder(folder, **options)
+    if options:
+        raise ValueError(
+            f"data_options.{min(options)}: {folder} contains graphs that are already made; give the folder of images, "
+            "or leave the option out"
+        )
+    return read_superpixels(folder)
 
 
 def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:
@@ -66,8 +84,8 @@ def _listing(folder: Path, test_every: int) -> tuple[list[Path], list[int], list
     return paths, labels, names, test
 
 
-def _read_equal(paths: list[Path], colour: bool) -> Shaped[np.ndarray, "images height width *channels"]:
-    images = [read_image(path, None, colour) for path in paths]
+def _read_equal(paths: list[Path], color: bool) -> Shaped[np.ndarray, "images height width *channels"]:
+    images = [read_image(path, None, color) for path in paths]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             shapes = f"{image.shape[:2]} pixels, but {paths[0].name} has {images[0].shape[:2]}"
@@ -75,7 +93,7 @@ def _read_equal(paths: list[Path], colour: bool) -> Shaped[np.ndarray, "images h
     return np.stack(images)
 
 
-def read_image(path: Path, size: tuple[int, int] | None, colour: bool) -> Shaped[np.ndarray, "height width *channels"]:
+def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np.ndarray, "height width *channels"]:
     """The 8-bit pixels of an image of at most ``MAX_PIXELS``, scaled to ``size`` (height, width) if it is given.
 
     The only reader of images in the package. ValueError, naming the file, for what is not an image of a format in
@@ -92,7 +110,7 @@ def read_image(path: Path, size: tuple[int, int] | None, colour: bool) -> Shaped
         with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(read_bytes(path)), formats=FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
                 raise ReadError(f"{image.width} × {image.height} pixels, and at most {MAX_PIXELS:,} are read")
-            pixels = image.convert("RGB" if colour else "L")
+            pixels = image.convert("RGB" if color else "L")
             return np.asarray(pixels if size is None else pixels.resize(size[::-1], Image.Resampling.BILINEAR))
     except (FileNotFoundError, PermissionError):
         raise

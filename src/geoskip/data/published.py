@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from geoskip.data.archives import read_files
+from geoskip.data.catalog import PUBLISHED_SUPERPIXELS
 from geoskip.data.graph_list import graph_list
 from geoskip.data.graph_set import GraphSet
-from geoskip.data.sources import PUBLISHED_SUPERPIXELS
 
 NAME = re.compile(r"(?:.*/)?(MNISTSuperpixels\.pt)")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geoskip.data.catalog import DATA_SETS, FOLDERS, names_for
+from geoskip.data.catalog import load_data as load_named_data
 from geoskip.data.split import Split
 from geoskip.operators import OperatorInfo, make_operator, operator_info
-from geoskip.records.files import expand_user
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, check_arguments, check_type
@@ -228,17 +226,7 @@ def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[A
 
 def load_data(config: Config) -> Any:
     """The set that ``config.data`` names; ValueError if it is neither a set for the task nor a path."""
-    named, path = names_for(config.task), expand_user(config.data)
-    if config.data in named:
-        return DATA_SETS[config.data].read(config.data, config.data_options)
-    if config.data in DATA_SETS:
-        task = DATA_SETS[config.data].task
-        raise ValueError(f"data: {config.data} is for {task}; {config.task} trains on {', '.join(named)}, or a path")
-    if path.exists():
-        return FOLDERS[config.task].read(config.data, config.data_options, path)
-    if os.sep in config.data or "/" in config.data:
-        raise ValueError(f"data: there is no such path: {config.data}; say where the data are now with --data")
-    raise ValueError(f"data: there is no such path, and as a set it is an {unknown_name(config.data, named)}")
+    return load_named_data(config.data, config.data_options, config.task)
 
 
 def make_task(config: Config, data: Any = None) -> Task:
