@@ -14,10 +14,10 @@ from time import perf_counter
 
 import torch
 
+from geoskip.data import MeshSet
 from geoskip.data.bodies import bodies
 from geoskip.data.faces import faces
 from geoskip.data.linear_faces import LinearFaces
-from geoskip.data.mesh_set import MeshSet
 from geoskip.report.pictures import picture
 
 

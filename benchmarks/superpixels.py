@@ -16,11 +16,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from geoskip.data import GraphSet, Split
 from geoskip.data.cache import entries
-from geoskip.data.graph_set import GraphSet
 from geoskip.data.levels import find_clusters, gaussian_weights
 from geoskip.data.mnist import MNIST, read_images
-from geoskip.data.split import Split
 from geoskip.data.superpixels import superpixel_set
 
 T = TypeVar("T")

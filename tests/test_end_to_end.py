@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from geoskip.data import MeshSet, Split
 from geoskip.data.faces import faces
-from geoskip.data.mesh_set import MeshSet
 from geoskip.data.slic import Slic
-from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
 from geoskip.data.template import Template, prepare_template
 from geoskip.data.template_file import load_template, save_template

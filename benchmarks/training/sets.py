@@ -9,11 +9,9 @@ import numpy as np
 import torch
 
 from benchmarks.surfaces import sphere, superpixel_points
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
+from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
+from geoskip.data.graph_set import local_dtype
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float
 

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from geoskip.data import CorrespondenceSet, MeshSet, Split, StoredShapes
 from geoskip.data.bodies import bodies
 from geoskip.data.cache import cached
 from geoskip.data.catalog import BUILT_IN
-from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.entries import Stored
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
 from geoskip.meshes import icosphere
 from geoskip.training.run import Run
 from tests.cli.test_cli import run, run_python

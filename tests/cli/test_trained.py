@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import MeshSet
 from geoskip.inference import pretrained
 from geoskip.inference.pretrained import from_pretrained
 from geoskip.meshes import icosphere, read_mesh, write_mesh

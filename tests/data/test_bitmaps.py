@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import levels
+from geoskip.data import GraphLevel, levels
 from geoskip.data.bitmaps import bitmap_edges
-from geoskip.data.graph_set import GraphLevel, local_dtype
+from geoskip.data.graph_set import local_dtype
 
 
 def test_edges_of_a_bitmap_are_sorted_by_receiver() -> None:

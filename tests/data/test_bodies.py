@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from geoskip.data import CorrespondenceSet
 from geoskip.data.bodies import bodies, person, posed
-from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.entries import read_entry
 from geoskip.data.people import anny_model
 from geoskip.data.poses import (

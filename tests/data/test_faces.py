@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from geoskip.data import MeshSet
 from geoskip.data.entries import read_entry
 from geoskip.data.expressions import ACTIONS, EXPRESSIONS
 from geoskip.data.faces import faces
 from geoskip.data.heads import action_fields, head_model, posed, subject_shape
 from geoskip.data.linear_faces import LinearFaces
-from geoskip.data.mesh_set import MeshSet
 from geoskip.data.people import skin
 from geoskip.meshes import Mesh
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from geoskip.data import MeshSet
 from geoskip.data.entries import read_entry
 from geoskip.data.expressions import ACTIONS, EXPRESSIONS
 from geoskip.data.heads import head_model, subject_shape
-from geoskip.data.mesh_set import MeshSet
 from geoskip.data.mixed_faces import (
     JAW,
     MOVED,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from geoskip.data import MeshSet
 from geoskip.data.bodies import grounded, posed
 from geoskip.data.entries import read_entry
-from geoskip.data.mesh_set import MeshSet
 from geoskip.data.moving_bodies import MOTIONS, mirrored, moving_bodies, random_motion
 from geoskip.data.people import adult, anny_model
 from geoskip.data.poses import JOINTS, bone_rotations, named_pose

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.data import CorrespondenceSet, Split
 from geoskip.data.entries import read_entry
 from geoskip.data.poses import POSES, named_pose
 from geoskip.data.remeshed_bodies import (
@@ -22,7 +22,6 @@ from geoskip.data.remeshed_bodies import (
     random_pose,
     remeshed_bodies,
 )
-from geoskip.data.split import Split
 from geoskip.meshes import Mesh, icosphere
 from geoskip.paper.baselines import majority_by_color
 from geoskip.training.config import resolve

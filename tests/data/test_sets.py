@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
+from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
+from geoskip.data.graph_set import local_dtype
 from geoskip.graphs.packing import cluster_of_vertex
 from geoskip.meshes.mesh import Mesh, MeshError
 

@@ -12,19 +12,17 @@ import pytest
 import torch
 from PIL import Image
 
-from geoskip.data import images
+from geoskip.data import GraphSet, Split, images
 from geoskip.data import mnist as mnist_module
 from geoskip.data import superpixels as module
 from geoskip.data.cache import entries
 from geoskip.data.catalog import FASHION_MNIST, MNIST
 from geoskip.data.declaration import IDX_FILES, MissingData
-from geoskip.data.graph_set import GraphSet
 from geoskip.data.idx import IdxError
 from geoskip.data.images import image_folder, read_image
 from geoskip.data.levels import gaussian_weights
 from geoskip.data.mnist import mnist, read_images
 from geoskip.data.slic import Slic
-from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
 from geoskip.graphs.coarsening import graclus
 

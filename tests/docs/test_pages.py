@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from geoskip.data import faust
+from geoskip.data import Split, faust
 from geoskip.data.catalog import BUILT_IN
 from geoskip.data.coma import EXPRESSIONS
 from geoskip.data.remeshed_bodies import num_training_people
-from geoskip.data.split import Split
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
 
 IMAGES = sorted((DOCS / "images").resolve().glob("*"))

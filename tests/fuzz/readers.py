@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from geoskip.data import Split
 from geoskip.data.archives import Limits, read_files
 from geoskip.data.entries import ARRAYS, read_entry
 from geoskip.data.folder import MESH, correspondence_folder, mesh_folder
@@ -26,7 +27,6 @@ from geoskip.data.idx import read_idx
 from geoskip.data.images import FORMATS, read_image
 from geoskip.data.published import published_superpixels
 from geoskip.data.slic import Slic
-from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
 from geoskip.data.template import prepare_template
 from geoskip.data.template_file import load_template, pack, save_template

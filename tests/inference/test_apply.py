@@ -18,8 +18,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoskip.data import Split
 from geoskip.data.slic import Slic
-from geoskip.data.split import Split
 from geoskip.data.superpixels import Recipe, superpixel_set
 from geoskip.data.template import TemplateError
 from geoskip.inference import files

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
+from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
 from geoskip.training.checkpoint import State, save_checkpoint
 from geoskip.training.config import resolve

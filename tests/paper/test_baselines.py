@@ -6,10 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.data import CorrespondenceSet, MeshSet, Split, StoredShapes
 from geoskip.data.linear_faces import LinearFaces
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
 from geoskip.graphs import Graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.meshes.retriangulation import flip_edges

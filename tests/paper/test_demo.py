@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.cli.demo import _with_spread
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
+from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
 from geoskip.paper.demo import demo_config, demo_runs, demo_set, write_demo_pictures
 from geoskip.paper.small_sets import deformed, reduced

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.graph_set import GraphLevel, GraphSet, local_dtype
+from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
+from geoskip.data.graph_set import local_dtype
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
 from geoskip.meshes import Mesh, icosphere
 from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve

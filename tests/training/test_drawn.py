@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import GraphLevel, GraphSet
+from geoskip.data import GraphLevel, GraphSet, Split
 from geoskip.data.levels import with_levels
-from geoskip.data.split import Split
 from geoskip.data.superpixels import superpixel_set
 from geoskip.graphs import polar
 from geoskip.training.config import Config

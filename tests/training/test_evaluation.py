@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data.mesh_set import StoredShapes
+from geoskip.data import StoredShapes
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
 from geoskip.report.sample_pictures import draw_confusion, match_sheet, write_pictures
 from geoskip.training.config import TASKS

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoskip.data.split import Split
+from geoskip.data import Split
 from geoskip.training.config import Config, resolve
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import GraphLevel, GraphSet
+from geoskip.data import GraphLevel, GraphSet, Split
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.radius import radius_edges
 from geoskip.data.slic import Slic, superpixels
-from geoskip.data.split import Split
 from geoskip.data.template import TemplateError
 from geoskip.inference.pretrained import require_task
 from geoskip.meshes import Mesh

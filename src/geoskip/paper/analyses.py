@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.blocks import PolynomialSkip, Skip
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import MeshSet
 from geoskip.models import MeshAutoencoder
 from geoskip.operators import ChebConv
 from geoskip.paper.decoding import ALL, PARTS, block_shares, compare_parts, decode_layers, decode_parts

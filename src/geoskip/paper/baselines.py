@@ -17,8 +17,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import CorrespondenceSet, MeshSet
 from geoskip.meshes.mesh import Mesh
 from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (

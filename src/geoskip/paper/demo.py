@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from geoskip.data.mesh_set import MeshSet, StoredShapes
-from geoskip.data.split import Split
+from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples

@@ -10,12 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.graph_set import GraphLevel, GraphSet
+from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.radius import radius_edges
-from geoskip.data.split import Split
 from geoskip.meshes import Mesh, decimate, icosphere, mesh_hierarchy
 from geoskip.shapes import Float, Int
 

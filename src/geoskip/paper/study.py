@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import MeshSet
 from geoskip.paper.analyses import run_parts, run_shares, run_smoothness, start_alike, write_study
 from geoskip.records.samples import MeshSamples
 from geoskip.training.config import Config, resolve

@@ -13,9 +13,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from geoskip.data.correspondence_set import CorrespondenceSet
-from geoskip.data.graph_set import GraphSet
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import CorrespondenceSet, GraphSet, MeshSet
 from geoskip.graphs import Graph
 from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
 from geoskip.graphs.validation import check_record

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import GraphSet, local_dtype
+from geoskip.data import GraphSet
+from geoskip.data.graph_set import local_dtype
 from geoskip.graphs.matching import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import GraphSet
+from geoskip.data import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.kernels import Pattern
 from geoskip.shapes import Bool, Float, Int

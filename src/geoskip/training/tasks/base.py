@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from geoskip.data import Split
 from geoskip.data.catalog import load_data as load_named_data
-from geoskip.data.split import Split
 from geoskip.operators import OperatorInfo, make_operator, operator_info
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float, Int
@@ -232,8 +232,8 @@ def load_data(config: Config) -> Any:
 def make_task(config: Config, data: Any = None) -> Task:
     """The task of a configuration, on the CPU.
 
-    ``data`` is a set that is at hand (:class:`~geoskip.data.mesh_set.MeshSet` for reconstruction,
-    :class:`~geoskip.data.correspondence_set.CorrespondenceSet`, :class:`~geoskip.data.graph_set.GraphSet` for
+    ``data`` is a set that is at hand (:class:`~geoskip.data.MeshSet` for reconstruction,
+    :class:`~geoskip.data.CorrespondenceSet`, :class:`~geoskip.data.GraphSet` for
     classification); without it ``config.data`` is loaded.
     """
     make: Any = task_class(config.task)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from geoskip.data.graph_set import GraphSet
+from geoskip.data import GraphSet
 from geoskip.models import GraphClassifier
 from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geoskip.data.correspondence_set import CorrespondenceSet
+from geoskip.data import CorrespondenceSet
 from geoskip.graphs import Graph, attach
 from geoskip.kernels import linear_cross_entropy
 from geoskip.meshes.mesh import Mesh

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
-from geoskip.data.mesh_set import MeshSet
+from geoskip.data import MeshSet
 from geoskip.data.template import Template, prepare_template
 from geoskip.graphs import attach, target_degree
 from geoskip.models import MeshAutoencoder
