@@ -136,8 +136,8 @@ def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_path_with_the_name_of_no_user_is_an_ordinary_name() -> None:
     from geoskip.records.files import expand_user
 
-    assert user_path("~nobody-of-this-name/meshes") == Path("~nobody-of-this-name/meshes")
-    assert user_path("~/meshes") == Path.home() / "meshes"
+    assert expand_user("~nobody-of-this-name/meshes") == Path("~nobody-of-this-name/meshes")
+    assert expand_user("~/meshes") == Path.home() / "meshes"
 
 
 def test_where_the_data_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

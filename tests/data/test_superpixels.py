@@ -258,9 +258,8 @@ def test_content_is_that_of_the_image_files(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     folders = [write_images(tmp_path / "one", names), write_images(tmp_path / "same", names)]
     folders.append(write_images(tmp_path / "other", [*names[1:], names[0]]))
-    contents = [image_folder(folder, RECIPE, workers=1, cache=cache).content for folder in folders]
+    contents = [image_folder(folder, **OPTIONS, cache=cache).content for folder in folders]
     assert contents[0] == contents[1] != contents[2]
-    coarser = replace(RECIPE, num_coarsenings=1)
-    assert image_folder(folders[0], coarser, workers=1, cache=cache).content not in contents
+    assert image_folder(folders[0], nodes=12, degree=3.0, workers=1, cache=cache).content not in contents
     carried = {read_superpixels(cache / entry.name).content for entry in entries(cache)}
     assert set(contents) <= carried

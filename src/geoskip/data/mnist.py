@@ -56,8 +56,8 @@ def mnist(
     downloaded to it if they are missing. ``nodes``, ``degree`` and ``compactness`` as in
     :class:`geoskip.data.superpixels.Recipe`.
     """
+    recipe = Recipe(Slic(nodes, compactness), degree)  # before any download: it checks the options
     images, labels, split = read_images(folder, data_set, download)
-    recipe = Recipe(Slic(nodes, compactness), degree)
     return superpixel_set(images, labels, CLASSES[data_set.name], split, recipe, workers=workers, cache=cache)
 
 
