@@ -14,8 +14,9 @@ from benchmarks.training.layers import EDGES
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, correspondence_data, graph_data, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.training.capture import CapturedStep
 from geoskip.training.learner import Learner
-from geoskip.training.steps import StaticStep, make_step
+from geoskip.training.session import make_step
 from geoskip.training.tasks import Task
 
 WORKERS = 4
@@ -70,10 +71,10 @@ def ours(task: Task, device: torch.device) -> Trainer:
     turn = cycle([torch.tensor(items, device=device) for items in order(task.num_items, task.config.optim.batch)])
 
     def stepped() -> tuple[Tensor, ...]:
-        step.run(next(turn))
+        step(next(turn))
         return (learner.last,)
 
-    if isinstance(step, StaticStep):
+    if isinstance(step, CapturedStep):
         return Trainer("captured", "geoskip.training's step, captured and replayed", stepped)
     return Trainer("geoskip", "geoskip.training's plain step", stepped)
 

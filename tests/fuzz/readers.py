@@ -43,7 +43,7 @@ from geoskip.records.files import add_to_manifest, json_sha256
 from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.training.checkpoint import State, load_checkpoint, save_checkpoint
 from geoskip.training.config import override, resolve
-from geoskip.training.progress import read_journal
+from geoskip.training.progress import read_metrics
 from geoskip.training.tasks.base import load_data, task_class
 from tests.fuzz.mutations import Random, mutate_bytes, mutate_json, mutate_tensors
 from tests.meshes.mesh_files import seeds
@@ -158,8 +158,8 @@ def _plain_readers(scratch: Path) -> list[Reader]:
                lambda f, n: read_record(f / n), {"": mutate_bytes}, notices=True),
         Reader("analysis record", [{"a.json": (scratch / "analysis.json").read_bytes()}],
                lambda f, n: read_analysis(f / n), both),
-        Reader("journal", [{"m.jsonl": b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 1.5}\n'}],
-               lambda f, n: read_journal(f / n), {"": mutate_bytes}),
+        Reader("metrics", [{"m.jsonl": b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 1.5}\n'}],
+               lambda f, n: read_metrics(f / n), {"": mutate_bytes}),
         Reader("idx", idx, lambda f, n: read_idx(f / n, 3 if "idx3" in n else 1), {"": mutate_bytes}),
         Reader("image", _images(), lambda f, n: read_image(f / n, (8, 8), color=True), {"": mutate_bytes}),
         Reader("labelled meshes", [labelled], lambda f, n: correspondence_folder(f, unit_mm=1.0),

@@ -49,7 +49,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     said: list[str] = []
     (outcome,) = run_here([JOB], tmp_path / "cut", "cpu", said.append)
     assert outcome.fault == ""
-    assert "GCN, seed 0: going on after step 2 of 4" in said
+    assert "GCN, seed 0: resuming after step 2 of 4" in said
     assert outcome.record is not None
     assert outcome.record.metrics == whole.metrics
     assert outcome.record.curves == whole.curves

@@ -23,7 +23,7 @@ from geoskip.training.checkpoint import (
     save_checkpoint,
 )
 
-FILES = ["manifest.json", "model.safetensors", "optimiser.safetensors", "state.json"]
+FILES = ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
 
 
 def state(step: int) -> State:

@@ -58,7 +58,7 @@ def test_the_calls_that_can_fail_are_these(tmp_path: Path, monkeypatch: pytest.M
     written = Refusing(monkeypatch, fail_at=0, code=0)
     save_checkpoint(tmp_path, state(2))
     assert written.log == CALLS
-    assert list(checkpoint.to_files(state(2)))[-1] == "manifest.json"
+    assert list(checkpoint._to_files(state(2)))[-1] == "manifest.json"
 
 
 @pytest.mark.parametrize("code", REASONS)

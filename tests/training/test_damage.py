@@ -95,7 +95,7 @@ def test_weights_without_a_checksum_are_not_used(tmp_path: Path, finished: dict[
     found = load(run).model.state_dict()
     assert all(torch.equal(found[name], tensor) for name, tensor in whole.items())
     without = {name: data for name, data in finished.items() if not name.startswith(("checkpoints", "manifest"))}
-    with pytest.raises(ValueError, match=r"neither a whole checkpoint nor a complete model\.safetensors"):
+    with pytest.raises(ValueError, match=r"neither an undamaged checkpoint nor a complete model\.safetensors"):
         load(restored(tmp_path / "old", without))
 
 

@@ -39,5 +39,5 @@ def test_a_gpu_that_is_not_there_is_refused(current: list[torch.device]) -> None
 def test_without_any_gpu_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == "cpu"
-    with pytest.raises(ValueError, match="torch sees no CUDA device"):
+    with pytest.raises(ValueError, match="torch finds no CUDA device"):
         choose_device("cuda:1")

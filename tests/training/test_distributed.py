@@ -14,7 +14,7 @@ import torch
 from geoskip.meshes.files import write_mesh
 from geoskip.training.devices import Group, joined
 from geoskip.training.loop import train
-from geoskip.training.progress import read_journal
+from geoskip.training.progress import read_metrics
 from geoskip.training.run import METRICS, Run
 from geoskip.training.tasks import make_task
 from tests.training import sets
@@ -47,7 +47,7 @@ def test_a_process_that_dies_ends_the_other(tmp_path: Path) -> None:
     config, port = sets.config(optim={"epochs": 100_000}), free_port()
     started = [start(config, tmp_path, rank, 2, port) for rank in range(2)]
     first, second = (process for process, _ in started)
-    while not read_journal(tmp_path / METRICS):
+    while not read_metrics(tmp_path / METRICS):
         first.join(0.05)
         assert first.is_alive()
     second.kill()

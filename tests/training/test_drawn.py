@@ -16,13 +16,13 @@ from geoskip.data import GraphLevel, GraphSet, Split
 from geoskip.data.levels import with_levels
 from geoskip.data.superpixels import superpixel_set
 from geoskip.graphs import polar
+from geoskip.training.capture import record_nothing
 from geoskip.training.config import Config
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.packed import Coarsening, DrawnStore, drawing
 from geoskip.training.run import Run
-from geoskip.training.session import Session
-from geoskip.training.steps import StaticStep, record_nothing
+from geoskip.training.session import Session, captured_step
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
 from tests.data.test_superpixels import blobs
@@ -324,26 +324,20 @@ def test_a_run_that_was_cut_off_ends_bitwise_equal(tmp_path: Path, after: int) -
         assert torch.equal(tensor, resumed.weights[0][name]), name
 
 
-class Counted(StaticStep):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.recordings: list[int] = []
-
-    def _record(self, items: Tensor) -> Any:
-        self.recordings.append(len(items))
-        return super()._record(items)
-
-
 def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps on fixed buffers, recorded again where the layout changes, end where plain steps do."""
     monkeypatch.setattr(drawing, "MARGIN", 1.0001)
-    ends, recordings = [], list[int]()
+    ends, recordings = [], []
+
+    def record(step: Any) -> Any:
+        recordings.append(step)
+        return record_nothing(step)
+
     for static in (False, True):
         made = task(padded=True)
         session = Session(made.config, made)
         if static:
-            session.stepper = stepper = Counted(session.learner, record_nothing)
-            recordings = stepper.recordings
+            session.update = captured_step(session.learner, record=record)
         while session.step < session.total:
             session.advance()
         ends.append({name: tensor.clone() for name, tensor in session.learner.tensors().items()})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.training.progress import read_journal
+from geoskip.training.progress import read_metrics
 from geoskip.training.run import METRICS, Run
 from geoskip.training.signals import Interrupts
 from tests.training import sets
@@ -52,7 +52,7 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path) -> None:
     assert same(whole, killed)
     assert killed.record.curves["loss"] == whole.record.curves["loss"]
     losses = [
-        [line["loss"] for line in read_journal(run.folder / METRICS) if "loss" in line] for run in (whole, killed)
+        [line["loss"] for line in read_metrics(run.folder / METRICS) if "loss" in line] for run in (whole, killed)
     ]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 20
@@ -63,7 +63,7 @@ def test_signals_end_with_a_checkpoint_and_a_code_of_their_own(tmp_path: Path, n
     config = sets.config(optim={"epochs": 4000})
     process, ready = start(config, tmp_path / "run")
     assert ready.wait(60)
-    while not read_journal(tmp_path / "run" / METRICS):
+    while not read_metrics(tmp_path / "run" / METRICS):
         time.sleep(0.02)
     assert process.pid is not None
     os.kill(process.pid, number)
@@ -80,7 +80,7 @@ def test_a_terminal_that_closes_ends_with_a_checkpoint(tmp_path: Path) -> None:
     config = sets.config(optim={"epochs": 4000})
     process, ready = start(config, tmp_path / "run", terminal=os.ttyname(inside))
     assert ready.wait(60)
-    while not read_journal(tmp_path / "run" / METRICS):
+    while not read_metrics(tmp_path / "run" / METRICS):
         time.sleep(0.02)
     os.close(inside)
     os.close(terminal)

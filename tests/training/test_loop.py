@@ -15,10 +15,10 @@ import torch
 
 from geoskip.data.locks import exclusive
 from geoskip.records.files import temporary_name
-from geoskip.training import steps
+from geoskip.training.capture import random_states
 from geoskip.training.config import resolve
 from geoskip.training.loop import train
-from geoskip.training.progress import Journal, Lines, Silent, read_journal
+from geoskip.training.progress import Lines, MetricsWriter, Progress, read_metrics
 from geoskip.training.run import CONFIG, CONTEXT, LOCK, METRICS, MODEL, RECORD, Run, RunError
 from geoskip.training.session import Diverged, Sampler, Session
 from geoskip.training.signals import Interrupted
@@ -117,22 +117,22 @@ def test_a_finished_run_without_checkpoints_is_left_as_it_is(tmp_path: Path) -> 
     run(config, tmp_path)
     assert {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()} == before
     longer = replace(config, optim=replace(config.optim, epochs=config.optim.epochs + 1))
-    with pytest.raises(RunError, match="whose checkpoints are gone, so it cannot become one of"):
+    with pytest.raises(RunError, match="without checkpoints, so it cannot be extended to"):
         run(longer, tmp_path)
-    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was begun with"):
+    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was started with"):
         run(replace(config, optim=replace(config.optim, lr=0.5)), tmp_path)
     assert {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()} == before
 
 
 def test_another_configuration_does_not_go_on(tmp_path: Path) -> None:
     run(sets.config(), tmp_path, stop_after=1)
-    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was begun with 0\.001, and now it is 0\.1"):
+    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was started with 0\.001, and now it is 0\.1"):
         run(sets.config(optim={"lr": 0.1}), tmp_path)
 
 
 def test_never_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
     run(sets.config(), tmp_path, stop_after=1)
-    with pytest.raises(RunError, match="holds a run already"):
+    with pytest.raises(RunError, match="contains a run"):
         run(sets.config(), tmp_path, resume="never")
     run(sets.config(), tmp_path / "new", resume="never", stop_after=1)
 
@@ -159,7 +159,7 @@ def test_other_data_of_the_same_size_do_not_go_on(tmp_path: Path) -> None:
 
 
 def test_a_signal_during_the_evaluation_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is whole then, but of several the next must not begin."""
+    """The run is complete then, but a caller with several must not start the next."""
     config = sets.config()
     task = make_task(config, sets.meshes())
     true = Reconstruction.evaluate
@@ -169,7 +169,7 @@ def test_a_signal_during_the_evaluation_is_not_lost(tmp_path: Path, monkeypatch:
         return true(self, model)
 
     monkeypatch.setattr(Reconstruction, "evaluate", disturbed)
-    with pytest.raises(Interrupted, match="is whole") as stopped:
+    with pytest.raises(Interrupted, match="is complete") as stopped:
         train(config, tmp_path, task=task)
     assert stopped.value.code == 130
     assert Run.open(tmp_path).record.steps == 9
@@ -189,21 +189,21 @@ def test_a_fault_names_step_and_items_and_keeps_the_checkpoint(tmp_path: Path) -
     assert kept.name == "step-00000001"
 
 
-def test_the_journal_has_a_line_for_each_epoch_and_the_figures_at_the_end(tmp_path: Path) -> None:
+def test_the_metrics_have_a_line_for_each_epoch_and_the_figures_at_the_end(tmp_path: Path) -> None:
     found = run(sets.config(), tmp_path)
-    *epochs, last = read_journal(tmp_path / METRICS)
+    *epochs, last = read_metrics(tmp_path / METRICS)
     assert [line["epoch"] for line in epochs] == [1, 2, 3]
     assert [line["lr"] for line in epochs] == pytest.approx([1e-3 * 0.99**epoch for epoch in range(3)])
     assert last["mean_mm"] == found.record.metrics["mean_mm"]
 
 
-def test_a_journal_goes_on_at_its_step_and_forgets_half_lines(tmp_path: Path) -> None:
+def test_metrics_are_kept_up_to_the_step_without_half_lines(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.0}\n{"step": 3, "lo')
-    journal = Journal(path, step=1)
-    journal.write(2, {"loss": 5.0})
-    journal.close()
-    assert read_journal(path) == [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 5.0}]
+    writer = MetricsWriter(path, step=1)
+    writer.write(2, {"loss": 5.0})
+    writer.close()
+    assert read_metrics(path) == [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 5.0}]
 
 
 def test_tensorboard_is_written_by_option(tmp_path: Path) -> None:
@@ -211,15 +211,15 @@ def test_tensorboard_is_written_by_option(tmp_path: Path) -> None:
     assert list((tmp_path / "tensorboard").iterdir())
 
 
-def test_progress_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoskip.training.progress.FIRST_LINE_SECONDS", 0.0)
-    monkeypatch.setattr("geoskip.training.progress.LINE_SECONDS", 0.0)
+def test_progress_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lines, "first_seconds", 0.0)
+    monkeypatch.setattr(Lines, "seconds", 0.0)
     run(sets.config(), tmp_path, stop_after=4, progress=Lines())
     run(sets.config(), tmp_path, progress=Lines())
-    said = capsys.readouterr().err
-    assert "step 4 of 9, epoch 2, loss" in said
-    assert "going on after step 4 of 9" in said
-    assert "steps/s" in said
+    shown = capsys.readouterr().err
+    assert "step 4 of 9, epoch 2, loss" in shown
+    assert "resuming after step 4 of 9" in shown
+    assert "steps/s" in shown
 
 
 def test_a_set_without_test_items_trains_too(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_fp16_skips_steps_that_only_overflowed_and_counts_them(tmp_path: Path, m
     poison(monkeypatch, lambda step: step < 4)
     found = run(sets.config(precision="fp16"), tmp_path)
     assert found.record.steps == 9
-    assert [line["skipped_steps"] for line in read_journal(tmp_path / METRICS)[:3]] == [3, 4, 4]
+    assert [line["skipped_steps"] for line in read_metrics(tmp_path / METRICS)[:3]] == [3, 4, 4]
 
 
 def test_the_record_says_what_was_run(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_the_record_says_what_was_run(tmp_path: Path) -> None:
 
 
 def test_recording_states_are_those_of_the_device() -> None:
-    assert steps.random_states(torch.device("cpu")).keys() == {"cpu"}
+    assert random_states(torch.device("cpu")).keys() == {"cpu"}
     assert resolve("reconstruction").device == "auto"
 
 
@@ -313,10 +313,10 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_wherever_it_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Journal, step: int, values: Any) -> None:
+    def full(self: MetricsWriter, step: int, values: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Journal, "write", full)
+    monkeypatch.setattr(MetricsWriter, "write", full)
     with pytest.raises(OSError, match=r"the disk is full; make room \(No space left") as fault:
         run(sets.config(), tmp_path)
     assert str(fault.value).startswith(str(tmp_path))
@@ -342,7 +342,7 @@ def test_other_content_of_the_same_mean_does_not_go_on(tmp_path: Path) -> None:
     assert run(sets.config(), tmp_path, sets.meshes()).record.steps == 9
 
 
-class Removing(Silent):
+class Removing(Progress):
     """Removes something of the run when training has begun."""
 
     def __init__(self, path: Path, step: int) -> None:
@@ -395,7 +395,7 @@ def test_training_removes_what_killed_processes_left(tmp_path: Path) -> None:
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
-class Hanging(Silent):
+class Hanging(Progress):
     """A terminal that is gone."""
 
     def start(self, total: int, done: int) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from geoskip.training.config import TASKS, Config
 from geoskip.training.loop import train
-from geoskip.training.progress import Lines, described, read_journal
+from geoskip.training.progress import Lines, read_metrics, status
 from geoskip.training.run import METRICS, Run
 from geoskip.training.tasks import make_task
 from tests.training import sets
@@ -40,7 +40,7 @@ def test_figures_are_kept_for_every_look(tmp_path: Path) -> None:
     record = run(sets.config(evaluate_every=2, optim={"epochs": 5}), tmp_path).record
     assert [epoch for epoch, _ in record.curves["mean_mm"]] == [2.0, 4.0]
     assert record.curves.keys() == {"loss", *record.metrics}
-    lines = [line for line in read_journal(tmp_path / METRICS) if "mean_mm" in line]
+    lines = [line for line in read_metrics(tmp_path / METRICS) if "mean_mm" in line]
     assert [line["step"] for line in lines] == [6, 12, 15]
     assert lines[0]["mean_mm"] == record.curves["mean_mm"][0][1]
     assert lines[2]["mean_mm"] == record.metrics["mean_mm"]
@@ -70,14 +70,14 @@ def test_a_run_of_before_goes_on(tmp_path: Path) -> None:
 def test_the_figure_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("geoskip.training.progress.FIRST_LINE_SECONDS", 0.0)
-    monkeypatch.setattr("geoskip.training.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr(Lines, "first_seconds", 0.0)
+    monkeypatch.setattr(Lines, "seconds", 0.0)
     record = run(sets.config(evaluate_every=1), tmp_path, progress=Lines()).record
     first = record.curves["mean_mm"][0][1]
     lines = capsys.readouterr().err.splitlines()
     assert "mean_mm" not in lines[0]
     assert f", mean_mm {first:.4g}, " in lines[4]
-    assert described(7, 9, 2, 0.5, "mean_mm 3") == "step 7 of 9, epoch 3, loss 0.5, mean_mm 3"
+    assert status(7, 9, 2, 0.5, "mean_mm 3") == "step 7 of 9, epoch 3, loss 0.5, mean_mm 3"
 
 
 def test_without_test_items_there_is_nothing_to_look_at(tmp_path: Path) -> None:

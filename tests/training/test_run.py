@@ -67,7 +67,7 @@ def test_the_latest_weights_count(tmp_path: Path) -> None:
 
 def test_the_record_of_a_run_that_ended(tmp_path: Path) -> None:
     run, _ = untrained(tmp_path)
-    with pytest.raises(RunError, match="it has not ended"):
+    with pytest.raises(RunError, match="the run is not finished"):
         _ = run.record
     record = RunRecord("MoNet", run.config.to_json(), 0, 1, 2, 3.0, 4.0, "cpu", {}, {"mean_mm": 1.0})
     write_record(tmp_path / "record.json", record)
@@ -83,7 +83,7 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
 
 def test_an_exported_model_is_no_run(tmp_path: Path) -> None:
     save_pretrained(tmp_path / "model", untrained(tmp_path / "run")[0].trained())
-    with pytest.raises(RunError, match="an exported model, to be applied"):
+    with pytest.raises(RunError, match="an exported model, not a run"):
         Run.open(tmp_path / "model")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,21 +12,12 @@ from torch import Tensor
 from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
+from geoskip.training.capture import CapturedStep, Snapshot, random_states, record_graph, record_nothing
 from geoskip.training.config import Config
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
-from geoskip.training.session import Sampler, Session
-from geoskip.training.steps import (
-    PlainStep,
-    Reading,
-    Snapshot,
-    StaticStep,
-    make_step,
-    random_states,
-    record_graph,
-    record_nothing,
-)
+from geoskip.training.session import Readback, Sampler, Session, captured_step, make_step, plain_step
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -69,10 +61,10 @@ def test_a_static_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     config = sets.config(**chosen)
     plain, static = learner(config), learner(config)
     random = []
-    for held, step in ((plain, PlainStep(plain)), (static, StaticStep(static, record_nothing))):
+    for held, step in ((plain, partial(plain_step, plain)), (static, captured_step(static, record=record_nothing))):
         torch.manual_seed(2)
         for items in batches(held, config.optim.batch, 7):
-            step.run(items)
+            step(items)
         random.append(random_states(held.device)["cpu"])
     same(tensors(plain), tensors(static))
     assert torch.equal(*random)
@@ -95,10 +87,10 @@ def test_a_static_step_notes_gradients_that_no_scale_makes_finite(
         return found
 
     monkeypatch.setattr(held.task, "loss", loss)
-    step = StaticStep(held, record)
+    step = captured_step(held, record=record)
     faults = []
     for items in batches(held, 4, 20):
-        step.run(items)
+        step(items)
         faults.append(int(held.fault))
     assert faults == [-1] * 16 + [16] * 4
     assert int(held.steps_taken()) == 0
@@ -109,7 +101,7 @@ def test_a_recording_that_is_not_undone_would_show() -> None:
     config = sets.config("classification", operator="gin")
     plain, static = learner(config), learner(config)
     items = batches(plain, 4, 1)[0]
-    PlainStep(plain).run(items)
+    plain_step(plain, items)
     replay = record_nothing(lambda: static.update(items))
     replay()
     before, after = tensors(plain), tensors(static)
@@ -122,7 +114,7 @@ def test_a_snapshot_puts_everything_back_in_place() -> None:
     held = learner(sets.config("classification", operator="gin"))
     before, places = tensors(held), {name: t.data_ptr() for name, t in held.tensors().items()}
     random = random_states(held.device)["cpu"]
-    kept = Snapshot(held)
+    kept = Snapshot(held.tensors().values(), held.device)
     held.update(torch.tensor([0, 1, 2]))
     kept.restore()
     same(before, tensors(held))
@@ -137,7 +129,7 @@ def test_a_snapshot_leaves_the_hierarchy_alone() -> None:
     graph = trained.model.hierarchy().levels[0]
     trained.update(torch.tensor([0, 1]))
     before = gcn_edges(graph, torch.float32)
-    Snapshot(trained).restore()
+    Snapshot(trained.tensors().values(), trained.device).restore()
     assert gcn_edges(graph, torch.float32) is before
 
 
@@ -161,7 +153,7 @@ def test_losses_are_added_up_over_items() -> None:
     held.update(first)
     alone = float(held.last)
     held.update(second)
-    loss, *steps = Reading(held).wait()
+    loss, *steps = Readback(held).wait()
     assert loss == pytest.approx(4 * alone + float(held.last))
     assert steps == [-1, 2], "no fault, and two steps of Adam"
 
@@ -197,7 +189,7 @@ def test_the_rate_follows_the_epochs() -> None:
 
 
 def test_elsewhere_than_on_one_cuda_device_steps_are_plain() -> None:
-    assert isinstance(make_step(learner(sets.config())), PlainStep)
+    assert not isinstance(make_step(learner(sets.config())), CapturedStep)
 
 
 def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +197,7 @@ def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.Mon
     task = make_task(config, sets.meshes())
     held = Learner(task, task.make_model(), config, Group(rank=2, size=3))
     monkeypatch.setattr(Group, "sum_all", lambda self, tensors: None)
-    PlainStep(held).run(torch.tensor([5, 6]))
+    plain_step(held, torch.tensor([5, 6]))
     assert all(not bool(parameter.grad.any()) for parameter in held.parameters if parameter.grad is not None)
     assert float(held.loss) == 0
 
@@ -217,11 +209,11 @@ def test_a_captured_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     small = {} if chosen["task"] == "reconstruction" else {"dropout": 0.0}
     config = sets.config(**chosen, model=small, optim={"batch": 3})
     plain, captured = learner(config, "cuda"), learner(config, "cuda")
-    graphs = StaticStep(captured, record_graph)
-    for held, step in ((plain, PlainStep(plain)), (captured, graphs)):
+    graphs = captured_step(captured)
+    for held, step in ((plain, partial(plain_step, plain)), (captured, graphs)):
         for items in batches(held, config.optim.batch, 7):
-            step.run(items)
-    assert sorted(graphs.recorded) == [1, 3]
+            step(items)
+    assert sorted(len(recording.buffers[0]) for recording in graphs.recordings.values()) == [1, 3]
     torch.testing.assert_close(tensors(captured), tensors(plain), rtol=1e-3, atol=1e-5)
 
 
@@ -255,14 +247,14 @@ def test_a_captured_step_never_waits() -> None:
     """No step after the first of its size may synchronise with the host."""
     config = sets.config("classification", operator="gcn")
     held = learner(config, "cuda")
-    step = StaticStep(held, record_graph)
+    step = captured_step(held)
     ready = batches(held, config.optim.batch, 6)
     for items in ready[:3]:
-        step.run(items)
+        step(items)
     torch.cuda.set_sync_debug_mode("error")
     try:
         for items in ready[3:]:
-            step.run(items)
-        Reading(held)
+            step(items)
+        Readback(held)
     finally:
         torch.cuda.set_sync_debug_mode("default")

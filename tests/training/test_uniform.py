@@ -13,7 +13,7 @@ from geoskip.training.learner import Learner
 from geoskip.training.packed import GraphStore, PackedBatch, store_graphs
 from geoskip.training.packed import store as graph_store
 from geoskip.training.packed.store import UniformStore
-from geoskip.training.steps import PlainStep
+from geoskip.training.session import plain_step
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
 
@@ -89,10 +89,9 @@ def test_training_is_the_same(chosen: dict[str, Any]) -> None:
         task.store = both[place]
         torch.manual_seed(0)
         learner = Learner(task, task.make_model(), task.config)
-        step = PlainStep(learner)
         found = []
         for items in (ITEMS, torch.tensor([1, 2, 3]), ITEMS):
-            step.run(items)
+            plain_step(learner, items)
             found.append(float(learner.last))
         losses.append(found)
     assert losses[0] == losses[1]

@@ -15,7 +15,7 @@ from geoskip.data import Split
 from geoskip.training.config import Config, resolve
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
-from geoskip.training.run import Run, check_same
+from geoskip.training.run import Run, check_settings
 from geoskip.training.tasks import Task, make_task
 from tests.training import sets
 
@@ -128,5 +128,5 @@ def test_a_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
     state = load_checkpoint(run.checkpoint)
     for name in ("validation", "test", "coarsening", "pseudo_scale"):
         del state.progress["config"][name]
-    check_same(config, state, tmp_path)
+    check_settings(config, state.progress["config"], tmp_path)
     assert Config.from_json(state.progress["config"]) == config

@@ -26,7 +26,7 @@ from geoskip.records.files import (
     write_with_checksum,
 )
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_json
-from geoskip.training.checkpoint import apart
+from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
 from geoskip.training.run import Run
 from geoskip.training.trained import Context, Trained, rebuild
@@ -39,7 +39,7 @@ _PREFIX = "context."
 def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
     """Write ``trained`` to ``folder``, with the checksums of its files in ``manifest.json``. Returns their paths."""
     constants = {_PREFIX + name: tensor for name, tensor in trained.context.constants.items()}
-    tensors = apart({**trained.model.state_dict(), **constants})
+    tensors = cpu_copies({**trained.model.state_dict(), **constants})
     about = {
         "library_name": "geoskip",
         "architectures": [type(trained.model).__name__],

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from geoskip.paper.recipes import TINY, Experiment, Recipe
 from geoskip.records import RecordError, RunRecord, read_record, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_from_manifest
 from geoskip.training.config import Config
-from geoskip.training.progress import Lines, Progress, Silent, described, remaining
+from geoskip.training.progress import Lines, Progress
 from geoskip.training.signals import Interrupted
 
 # Settings that cannot change the result.
@@ -206,27 +205,19 @@ def run_here(
         yield attempt(job, out, device, Lines() if show is None else StatusLine(job.label, show))
 
 
-class StatusLine(Silent):
+class StatusLine(Progress):
     """Training progress as one line: ``MoNet M=9, seed 0: step 1,200 of 11,520, epoch 3, …, 2:01 min left``."""
 
-    EVERY_SECONDS = 0.5
+    first_seconds, seconds = 0.0, 0.5
 
-    def __init__(self, label: str, show: Callable[[str], None]) -> None:
-        self.label, self.show = label, show
+    def __init__(self, label: str, write: Callable[[str], None]) -> None:
+        self.label, self.write = label, write
 
-    def start(self, total: int, done: int) -> None:
-        self.total, self.first, self.began = total, done, time.monotonic()
-        self.next = self.began
+    def show(self, step: int, status: str, time_left: str) -> None:
+        self.write(f"{self.label}: {status}, {time_left}")
 
-    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
-        if (now := time.monotonic()) >= self.next:
-            self.next = now + self.EVERY_SECONDS
-            rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
-            status = described(step, self.total, epoch, loss, metric)
-            self.show(f"{self.label}: {status}, {remaining(self.total - step, rate)}")
-
-    def say(self, text: str) -> None:
-        self.show(f"{self.label}: {text}")
+    def message(self, text: str) -> None:
+        self.write(f"{self.label}: {text}")
 
 
 def ignored_by_git(folder: Path) -> None:

@@ -3,12 +3,12 @@
 Each checkpoint is a folder, ``checkpoints/step-00001234``, written under a temporary name and then renamed:
 
     model.safetensors       parameters and buffers, by name
-    optimiser.safetensors   every other tensor: moments of the optimizer, states of random generators
+    optimizer.safetensors   every other tensor: moments of the optimizer, states of random generators
     state.json              everything else
     manifest.json           format, step, size and sha256 of each file above, and a sha256 of itself; written last
 
-The manifest stays JSON with its own ``sha256`` in every future format, so that damage can be told from a newer format.
-No file can execute code (no pickle). Only one process at a time may save in a folder.
+The manifest stays JSON with its own ``sha256`` in every future format, so that damage and a newer format can be told
+apart. No file can execute code (no pickle). Only one process at a time may save in a folder.
 """
 
 from __future__ import annotations
@@ -33,11 +33,19 @@ from geoskip.records.os_errors import WRITE_ERRORS
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 
 FORMAT = 1
-MODEL, OPTIMIZER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+# While a checkpoint is replaced by one of the same step, the old one is called step-….old.
+_NAME = re.compile(r"step-(\d{8,})(\.old)?")
+
+log = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):
     """A checkpoint is missing, damaged or of another format. The message says which, and what to do."""
+
+
+class CheckpointNotSaved(OSError):
+    """A checkpoint could not be written. The message says why, and which older one is still available."""
 
 
 class Damaged(Exception):
@@ -48,11 +56,11 @@ class Damaged(Exception):
 class State:
     """Everything that is needed to resume training exactly where it stopped.
 
-    step: updates of the weights so far.
+    step: number of updates of the weights so far.
     model: the model's ``state_dict()``.
     optimizer: the optimizer's ``state_dict()``.
-    progress: whatever else, as nested dictionaries and lists of plain finite values and tensors: place of the sampler,
-        states of random generators (uint8 tensors), configuration, curves so far.
+    progress: everything else, as nested dictionaries and lists of plain finite values and tensors: the sampler's
+        position, states of random generators (uint8 tensors), configuration, curves so far.
     """
 
     step: int
@@ -61,97 +69,37 @@ class State:
     progress: Mapping[str, Any] = field(default_factory=dict)
 
 
-def to_files(state: State) -> dict[str, bytes]:
-    """Names and contents, in the order in which they are to be written."""
-    plain, tensors = flatten({"optimiser": state.optimizer, "progress": state.progress})
-    files = {
-        MODEL: save(apart(state.model)),
-        OPTIMIZER: save(apart(tensors)),
-        STATE: json.dumps(plain, allow_nan=False).encode(),
-    }
-    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": checksums(files)}
-    return {**files, MANIFEST: pack_manifest(manifest)}
-
-
-def from_files(path: Path) -> State:
-    """The state in a folder, on the CPU; Damaged, or CheckpointError for another format."""
-    manifest, files = read_files(path)
-    try:
-        rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMIZER])[0])
-        return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimiser"], rest["progress"])
-    except (ReadError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"its files are not those of a checkpoint ({error!r:.200})") from error
-
-
-def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files, which agree with it byte for byte; Damaged, or CheckpointError for another format."""
-    manifest = _manifest(path)
-    if manifest["format"] != FORMAT:
-        raise CheckpointError(
-            f"{path}: a checkpoint of format {manifest['format']}, and this geoskip reads format {FORMAT}; resume with "
-            f"geoskip {manifest.get('geoskip', 'of the version that wrote it')}, or train anew in another folder"
-        )
-    files = {}
-    for name in (MODEL, OPTIMIZER, STATE):
-        files[name] = _bytes(path / name)
-        if checksums({name: files[name]})[name] != manifest["files"].get(name):
-            raise Damaged(f"{name} does not match its checksum")
-    return manifest, files
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        return parse_manifest(_bytes(path / MANIFEST))
-    except ReadError as error:
-        raise Damaged(f"{MANIFEST}: {error}") from error
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except PermissionError:
-        raise  # not damage: the user can change it
-    except OSError as error:
-        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
-
-
-log = logging.getLogger(__name__)
-
-# While a checkpoint is replaced by one of the same step it is called step-….old.
-_NAME = re.compile(r"step-(\d{8,})(\.old)?")
-
-
-class CheckpointNotSaved(OSError):
-    """The system refused to write a checkpoint. The message says why, and which older one is still available."""
-
-
 def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
-    """Save ``state`` in ``folder/step-…`` and return that path; then all but the ``keep`` newest are removed.
+    """Save ``state`` in ``folder/step-…`` and return that path; then remove all but the ``keep`` newest.
 
-    It is there whole or not at all, and older ones are touched only once it is on the disk. Checkpoints of later steps
-    belong to a history that was given up by resuming before them, and are removed too. Raises CheckpointNotSaved where
-    the system refuses; what was begun is then gone, and what was there before is still there.
+    The checkpoint appears complete or not at all, and older ones are removed only after it is on the disk. Checkpoints
+    of later steps were abandoned by resuming before them, and are removed too. If writing fails, CheckpointNotSaved is
+    raised and the folder is as it was before.
     """
     if keep < 1:
         raise ValueError(f"keep: at least 1 checkpoint has to be kept, got {keep}")
-    target, files = folder / f"step-{state.step:08d}", to_files(state)
+    target, files = folder / f"step-{state.step:08d}", _to_files(state)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_unfinished(folder)
         _write(target, files)
     except OSError as error:
-        raise _not_saved(target, error) from error
+        older = [path.name for path in _newest_first(folder)]
+        reason = WRITE_ERRORS.get(error.errno or 0, "the system refused")
+        left = f"{older[0]} is still there" if older else "there is no older one"
+        explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
+        explained.errno = error.errno
+        raise explained from error
     _prune(folder, target, keep)
     return target
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The whole checkpoint of the latest step; damaged ones are skipped with a warning that names them.
+    """The undamaged checkpoint of the latest step, None if there is none. Damaged ones are logged and skipped.
 
-    None where there is no whole one. CheckpointError for one of another format: to go on from an older one instead
-    has to be decided, not guessed.
+    CheckpointError if the newest one is of another format: geoskip does not silently resume from an older one.
     """
-    for path in _listing(folder):
+    for path in _newest_first(folder):
         try:
             read_files(path)
             return path
@@ -165,55 +113,111 @@ def load_checkpoint(path: Path) -> State:
     if not path.is_dir():
         raise CheckpointError(f"{path}: there is no such checkpoint; name a folder step-… of a run's checkpoints")
     try:
-        return from_files(path)
+        manifest, files = read_files(path)
+        try:
+            rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMIZER])[0])
+            return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimizer"], rest["progress"])
+        except (ReadError, KeyError, TypeError, AttributeError) as error:
+            raise Damaged(f"its files are not those of a checkpoint ({error!r:.200})") from error
     except Damaged as fault:
-        raise CheckpointError(f"{path}: {fault}; choose another, or resume with the newest whole one") from fault
+        raise CheckpointError(f"{path}: {fault}; choose another, or resume from the newest undamaged one") from fault
+
+
+def checkpoint_step(path: Path) -> int:
+    """The step of a checkpoint, from its name."""
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])
+
+
+def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files, compared with it byte by byte; Damaged, or CheckpointError for another format."""
+    try:
+        manifest = parse_manifest(_bytes(path / MANIFEST))
+    except ReadError as error:
+        raise Damaged(f"{MANIFEST}: {error}") from error
+    if manifest["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path}: a checkpoint of format {manifest['format']}, and this geoskip reads format {FORMAT}; resume with "
+            f"geoskip {manifest.get('geoskip', 'of the version that wrote it')}, or start again in another folder"
+        )
+    files = {name: _bytes(path / name) for name in (MODEL, OPTIMIZER, STATE)}
+    for name, checksum in checksums(files).items():
+        if checksum != manifest["files"].get(name):
+            raise Damaged(f"{name} does not match its checksum")
+    return manifest, files
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes left that were killed while they saved a checkpoint."""
+    for path in sorted(folder.glob(".step-*")):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _to_files(state: State) -> dict[str, bytes]:
+    """The names and contents of the files, in the order in which they are written."""
+    tensors: dict[str, Tensor] = {}
+    plain = flatten({"optimizer": state.optimizer, "progress": state.progress}, tensors)
+    files = {
+        MODEL: save(cpu_copies(state.model)),
+        OPTIMIZER: save(cpu_copies(tensors)),
+        STATE: json.dumps(plain, allow_nan=False).encode(),
+    }
+    manifest = {"format": FORMAT, "geoskip": __version__, "step": state.step, "files": checksums(files)}
+    return {**files, MANIFEST: pack_manifest(manifest)}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except PermissionError:
+        raise  # not damage: the user can change it
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    aside = _aside(target)
+    temporary = _temporary(target)
     try:
-        aside.mkdir()
+        temporary.mkdir()
         for name, data in files.items():
-            (aside / name).write_bytes(data)
-            sync(aside / name)
-        sync(aside)
-        _put_in_place(aside, target)
+            (temporary / name).write_bytes(data)
+            sync(temporary / name)
+        sync(temporary)
+        _rename(temporary, target)
         sync(target.parent)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put_in_place(aside: Path, target: Path) -> None:
-    """A folder cannot replace another in one step, so the other keeps a name under which it would be found."""
+def _rename(source: Path, target: Path) -> None:
+    """A folder cannot replace another one in one operation, so the old one is renamed to a name that is still found."""
     if not target.exists():
-        rename_folder(aside, target)
+        rename_folder(source, target)
         return
     old = target.with_name(f"{target.name}.old")
     _remove(old)
     rename_folder(target, old)
     try:
-        rename_folder(aside, target)
+        rename_folder(source, target)
     except OSError:
         rename_folder(old, target)
         raise
 
 
-def _listing(folder: Path) -> list[Path]:
-    """Checkpoints, the latest step first, and what replaces another before what it replaces."""
-    if not folder.is_dir():
-        return []
-    matches = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(matches, key=lambda pair: (-int(pair[0][1]), pair[0][2] or ""))]
+def _newest_first(folder: Path) -> list[Path]:
+    """Checkpoints, the latest step first; of the same step, the new one before the old one."""
+    paths = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(paths, key=lambda path: (-checkpoint_step(path), path.name))
 
 
 def _prune(folder: Path, saved: Path, keep: int) -> None:
-    """A checkpoint that cannot be removed does no harm: the new one is saved, and nothing is raised."""
-    listing = _listing(folder)
+    """Remove old and abandoned checkpoints. If one cannot be removed, that is only logged: the new one is saved."""
+    listing = _newest_first(folder)
     index = listing.index(saved)
     if index:
         names = ", ".join(path.name for path in listing[:index])
-        log.warning("%s: removed, as training went on from before them: %s", folder, names)
+        log.warning("%s: removed, because training resumed from an earlier step: %s", folder, names)
     earlier = [path for path in listing[index + 1 :] if not path.name.endswith(".old")]
     for path in listing:
         if path != saved and path not in earlier[: keep - 1]:
@@ -226,41 +230,42 @@ def _prune(folder: Path, saved: Path, keep: int) -> None:
 def _remove(path: Path) -> None:
     """Rename first, so that a reader never sees a half-deleted checkpoint."""
     if path.exists():
-        aside = _aside(path)
-        rename_folder(path, aside)
-        shutil.rmtree(aside)
+        temporary = _temporary(path)
+        rename_folder(path, temporary)
+        shutil.rmtree(temporary)
 
 
-def _aside(path: Path) -> Path:
+def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what was left when a process was killed while it saved a checkpoint."""
-    for path in sorted(folder.glob(".step-*")):
-        shutil.rmtree(path, ignore_errors=True)
+def cpu_copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous copies on the CPU that share no memory, as safetensors requires."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
-def _not_saved(target: Path, error: OSError) -> CheckpointNotSaved:
-    older = [path.name for path in _listing(target.parent)]
-    reason = WRITE_ERRORS.get(error.errno or 0, "the system refused")
-    left = f"{older[0]} is still there" if older else "there is no older one"
-    explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
-    explained.errno = error.errno
-    return explained
-
-
-Tensors = dict[str, Tensor]
-
-
-def flatten(tree: Any, name: str = "") -> tuple[Any, Tensors]:
-    """``tree`` as plain JSON, and its tensors by name; ValueError names what fits in neither."""
-    tensors: Tensors = {}
-    return _plain(tree, name, tensors), tensors
+def flatten(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+    """``value`` as plain JSON, with its tensors moved to ``tensors``; ValueError names what fits in neither."""
+    prefix = f"{name}." if name else ""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"$tensor": name}
+    if isinstance(value, list | tuple):
+        items = [flatten(item, tensors, f"{prefix}{index}") for index, item in enumerate(value)]
+        return {"$tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, Mapping):
+        numbered = bool(value) and all(type(key) is int for key in value)
+        if not numbered and not all(isinstance(key, str) and not key.startswith("$") for key in value):
+            raise ValueError(f"{name}: keys must be strings that do not start with $, or all be integers")
+        entries = {str(key): flatten(item, tensors, f"{prefix}{key}") for key, item in value.items()}
+        return {"$numbered": entries} if numbered else entries
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(f"{name}: only tensors and finite plain values can be stored, not {value!r}")
 
 
 def unflatten(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """What :func:`flatten` was given; KeyError where a tensor is missing."""
+    """The inverse of :func:`flatten`; KeyError if a tensor is missing."""
     if isinstance(plain, list):
         return [unflatten(value, tensors) for value in plain]
     if not isinstance(plain, dict):
@@ -272,35 +277,3 @@ def unflatten(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
     if "$numbered" in plain:
         return {int(key): unflatten(value, tensors) for key, value in plain["$numbered"].items()}
     return {key: unflatten(value, tensors) for key, value in plain.items()}
-
-
-def apart(tensors: Mapping[str, Tensor]) -> Tensors:
-    """Contiguous copies on the CPU that share no memory: safetensors takes nothing else."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-
-
-def _plain(value: Any, name: str, tensors: Tensors) -> Any:
-    if isinstance(value, Tensor):
-        tensors[name] = value
-        return {"$tensor": name}
-    if isinstance(value, Mapping):
-        return _plain_mapping(value, name, tensors)
-    if isinstance(value, list | tuple):
-        items = [_plain(item, _below(name, index), tensors) for index, item in enumerate(value)]
-        return {"$tuple": items} if isinstance(value, tuple) else items
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise ValueError(f"{name}: only tensors and finite plain values can be stored, not {value!r}")
-
-
-def _plain_mapping(value: Mapping[Any, Any], name: str, tensors: Tensors) -> Any:
-    items = {str(key): _plain(item, _below(name, key), tensors) for key, item in value.items()}
-    if value and all(type(key) is int for key in value):
-        return {"$numbered": items}
-    if not all(isinstance(key, str) and not key.startswith("$") for key in value):
-        raise ValueError(f"{name}: keys must be all words that do not begin with $, or all whole numbers")
-    return items
-
-
-def _below(name: str, key: Any) -> str:
-    return f"{name}.{key}" if name else str(key)

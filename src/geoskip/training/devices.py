@@ -1,4 +1,4 @@
-"""Devices: which one a run uses, in what precision, and how several processes share the work."""
+"""The device of a run, its precision, and how several processes share the work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from geoskip.training.config import Config
 
 
 def choose_device(name: str) -> str:
-    """``"auto"`` made definite; ValueError where there is no such device. One of several GPUs becomes the current one,
-    since that is where Triton compiles and where graphs are captured."""
+    """Resolve ``"auto"``; ValueError if there is no such device. A chosen GPU becomes the current one, because Triton
+    compiles and CUDA graphs are captured there."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -30,7 +30,7 @@ def choose_device(name: str) -> str:
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"device: training runs on cpu and cuda, not on {kind}")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device: cuda was asked for, and torch sees no CUDA device; choose cpu")
+        raise ValueError("device: torch finds no CUDA device; choose cpu")
     if kind == "cuda" and device.index is not None:
         if device.index >= (count := torch.cuda.device_count()):
             raise ValueError(f"device: there is no {name}; the last of torch's CUDA devices is cuda:{count - 1}")
@@ -39,22 +39,24 @@ def choose_device(name: str) -> str:
 
 
 def own_device(name: str, local: int, size: int) -> torch.device:
-    """The device of one process: with several, each has a GPU of its own."""
+    """The device of one process; each of several processes has its own GPU."""
     if name == "cuda" and size > 1:
         return torch.device("cuda", local)
     return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else torch.device(name)
 
 
-def device_words(device: torch.device) -> str:
-    """A device as records and people read it."""
+def device_name(device: torch.device, count: int = 1) -> str:
+    """The name of a device for records and people: ``2 × NVIDIA H200``."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} of {os.cpu_count()} cores"
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = f"{platform.machine()} CPU, {torch.get_num_threads()} of {os.cpu_count()} cores"
+    return name if count == 1 else f"{count} × {name}"
 
 
 @contextmanager
 def arithmetic(config: Config) -> Iterator[None]:
-    """Matrix products in float32 or, if the configuration allows it, in TensorFloat-32."""
+    """Compute matrix products in float32 or, if the configuration allows it, in TensorFloat-32."""
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32" if config.tf32 else "ieee"
     try:
@@ -63,8 +65,8 @@ def arithmetic(config: Config) -> Iterator[None]:
         torch.backends.cuda.matmul.fp32_precision = before
 
 
-# A process that dies is noticed at once; one that hangs ends the others after this.
-PATIENCE = timedelta(minutes=5)
+# A dead process is noticed at once; after this time, so is one that hangs.
+TIMEOUT = timedelta(minutes=5)
 
 
 class LostProcess(RuntimeError):
@@ -73,7 +75,7 @@ class LostProcess(RuntimeError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run, and which of them this is. A process alone is a group of one, and never waits."""
+    """The processes of a run, and the rank of this one. A single process is a group of one and never waits."""
 
     rank: int = 0
     size: int = 1
@@ -85,7 +87,7 @@ class Group:
         return self.rank == 0
 
     def share(self, items: Int[Tensor, " items"]) -> Int[Tensor, " _"]:
-        """The items of a batch that this process takes; none where there are fewer items than processes."""
+        """The items of a batch that this process takes; none if there are fewer items than processes."""
         return items.tensor_split(self.size)[self.rank]
 
     def sum_all(self, tensors: Sequence[Tensor]) -> None:
@@ -93,7 +95,7 @@ class Group:
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        with _told():
+        with _lost_process():
             dist.all_reduce(flat)
         for tensor, summed in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(summed.view_as(tensor))
@@ -111,14 +113,14 @@ class Group:
         if self.size == 1:
             return [tensor.cpu()]
         gathered = [torch.empty_like(tensor, device=device) for _ in range(self.size)]
-        with _told():
+        with _lost_process():
             dist.all_gather(gathered, tensor.to(device))
         return [one.cpu() for one in gathered]
 
 
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Group]:
-    """The group that ``torchrun`` started this process for, joined for the time of the context."""
+    """Join the group of processes that ``torchrun`` started, for the duration of the context."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield Group()
@@ -127,8 +129,8 @@ def joined(device: str = "cpu") -> Iterator[Group]:
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if backend == "nccl":
         torch.cuda.set_device(local)
-    with _told():
-        dist.init_process_group(backend, timeout=PATIENCE)
+    with _lost_process():
+        dist.init_process_group(backend, timeout=TIMEOUT)
     try:
         yield Group(rank, size, local)
     finally:
@@ -136,12 +138,12 @@ def joined(device: str = "cpu") -> Iterator[Group]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _lost_process() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise LostProcess(
-            f"another process of this run died or hangs, so this one ends too ({first}); start the run again with the "
-            "same command, and it goes on from its last checkpoint"
+            f"another process of this run died or hangs, so this one stops too ({first}); the same command resumes the "
+            "run from its last checkpoint"
         ) from error

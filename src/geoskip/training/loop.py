@@ -1,41 +1,50 @@
-"""The one loop: trains any task on any device, keeps checkpoints, and goes on where a run was cut off."""
+"""The training loop: trains any task on any device, saves checkpoints, and resumes interrupted runs."""
 
 from __future__ import annotations
 
+import platform
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from geoskip import __version__
 from geoskip.data.locks import HeldLock, alone
+from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest, remove_leftovers
 from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
+from geoskip.records.samples import write_samples
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.devices import Group, arithmetic, choose_device, joined, own_device
+from geoskip.training.devices import Group, arithmetic, choose_device, device_name, joined, own_device
 from geoskip.training.evaluation import check_same_data
-from geoskip.training.progress import Journal, Progress, Silent, Tolerant
+from geoskip.training.progress import MetricsWriter, Progress
 from geoskip.training.run import (
     CHECKPOINTS,
+    CONFIG,
     CONTEXT,
     LOCK,
     METRICS,
+    MODEL,
+    RECORD,
+    SAMPLES,
     Run,
     RunError,
-    check_same,
     find_state,
-    is_complete,
-    is_done,
     is_finished,
+    method_name,
+    row_name,
 )
-from geoskip.training.session import Session, finish
+from geoskip.training.session import Session, prefixed
 from geoskip.training.signals import Interrupted, Interrupts
-from geoskip.training.tasks import Task, make_task
+from geoskip.training.tasks import Evaluation, Task, make_task
 
-# How often several GPUs ask each other whether to stop: to ask is to wait.
+# Several GPUs synchronize to agree on stopping, so they do it only every so many steps.
 AGREE_EVERY = 16
 LESS_MEMORY = "Lower optim.batch, train a smaller model, or set precision to bf16"
 LESS_DATA = "Train on fewer or smaller items, or on a machine with more memory"
+PACKAGES = ("torch", "triton", "numpy")
 
 
 def train(
@@ -49,182 +58,238 @@ def train(
     capture: bool = True,
     tensorboard: bool = False,
 ) -> Run:
-    """Train, evaluate on the test items, and leave everything in ``folder`` (see :mod:`geoskip.training.run`).
+    """Train, evaluate on the test items, and write everything to ``folder`` (see :mod:`geoskip.training.run`).
 
     Args:
         config: what to train, from :func:`~geoskip.training.config.resolve`.
-        folder: of the run; made if need be.
-        task: with data that are at hand, made for this configuration; otherwise the data are loaded.
-        resume: ``"auto"`` goes on from the newest checkpoint in the folder, if there is one; ``"never"`` refuses a
-            folder that holds a run; a path is the checkpoint to go on from.
-        progress: who is told.
-        stop_after: steps after which to stop, with a checkpoint, as if interrupted; the run then has no record.
-        capture: whether steps on CUDA are captured.
-        tensorboard: whether to write what TensorBoard reads, too.
+        folder: the folder of the run; it is created if needed.
+        task: a task made for this configuration, if its data are already in memory; by default the data are loaded.
+        resume: ``"auto"`` resumes from the newest checkpoint in the folder, if there is one; ``"never"`` fails if the
+            folder contains a run; a path names the checkpoint to resume from.
+        progress: displays the progress; by default it is not displayed.
+        stop_after: stop after this number of steps, with a checkpoint, as if interrupted; the run then has no record.
+        capture: whether steps on CUDA are captured as CUDA graphs.
+        tensorboard: whether to write the metrics for TensorBoard, too.
 
     Raises:
-        Interrupted: after SIGINT, SIGTERM or SIGHUP, with a checkpoint saved, or with the whole run if training had
-            ended.
-        Diverged: where a loss or gradient is not finite.
+        Interrupted: after SIGINT, SIGTERM or SIGHUP, with a checkpoint saved, or with the run finished if the signal
+            came after the last step.
+        Diverged: if a loss or gradient is not finite.
     """
     run, device = Run(Path(folder), config), choose_device(config.device)
     with (
         joined(device) as group,
         Interrupts() as interrupts,
         arithmetic(config),
-        _told(run.folder),
+        _explaining_os_errors(run.folder),
         explain_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
-        _alone(run.folder, group) as lock,
+        _locked(run.folder, group) as lock,
     ):
-        state = find_state(run.folder, resume)
-        if state is not None:
-            check_same(config, state, run.folder)
-            if is_done(config, state) and is_complete(run.folder):
-                return run
-        elif resume == "auto" and is_finished(config, run.folder):
+        state = find_state(run, resume)
+        if is_finished(run, state):
             return run
         if task is None:
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
-        loop = _Loop(run, session, progress if progress is not None and group.leads else Silent(), lock)
-        loop.begin(state, tensorboard)
+        loop = _Loop(run, session, progress if progress is not None and group.leads else Progress(), lock)
+        loop.start(state, tensorboard)
         try:
-            loop.go(interrupts, stop_after)
-            loop.end()
+            loop.run_steps(interrupts, stop_after)
+            loop.finish()
         finally:
             loop.close()
     if interrupts.number is not None:
-        # Too late to cut off this run, but whoever started several wants no other.
-        raise Interrupted(interrupts.number, f"interrupted when training had ended; the run in {run.folder} is whole")
+        # This run is complete, but a caller with more runs to do must stop.
+        raise Interrupted(interrupts.number, f"interrupted after the last step; the run in {run.folder} is complete")
     return run
 
 
 class _Loop:
-    """A session, and everyone who is told of it: checkpoints, the journal, the user."""
+    """Advances a session, and writes its checkpoints, metrics and results into the folder of the run."""
 
     def __init__(self, run: Run, session: Session, progress: Progress, lock: HeldLock | None) -> None:
-        self.run, self.session, self.progress, self.lock = run, session, Tolerant(progress), lock
+        self.run, self.session, self.progress, self.lock = run, session, progress, lock
         self.group: Group = session.group
-        self.journal: Journal | None = None
+        self.metrics: MetricsWriter | None = None
         self.loss: float | None = None
         self.metric = ""
-        self.saved = -1
+        self.saved_step = -1
 
-    def begin(self, state: State | None, tensorboard: bool) -> None:
+    def start(self, state: State | None, tensorboard: bool) -> None:
+        session, folder = self.session, self.run.folder
         if state is not None:
-            self.session.load(state)
-            self.saved = state.step
-            self.loss = self.session.curve[-1][1] if self.session.curve else None
-            if (self.run.folder / CONTEXT).is_file():
-                check_same_data(self.run, self.session.task)
+            session.load(state)
+            self.saved_step = state.step
+            self.loss = session.curve[-1][1] if session.curve else None
+            if (folder / CONTEXT).is_file():
+                check_same_data(self.run, session.task)
         if self.group.leads:
-            Run.create(self.run.folder, self.session.config)
-            self.run.write_context(self.session.task)
-            self.journal = Journal(self.run.folder / METRICS, self.session.step, tensorboard)
-        self.progress.start(self.session.total, self.session.step)
-        if state is not None:
-            self.progress.say(f"going on after step {self.session.step:,} of {self.session.total:,}")
+            Run.create(folder, session.config)
+            self.run.write_context(session.task)
+            self.metrics = MetricsWriter(folder / METRICS, session.step, tensorboard)
+        with suppress(OSError):  # of a terminal that was closed, here and below
+            self.progress.start(session.total, session.step)
+            if state is not None:
+                self.progress.message(f"resuming after step {session.step:,} of {session.total:,}")
 
-    def go(self, interrupts: Interrupts, stop_after: int | None) -> None:
+    def run_steps(self, interrupts: Interrupts, stop_after: int | None) -> None:
         session, every = self.session, self.session.config.checkpoint_every
         last = session.total if stop_after is None else min(session.total, session.step + stop_after)
         while session.step < last:
             session.advance()
-            self._tell()
-            if session.is_due and self.group.leads:
+            self._report()
+            if session.evaluation_due and self.group.leads:
                 self._evaluate()
-            if self._stops(interrupts):
+            if self._should_stop(interrupts):
                 self._save()
-                raise Interrupted(interrupts.number or signal.SIGTERM, self._how_to_go_on())
+                raise Interrupted(
+                    interrupts.number or signal.SIGTERM,
+                    f"interrupted after step {session.step:,} of {session.total:,}, with a checkpoint in "
+                    f"{self.run.folder}; the same command resumes the run",
+                )
             if every and session.step % every == 0:
                 self._save()
         self._save()
 
-    def end(self) -> None:
-        if self.session.step < self.session.total or not self.group.leads:
+    def finish(self) -> None:
+        """Evaluate the trained model; write samples, weights, the record and their checksums, in this order.
+
+        A run is complete when its manifest lists the record.
+        """
+        session, folder = self.session, self.run.folder
+        if session.step < session.total or not self.group.leads:
             return
         self._check_folder()
-        record = finish(self.session, self.run)
-        if self.journal is not None and record.metrics:
-            self.journal.write(self.session.step, record.metrics)
-        add_to_manifest(self.run.folder, [METRICS])
+        seconds, model, task = session.elapsed, session.learner.model, session.task
+        task.epoch = session.sampler.epoch
+        evaluation, metrics = Evaluation({}), dict[str, float]()
+        if len(task.part("validation")):
+            evaluation = task.evaluate(model, "validation")
+            metrics |= prefixed("validation", evaluation.metrics)
+        if session.config.test and task.num_test:
+            evaluation = task.evaluate(model)
+            metrics |= evaluation.metrics
+        num_samples = min(task.num_samples, len(task.part(task.final)))
+        if num_samples:
+            write_samples(folder / SAMPLES, task.samples(model, num_samples, task.final))
+        self.run.write_model(model, session.step)
+        self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *[SAMPLES] * bool(num_samples))
+        curves = {
+            name: [(float(epoch), value) for epoch, value in points]
+            for name, points in {"loss": session.curve, **session.measures}.items()
+        }
+        record = RunRecord(
+            name=method_name(session.config),
+            row=row_name(session.config),
+            config=session.config.to_json(),
+            seed=session.config.seed,
+            parameters=sum(parameter.numel() for parameter in session.learner.parameters),
+            steps=session.step,
+            epochs=session.step / session.sampler.num_batches,
+            seconds=seconds,
+            device=device_name(session.learner.device, self.group.size),
+            versions=versions(),
+            metrics=metrics,
+            curves={**curves, **evaluation.curves},
+        )
+        write_record(folder / RECORD, record)
+        add_to_manifest(folder, [*[SAMPLES] * bool(num_samples), RECORD])
+        if self.metrics is not None and metrics:
+            self.metrics.write(session.step, metrics)
+        add_to_manifest(folder, [METRICS])
 
     def close(self) -> None:
-        self.progress.close()
-        if self.journal is not None:
-            self.journal.close()
+        with suppress(OSError):
+            self.progress.close()
+        if self.metrics is not None:
+            self.metrics.close()
 
-    def _tell(self, wait: bool = False) -> None:
-        for step, figures in self.session.measured(wait):
-            self.loss = figures["loss"]
-            if self.journal is not None:
-                self.journal.write(step, figures)
-        self.progress.update(self.session.step, self.session.sampler.epoch, self.loss, self.metric)
+    def _report(self, wait: bool = False) -> None:
+        """Write the metrics of completed epochs and update the display."""
+        for step, values in self.session.epoch_metrics(wait):
+            self.loss = values["loss"]
+            if self.metrics is not None:
+                self.metrics.write(step, values)
+        with suppress(OSError):
+            self.progress.update(self.session.step, self.session.sampler.epoch, self.loss, self.metric)
 
     def _evaluate(self) -> None:
-        self._tell(wait=True)
-        metrics = self.session.evaluate()
-        self.metric = ", ".join(f"{name} {value:.4g}" for name, value in list(metrics.items())[:1])
-        if self.journal is not None:
-            self.journal.write(self.session.step, metrics)
+        self._report(wait=True)
+        values = self.session.evaluate()
+        self.metric = ", ".join(f"{name} {value:.4g}" for name, value in list(values.items())[:1])
+        if self.metrics is not None:
+            self.metrics.write(self.session.step, values)
 
     def _save(self) -> None:
-        """A checkpoint of where the session stands, unless there is one."""
-        self._tell(wait=True)
-        if self.saved == self.session.step:
+        """Save a checkpoint, unless there is one of this step."""
+        self._report(wait=True)
+        if self.saved_step == self.session.step:
             return
         self._check_folder()
         state = self.session.state()
         if self.group.leads:
             self.run.discard_evaluation()
             save_checkpoint(self.run.checkpoints, state, self.session.config.keep)
-        self.saved = self.session.step
+        self.saved_step = self.session.step
 
     def _check_folder(self) -> None:
-        """RunError if the folder was removed: what is written from now on would be a part of the run only."""
+        """RunError if the folder was removed: only a part of the run would be written to the new one."""
         if self.lock is not None and not self.lock.is_intact:
             raise RunError(
                 f"{self.run.folder}: the folder, or {self.lock.file.name} in it, was removed while a run was training "
                 f"in it, so training stopped at step {self.session.step:,}. Start the run again"
             )
 
-    def _stops(self, interrupts: Interrupts) -> bool:
-        """Whether someone wants to stop; processes agree on the step, since none can go on without the others."""
+    def _check_files(self, *names: str) -> None:
+        """RunError if a file was removed while the run was training."""
+        if missing := [name for name in names if not (self.run.folder / name).is_file()]:
+            raise RunError(
+                f"{self.run.folder}: {', '.join(missing)} was removed while the run was training. Start the same "
+                "command again: it resumes from the last checkpoint"
+            )
+
+    def _should_stop(self, interrupts: Interrupts) -> bool:
+        """Whether a process was interrupted; all processes stop at the same step, since none can run without the
+        others."""
         wanted, device = interrupts.number is not None, self.session.learner.device
         if self.group.size > 1 and device.type == "cuda" and self.session.step % AGREE_EVERY:
             return False
         return self.group.any(wanted, device)
 
-    def _how_to_go_on(self) -> str:
-        return (
-            f"interrupted after step {self.session.step:,} of {self.session.total:,}, and saved in {self.run.folder}; "
-            "the same command goes on from there"
-        )
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that results depend on."""
+    installed = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    # geoskip may be on the path without being installed.
+    return {**installed, "geoskip": __version__}
 
 
 @contextmanager
-def _alone(folder: Path, group: Group) -> Iterator[HeldLock | None]:
-    """Lock the folder, and remove what killed processes left in it; only the process that writes in it does so.
+def _locked(folder: Path, group: Group) -> Iterator[HeldLock | None]:
+    """Lock the folder, and remove what killed processes left in it; only the process that writes there does so.
 
-    RunError if another process is training in the folder: the two would tear up each other's checkpoints.
+    RunError if another process is training in the folder: the two would overwrite each other's checkpoints.
     """
 
-    def refusal(other: str) -> RunError:
-        return RunError(f"{folder}: {other} is training in it; wait for it, or choose another folder")
+    def busy(owner: str) -> RunError:
+        return RunError(f"{folder}: {owner} is training in it; wait for it, or choose another folder")
 
     if not group.leads:
         yield None
         return
-    with alone(folder / LOCK, refusal) as lock:
+    with alone(folder / LOCK, busy) as lock:
         remove_leftovers(folder)
         remove_unfinished(folder / CHECKPOINTS)
         yield lock
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """What the system refuses in words that say what to do."""
+def _explaining_os_errors(folder: Path) -> Iterator[None]:
+    """Turns operating-system errors into actionable messages."""
     try:
         yield
     except CheckpointNotSaved:

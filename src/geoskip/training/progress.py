@@ -1,100 +1,65 @@
-"""Reporting progress: a bar or lines on the terminal, a line of JSON per epoch, and TensorBoard."""
+"""Shows how far training is, and writes the metrics: ``metrics.jsonl`` and TensorBoard."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, TextIO
 
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, parse_json
 
-FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 
+class Progress:
+    """Shows nothing. A subclass sets the seconds between updates of its display and overrides :meth:`show`."""
 
-@runtime_checkable
-class Progress(Protocol):
-    """What the loop tells."""
-
-    def start(self, total: int, done: int) -> None:
-        """Training begins, or goes on after ``done`` of ``total`` steps."""
-        ...
-
-    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
-        """A step is done; ``loss`` is that of the last whole epoch, ``metric`` the last figure on the test items."""
-        ...
-
-    def say(self, text: str) -> None:
-        """A message."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Silent:
-    """No progress."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Tolerant:
-    """Another progress, whose errors do not end the training: a terminal can close while a run goes on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+    first_seconds, seconds = math.inf, math.inf
 
     def start(self, total: int, done: int) -> None:
-        with suppress(OSError):
-            self.progress.start(total, done)
+        """Training starts, or resumes after ``done`` of ``total`` steps."""
+        self.total, self.first, self.began = total, done, time.monotonic()
+        self.next = self.began + self.first_seconds
 
     def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
-        with suppress(OSError):
-            self.progress.update(step, epoch, loss, metric)
+        """A step is done; ``loss`` is that of the last complete epoch, ``metric`` the result of the last evaluation."""
+        if (now := time.monotonic()) >= self.next:
+            self.next = now + self.seconds
+            rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
+            self.show(step, status(step, self.total, epoch, loss, metric), time_left(self.total - step, rate))
 
-    def say(self, text: str) -> None:
-        with suppress(OSError):
-            self.progress.say(text)
+    def show(self, step: int, status: str, time_left: str) -> None:
+        """Display the state of training."""
+
+    def message(self, text: str) -> None:
+        """Display a message."""
 
     def close(self) -> None:
-        with suppress(OSError):
-            self.progress.close()
+        """Training has ended."""
 
 
-class Lines:
-    """A line after some seconds and then every half minute."""
+class Lines(Progress):
+    """A line of text after 5 seconds, and then every half minute."""
+
+    first_seconds, seconds = 5.0, 30.0
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
 
-    def start(self, total: int, done: int) -> None:
-        self.total, self.first, self.began = total, done, time.monotonic()
-        self.next_line = self.began + FIRST_LINE_SECONDS
+    def show(self, step: int, status: str, time_left: str) -> None:
+        self.message(f"{status}, {time_left}")
 
-    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
-        now = time.monotonic()
-        if now >= self.next_line:
-            rate = (step - self.first) / (now - self.began)
-            self.say(f"{described(step, self.total, epoch, loss, metric)}, {remaining(self.total - step, rate)}")
-            self.next_line = now + LINE_SECONDS
-
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
-    def close(self) -> None: ...
 
-
-class Bar:
+class Bar(Progress):
     """A bar with loss, metric, rate and remaining time."""
+
+    first_seconds, seconds = 0.0, 0.1  # rich draws ten times a second
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -106,36 +71,33 @@ class Bar:
         self.task: Any = None
 
     def start(self, total: int, done: int) -> None:
-        self.total, self.first, self.began, self.shown = total, done, time.monotonic(), 0.0
+        super().start(total, done)
         self.bar.start()
         self.task = self.bar.add_task("training", total=total, completed=done, left="")
 
-    def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
-        now = time.monotonic()
-        # Rich draws ten times a second; to tell it more often only costs time.
-        if now < self.shown + 0.1:
-            return
-        self.shown, rate = now, (step - self.first) / (now - self.began)
-        left = remaining(self.total - step, rate)
-        description = described(step, self.total, epoch, loss, metric)
-        self.bar.update(self.task, completed=step, description=description, left=left)
+    def show(self, step: int, status: str, time_left: str) -> None:
+        self.bar.update(self.task, completed=step, description=status, left=time_left)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
         self.bar.stop()
 
 
-def described(step: int, total: int, epoch: int, loss: float | None, metric: str = "") -> str:
-    """Where a run is, in words."""
-    known = "" if loss is None else f", loss {loss:.4g}"
-    measured = f", {metric}" if metric else ""
-    return f"step {step:,} of {total:,}, epoch {epoch + 1:,}{known}{measured}"
+def choose_progress() -> Progress:
+    """A bar if standard error is a terminal, otherwise lines."""
+    return Bar() if sys.stderr.isatty() else Lines()
 
 
-def remaining(steps: int, rate: float) -> str:
-    """Steps in a second, and the time that the rest will take."""
+def status(step: int, total: int, epoch: int, loss: float | None, metric: str = "") -> str:
+    """``step 7 of 9, epoch 3, loss 0.5, mean_mm 3``"""
+    parts = ["" if loss is None else f"loss {loss:.4g}", metric]
+    return ", ".join([f"step {step:,} of {total:,}", f"epoch {epoch + 1:,}", *filter(None, parts)])
+
+
+def time_left(steps: int, rate: float) -> str:
+    """``2.0 steps/s, 0:10 min left``"""
     if rate <= 0:
         return "starting"
     seconds = round(steps / rate)
@@ -144,24 +106,18 @@ def remaining(steps: int, rate: float) -> str:
     return f"{rate:,.1f} steps/s, {left} left"
 
 
-def choose_progress() -> Progress:
-    """A bar where standard error is a terminal, lines elsewhere."""
-    return Bar() if sys.stderr.isatty() else Lines()
+class MetricsWriter:
+    """Writes ``metrics.jsonl``: one object per line, with its ``step`` and whatever was measured.
 
-
-class Journal:
-    """``metrics.jsonl``: one object a line, with the ``step`` it belongs to and whatever was measured.
-
-    A run that goes on from a checkpoint takes up the journal at the checkpoint's step; lines that a kill cut in half
-    go too.
+    A run that resumes from a checkpoint keeps the lines up to the checkpoint's step. Incomplete lines are removed.
     """
 
     def __init__(self, path: Path, step: int = 0, tensorboard: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in read_journal(path) if line["step"] <= step] if step else []
+        kept = [line for line in read_metrics(path) if line["step"] <= step] if step else []
         atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._board = _board(path.parent / "tensorboard", step) if tensorboard else None
+        self._board = _tensorboard(path.parent / "tensorboard", step) if tensorboard else None
 
     def write(self, step: int, values: Mapping[str, int | float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -176,8 +132,8 @@ class Journal:
             self._board.close()
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal, without those that are not whole."""
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a ``metrics.jsonl``."""
     lines = []
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
@@ -189,7 +145,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _board(folder: Path, step: int) -> Any:
+def _tensorboard(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

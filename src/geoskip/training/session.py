@@ -1,52 +1,48 @@
-"""A training session: the order of the items, the state of training, and what a run stores when it ends."""
+"""The state of training: the order of the items, the steps taken so far, and how to save and load it."""
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip import __version__
-from geoskip.records import RunRecord, write_record
-from geoskip.records.files import add_to_manifest
-from geoskip.records.samples import write_samples
 from geoskip.shapes import Int
+from geoskip.training.capture import CapturedStep, random_states, set_random_states
 from geoskip.training.checkpoint import State
 from geoskip.training.config import Config
-from geoskip.training.devices import Group, device_words
+from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
-from geoskip.training.run import CONFIG, CONTEXT, METRICS, MODEL, RECORD, SAMPLES, Run, RunError, method_name, row_name
-from geoskip.training.steps import Reading, make_step, random_states, set_random_states
-from geoskip.training.tasks import Evaluation, Task
+from geoskip.training.tasks import Task
+
+
+class Diverged(ValueError):
+    """A loss or gradient that is not finite; the message names the step and the items of its batch."""
 
 
 class Sampler:
-    """Every item once an epoch, in an order of its own each time, ``batch`` items at a time.
+    """Every item once per epoch, in a new order each time, ``batch_size`` items at a time.
 
-    The last batch of an epoch has what is left. The order of an epoch lies on ``device``, so that taking a batch of
-    it moves nothing.
+    The last batch of an epoch is smaller if the items do not divide evenly. The order of the epoch is stored on
+    ``device``, so that taking a batch moves nothing.
 
     Attributes:
-        epoch: epochs done.
-        position: items taken of the current one.
+        epoch: number of completed epochs.
+        position: number of items taken of the current epoch.
     """
 
-    def __init__(self, num_items: int, batch: int, seed: int, device: torch.device | str = "cpu") -> None:
-        self.num_items, self.batch, self.seed = num_items, min(batch, num_items), seed
+    def __init__(self, num_items: int, batch_size: int, seed: int, device: torch.device | str = "cpu") -> None:
+        self.num_items, self.batch_size, self.seed = num_items, min(batch_size, num_items), seed
         self.device = torch.device(device)
-        self.epoch = self.position = 0
-        self._order = self._ordered()
+        self._start(epoch=0, position=0)
 
     @property
     def num_batches(self) -> int:
-        """Batches of an epoch."""
-        return -(-self.num_items // self.batch)
+        """Batches per epoch."""
+        return -(-self.num_items // self.batch_size)
 
     @property
     def at_end(self) -> bool:
@@ -60,72 +56,119 @@ class Sampler:
 
     def next(self) -> Int[Tensor, " items"]:
         """The next batch of the epoch; there must be one."""
-        items = self._order[self.position : self.position + self.batch]
+        items = self._order[self.position : self.position + self.batch_size]
         self.position += len(items)
         return items
 
     def next_epoch(self) -> None:
-        self.epoch, self.position = self.epoch + 1, 0
-        self._order = self._ordered()
+        self._start(self.epoch + 1, position=0)
 
     def batch_at(self, step: int) -> Int[Tensor, " items"]:
         """The items of a step of the whole run, counted from 0, on the CPU."""
         epoch, position = divmod(step, self.num_batches)
-        return self.order(epoch)[position * self.batch : (position + 1) * self.batch]
+        return self.order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
 
     def state(self) -> dict[str, Any]:
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "num_items": self.num_items}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state` was taken; ValueError if that was over another set."""
+        """Continue from :meth:`state`; ValueError if it belongs to another data set."""
         if (state["num_items"], state["seed"]) != (self.num_items, self.seed):
             raise ValueError(
                 f"the checkpoint is of a run over {state['num_items']} items with seed {state['seed']}; here are "
-                f"{self.num_items} with seed {self.seed}, so it cannot go on"
+                f"{self.num_items} with seed {self.seed}, so the run cannot be resumed"
             )
-        self.epoch, self.position = state["epoch"], state["position"]
-        self._order = self._ordered()
+        self._start(state["epoch"], state["position"])
 
-    def _ordered(self) -> Tensor:
-        order = self.order(self.epoch)
-        if self.device.type == "cuda":
-            return order.pin_memory().to(self.device, non_blocking=True)
-        return order
+    def _start(self, epoch: int, position: int) -> None:
+        self.epoch, self.position = epoch, position
+        order = self.order(epoch)
+        self._order = order.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else order
 
 
-class Diverged(ValueError):
-    """A loss or gradient that is not finite; the message names the step and the items of its batch."""
+def make_step(learner: Learner, capture: bool = True) -> Callable[[Int[Tensor, " items"]], None]:
+    """A function that updates the learner on the items of a batch: captured on a single CUDA device, else plain.
+
+    Several devices exchange gradients in every step, which is not captured.
+    """
+    if capture and learner.device.type == "cuda" and learner.group.size == 1:
+        return captured_step(learner)
+    return lambda items: plain_step(learner, items)
 
 
-def named_for(part: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics as records and curves name them: ``accuracy_pct`` of the test, ``validation_accuracy_pct``."""
-    return {name if part == "test" else f"{part}_{name}": value for name, value in metrics.items()}
+def captured_step(learner: Learner, **options: Any) -> CapturedStep:
+    """``learner.update``, recorded again when the task's batches change their layout."""
+    return CapturedStep(
+        learner.update,
+        lambda: learner.tensors().values(),
+        scaler=learner.scaler,
+        layout=lambda items: learner.task.layout(len(items)),
+        **options,
+    )
+
+
+def plain_step(learner: Learner, items: Int[Tensor, " items"]) -> None:
+    """Update the learner on this process's share of a batch."""
+    own = learner.group.share(items)
+    if len(own):
+        learner.update(own, len(items))
+    else:
+        learner.update_without_items(len(items))
+
+
+class Readback:
+    """The sum of losses, the first faulty step and the number of Adam steps of a learner, as they are now.
+
+    The copy to the host runs while training continues.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        loss = learner.loss.clone()
+        learner.group.sum_all([loss])
+        values = torch.stack([loss, learner.fault.double(), learner.steps_taken().double()])
+        self._event: torch.cuda.Event | None = None
+        self._host = values
+        if values.is_cuda:
+            self._host = torch.empty(3, dtype=torch.float64, pin_memory=True).copy_(values, non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    @property
+    def ready(self) -> bool:
+        return self._event is None or self._event.query()
+
+    def wait(self) -> tuple[float, int, int]:
+        """The sum of losses over all processes, the first faulty step or -1, and the steps that moved the weights."""
+        if self._event is not None:
+            self._event.synchronize()
+        loss, fault, taken = self._host.tolist()
+        return loss, int(fault), int(taken)
 
 
 class Session:
     """The current state of training.
 
     Attributes:
-        step: updates so far.
-        total: updates in all.
-        curve: (epochs done, mean loss of the last of them), for each epoch.
-        measures: of each metric, (epochs done, value), as often as it was measured on the way.
-        seconds: time of training before this process began.
+        step: number of updates so far.
+        total: number of updates of the whole run.
+        curve: (completed epochs, mean loss of the last of them), for each epoch.
+        measures: for each metric, (completed epochs, value) of every evaluation during training.
+        seconds: training time of earlier processes of this run.
     """
 
     def __init__(self, config: Config, task: Task, group: Group | None = None, capture: bool = True) -> None:
         self.config, self.task, self.group = config, task, group or Group()
         self.learner = Learner(task, task.make_model(), config, self.group)
         self.sampler = Sampler(task.num_items, config.optim.batch, config.seed, task.device)
-        self.stepper = make_step(self.learner, capture)
+        self.update = make_step(self.learner, capture)
         self.step, self.seconds = 0, 0.0
         self.curve: list[tuple[int, float]] = []
         self.measures: dict[str, list[tuple[int, float]]] = {}
         self.began = time.perf_counter()
-        self._pending: list[tuple[int, int, Reading]] = []
-        # Whether the task is ready for the epoch; that of a resumed run begins in the middle of one.
+        self._pending: list[tuple[int, int, Readback]] = []
+        # Whether the task is prepared for the epoch; a resumed run starts in the middle of one.
         self._ready = False
-        # Processes drop out different things, a process that goes on alone the same as ever.
+        # Each process draws its own dropout; a process alone always draws the same.
         torch.manual_seed(int(np.random.SeedSequence([config.seed, self.group.rank]).generate_state(1)[0]))
 
     @property
@@ -134,78 +177,77 @@ class Session:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of training, those of interrupted processes too."""
+        """Seconds of training, including those of interrupted processes."""
         return self.seconds + time.perf_counter() - self.began
 
     def advance(self) -> None:
-        """One update."""
+        """Do one update."""
         if self.sampler.position == 0 or not self._ready:
             self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
             self.task.begin_epoch(self.sampler.epoch)
             self._ready = True
-        self.stepper.run(self.sampler.next())
+        self.update(self.sampler.next())
         self.step += 1
         if self.learner.device.type == "cpu":
-            self._refuse(int(self.learner.fault))
+            self._check_finite(int(self.learner.fault))
         if self.sampler.at_end:
-            self._pending.append((self.sampler.epoch, self.step, Reading(self.learner)))
+            self._pending.append((self.sampler.epoch, self.step, Readback(self.learner)))
             self.learner.loss.zero_()
             self.sampler.next_epoch()
 
-    def measured(self, wait: bool = False) -> Iterator[tuple[int, dict[str, int | float]]]:
-        """The step and the figures of each epoch that has become known since; Diverged where one is not finite."""
+    def epoch_metrics(self, wait: bool = False) -> Iterator[tuple[int, dict[str, int | float]]]:
+        """The step and the metrics of each epoch whose values have arrived since the last call. Raises Diverged."""
         while self._pending and (wait or self._pending[0][2].ready):
-            epoch, step, reading = self._pending.pop(0)
-            loss, fault, taken = reading.wait()
-            self._refuse(fault)
+            epoch, step, readback = self._pending.pop(0)
+            loss, fault, taken = readback.wait()
+            self._check_finite(fault)
             mean = loss / self.sampler.num_items
             self.curve.append((epoch + 1, mean))
-            figures = {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
-            yield step, figures | ({"skipped_steps": step - taken} if self.learner.scaler.is_enabled() else {})
+            metrics = {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
+            yield step, metrics | ({"skipped_steps": step - taken} if self.learner.scaler.is_enabled() else {})
 
     @property
-    def is_due(self) -> bool:
-        """Whether the model is to be measured now: at the end of every so many epochs but the last."""
+    def evaluation_due(self) -> bool:
+        """Whether to evaluate now: after every ``evaluate_every`` epochs, except the last."""
         every, epoch = self.config.evaluate_every, self.sampler.epoch
-        begins = self.sampler.position == 0 and 0 < self.step < self.total
-        return bool(every) and begins and epoch % every == 0 and len(self.task.part(self.task.watched)) > 0
+        between = self.sampler.position == 0 and 0 < self.step < self.total
+        return bool(every) and between and epoch % every == 0 and len(self.task.part(self.task.watched)) > 0
 
     def evaluate(self) -> dict[str, float]:
-        """Figures as the model stands, on the validation items or, without them, on the test items. Training goes on as
-        if nothing had been; its time leaves this out."""
+        """Metrics on the validation items or, without them, the test items. Training and its time are unaffected."""
         began, model, part = time.perf_counter(), self.learner.model, self.task.watched
         self.task.epoch = self.sampler.epoch
-        metrics = named_for(part, self.task.evaluate(model, part).metrics)
+        metrics = prefixed(part, self.task.evaluate(model, part).metrics)
         model.train()
         for name, value in metrics.items():
             self.measures.setdefault(name, []).append((self.sampler.epoch, value))
         self.began += time.perf_counter() - began
         return metrics
 
-    def _refuse(self, fault: int) -> None:
+    def _check_finite(self, fault: int) -> None:
+        """Raise Diverged if ``fault`` is a step and not -1."""
         if fault < 0:
             return
         items = self.sampler.batch_at(fault).tolist()
         names = ", ".join(self.task.names[item] for item in items[:4]) + (", …" if len(items) > 4 else "")
         epoch = fault // self.sampler.num_batches
         raise Diverged(
-            f"step {fault + 1} (epoch {epoch + 1}; {names}): its loss or gradient is not finite. Training stopped; the "
-            "last checkpoint is from before it. Look at these items, lower optim.lr, or take precision float32"
+            f"step {fault + 1} (epoch {epoch + 1}; {names}): the loss or a gradient is not finite. The last checkpoint "
+            "is from before it: check these items, lower optim.lr, or set precision to float32"
         )
 
     def state(self) -> State:
         """Everything needed to resume; waits for the device. Raises Diverged if the weights are not worth keeping."""
-        loss, fault, taken = Reading(self.learner).wait()
-        self._refuse(fault)
+        loss, fault, taken = Readback(self.learner).wait()
+        self._check_finite(fault)
         if taken == 0 and self.step == self.total:
             # So few steps that the loss scale never fell to 1: the weights are still the initial ones.
-            self._refuse(self.step - 1)
+            self._check_finite(self.step - 1)
         device = self.learner.device
-        states = {name: self.group.gather(state, device) for name, state in random_states(device).items()}
         progress: dict[str, Any] = {
             "config": self.config.to_json(),
             "sampler": self.sampler.state(),
-            "random": states,
+            "random": {name: self.group.gather(state, device) for name, state in random_states(device).items()},
             "scaler": self.learner.scaler.state_dict(),
             "loss": loss,
             "curve": self.curve,
@@ -220,90 +262,23 @@ class Session:
         self.sampler.load_state(progress["sampler"])
         self.learner.load(state.model, state.optimizer, state.step)
         self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
-        # Sums are over all processes, so one of them carries on with what there was.
+        # Sums are over all processes, so only one of them starts from the stored sum.
         self.learner.loss.fill_(progress["loss"] if self.group.leads else 0.0)
         if progress["scaler"]:
             self.learner.scaler.load_state_dict(progress["scaler"])
         self.step, self.seconds = state.step, progress["seconds"]
-        self.curve = [(int(epoch), float(loss)) for epoch, loss in progress["curve"]]
-        measures = progress.get("measures", {})
-        self.measures = {name: [(int(epoch), float(y)) for epoch, y in curve] for name, curve in measures.items()}
-        states = {
-            name: states[self.group.rank]
-            for name, states in progress["random"].items()
-            if len(states) > self.group.rank
-        }
+        self.curve = _points(progress["curve"])
+        self.measures = {name: _points(curve) for name, curve in progress["measures"].items()}
+        rank = self.group.rank
+        states = {name: states[rank] for name, states in progress["random"].items() if len(states) > rank}
         if "cpu" in states:
             set_random_states(states, self.learner.device)
 
 
-PACKAGES = ("torch", "triton", "numpy")
+def prefixed(part: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as records and curves name them: ``accuracy_pct`` for the test, ``validation_accuracy_pct``."""
+    return {name if part == "test" else f"{part}_{name}": value for name, value in metrics.items()}
 
 
-def finish(session: Session, run: Run) -> RunRecord:
-    """Evaluate on the test and validation items; store samples, weights, the record and their checksums, in this order.
-
-    A run is complete when its manifest lists the record. The seconds are those of training alone.
-    """
-    seconds, model, task = session.elapsed, session.learner.model, session.task
-    task.epoch = session.sampler.epoch
-    evaluation, metrics = Evaluation({}), dict[str, float]()
-    if len(task.part("validation")):
-        evaluation = task.evaluate(model, "validation")
-        metrics |= named_for("validation", evaluation.metrics)
-    if session.config.test and task.num_test:
-        evaluation = task.evaluate(model)
-        metrics |= evaluation.metrics
-    if shown := min(task.num_samples, len(task.part(task.final))):
-        write_samples(run.folder / SAMPLES, task.samples(model, shown, task.final))
-    run.write_model(model, session.step)
-    _check_complete(run, bool(shown))
-    record = RunRecord(
-        name=method_name(session.config),
-        row=row_name(session.config),
-        config=session.config.to_json(),
-        seed=session.config.seed,
-        parameters=sum(parameter.numel() for parameter in session.learner.parameters),
-        steps=session.step,
-        epochs=session.step / session.sampler.num_batches,
-        seconds=seconds,
-        device=_words(session),
-        versions=versions(),
-        metrics=metrics,
-        curves={**_curves(session), **evaluation.curves},
-    )
-    write_record(run.folder / RECORD, record)
-    add_to_manifest(run.folder, [*[SAMPLES] * bool(shown), RECORD])
-    return record
-
-
-def _check_complete(run: Run, has_samples: bool) -> None:
-    """RunError unless everything but the record is on the disk: files can be removed while a run is training."""
-    names = (CONFIG, CONTEXT, METRICS, MODEL, *([SAMPLES] if has_samples else []))
-    if missing := [name for name in names if not (run.folder / name).is_file()]:
-        raise RunError(
-            f"{run.folder}: {', '.join(missing)} was removed while the run was training. Start the same command again: "
-            "it continues from the last checkpoint"
-        )
-
-
-def _curves(session: Session) -> dict[str, list[tuple[float, float]]]:
-    curves = {"loss": session.curve, **session.measures}
-    return {name: [(float(epoch), value) for epoch, value in curve] for name, curve in curves.items()}
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that figures depend on."""
-    installed = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    # On the path without having been installed, it has no metadata.
-    return {**installed, "geoskip": __version__}
-
-
-def _words(session: Session) -> str:
-    words = device_words(session.learner.device)
-    return words if session.group.size == 1 else f"{session.group.size} × {words}"
+def _points(curve: Any) -> list[tuple[int, float]]:
+    return [(int(epoch), float(value)) for epoch, value in curve]

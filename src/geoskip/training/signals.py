@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP as a request to end after the current step, with a checkpoint."""
+"""Treats SIGINT, SIGTERM and SIGHUP as a request to stop after the current step, with a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Interrupted(Exception):
-    """Training ended early, and can go on. ``code`` is the exit code that shells expect: 129, 130 or 143."""
+    """Training stopped early and can be resumed. ``code`` is the exit code that shells expect: 129, 130 or 143."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -19,10 +19,10 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """Within the context the signals are only noted; a second SIGINT interrupts at once, as ever.
+    """Within the context, a signal only sets ``number``; a second SIGINT raises KeyboardInterrupt.
 
-    When the terminal hangs up (SIGHUP), what would still be printed there is dropped, as it could only fail. Elsewhere
-    than in the main thread, where signals cannot be handled, nothing changes.
+    When the terminal closes (SIGHUP), standard output and error are redirected to the null device, because writing
+    there would fail. Outside the main thread, where signals cannot be handled, nothing changes.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._terminals = [number for number in (1, 2) if os.isatty(number)]
             signals = (signal.SIGINT, *termination_signals())
-            self._before = {number: signal.signal(number, self._note) for number in signals}
+            self._before = {number: signal.signal(number, self._handle) for number in signals}
         return self
 
     def __exit__(
@@ -46,15 +46,15 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.number == signal.SIGINT == number:
             raise KeyboardInterrupt
         self.number = number
         if number not in (signal.SIGINT, signal.SIGTERM):
             self._close_terminals()
         if number == signal.SIGINT:
-            # While data are made there is no step yet, and this may take a while.
-            print("geoskip: ending after this step, with a checkpoint; Ctrl-C again ends at once", file=sys.stderr)
+            # Before the first step, while data are loaded, this may take a while.
+            print("geoskip: stopping after this step, with a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
 
     def _close_terminals(self) -> None:
         sink = os.open(os.devnull, os.O_WRONLY)

@@ -24,7 +24,7 @@ from geoskip.models.correspondence import with_current_keys
 from geoskip.operators import operator_info
 from geoskip.records.files import read_verified
 from geoskip.records.reading import ReadError, parse_json, parse_tensors
-from geoskip.training.checkpoint import apart
+from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config, described, fits
 from geoskip.training.tasks.base import Task, spiral_length, task_class
 
@@ -84,7 +84,7 @@ def context_of(task: Task) -> Context:
 
 def context_bytes(context: Context) -> bytes:
     """A context as a safetensors file."""
-    return save(apart(context.constants), {"facts": json.dumps(context.facts, allow_nan=False)})
+    return save(cpu_copies(context.constants), {"facts": json.dumps(context.facts, allow_nan=False)})
 
 
 def read_context(path: Path) -> Context:
