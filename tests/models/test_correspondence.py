@@ -65,15 +65,6 @@ def test_graph_may_be_held_or_given() -> None:
     assert net.double()(X.double()).dtype == torch.float64
 
 
-def test_older_checkpoints_load() -> None:
-    """They call the buffers of the graph ``graph.…``; the network may be a part of another model."""
-    saved, own = (network(seed=seed, operator="gcn", graph=hierarchy().levels[0]).eval() for seed in (0, 1))
-    weights = {f"net.{key.removeprefix('fixed_')}": value for key, value in saved.state_dict().items()}
-    assert "net.graph.order" in weights
-    nn.ModuleDict({"net": own}).load_state_dict(weights)
-    assert torch.equal(own(X), saved(X))
-
-
 def test_edge_weights_of_the_graph_are_held_and_rebuilt() -> None:
     """A network that is rebuilt from its stored tensors alone has the weights that it was trained with."""
     bare = hierarchy().levels[0]
@@ -100,7 +91,7 @@ def test_batch_equals_one_by_one() -> None:
 
 
 def test_without_a_graph() -> None:
-    with pytest.raises(ValueError, match="graph: the network holds none"):
+    with pytest.raises(ValueError, match="graph: the network has none"):
         network(operator="gcn")(X)
 
 

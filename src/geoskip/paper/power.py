@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.graphs import Graph, attach, pack, target_degree
-from geoskip.models.layers import layer_maker
+from geoskip.models import layer_maker
 from geoskip.shapes import Float, Int
 
 # By their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper on superpixels.

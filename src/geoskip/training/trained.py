@@ -20,7 +20,6 @@ from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
-from geoskip.models.correspondence import with_current_keys
 from geoskip.operators import operator_info
 from geoskip.records.files import read_verified
 from geoskip.records.reading import ReadError, parse_json, parse_tensors
@@ -196,7 +195,6 @@ def rebuild_model(config: Config, weights: Weights, facts: Mapping[str, Any]) ->
     ``facts`` are the task's; of them a classifier's ``in_channels`` and ``dim`` count, which its weights do not tell.
     ValueError if the weights are not of such a model.
     """
-    weights = with_current_keys(dict(weights))
     try:
         task_class(config.task).check_network(config)
         # First without memory for the parameters: a configuration may ask for more than the weights have.
