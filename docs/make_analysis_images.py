@@ -24,8 +24,8 @@ from geoskip.paper.findings import AnalysisRecord, read_analysis
 from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.palette import SERIES
-from geoskip.report.png import write_png
-from geoskip.report.sample_pictures import parts_sheet
+from geoskip.report.pictures import write_png
+from geoskip.report.sheets import parts_sheet
 
 ROOT = Path(__file__).parents[1]
 RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"

@@ -13,10 +13,9 @@ import torch
 from geoskip.data.bodies import bodies
 from geoskip.data.faces import faces
 from geoskip.meshes import Mesh, geodesic_distances, grid, mesh_hierarchy, spirals
-from geoskip.report.palette import CLAY, color_scale
-from geoskip.report.pictures import picture, sheet, view_of
-from geoskip.report.png import write_png
-from geoskip.report.sample_pictures import level_sheet
+from geoskip.report.palette import CLAY, colored
+from geoskip.report.pictures import picture, sheet, view_of, write_png
+from geoskip.report.sheets import level_sheet
 
 IMAGES = Path(__file__).parent / "images"
 EXPRESSIONS = ("bareteeth", "eyebrow", "high_smile", "mouth_extreme", "mouth_middle", "mouth_side")
@@ -74,13 +73,13 @@ def _spiral(mesh: Mesh, vertex: int) -> np.ndarray:
     walk = spirals(mesh, 19)[vertex]
     walk = walk[walk >= 0]
     colours = np.tile(np.array(CLAY), (mesh.num_vertices, 1))
-    colours[walk] = color_scale(np.arange(len(walk), dtype=np.float64))
+    colours[walk] = colored(np.arange(len(walk), dtype=np.float64), len(walk) - 1, "viridis")
     return picture(mesh, view_of(mesh.verts, 15.0, 25.0), colours, size=300, edges=True)
 
 
 def _bands(row: np.ndarray, width: float) -> np.ndarray:
     """A colour for each distance, every second band darker."""
-    return color_scale(row) * np.where(np.floor(row / width) % 2, 0.72, 1.0)[:, None]
+    return colored(row, row.max(), "viridis") * np.where(np.floor(row / width) % 2, 0.72, 1.0)[:, None]
 
 
 PICTURES: dict[str, Callable[[], np.ndarray]] = {

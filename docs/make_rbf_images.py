@@ -20,8 +20,7 @@ from geoskip.blocks.analogy import interpolant_block, interpolant_graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
 from geoskip.report.palette import CLAY
-from geoskip.report.pictures import picture, sheet, view_of
-from geoskip.report.png import write_png
+from geoskip.report.pictures import picture, sheet, view_of, write_png
 
 IMAGES = Path(__file__).parent / "images"
 # Okabe and Ito's colors, which color-blind readers can tell apart.

@@ -43,7 +43,7 @@ from geoskip.data.cache import entries
 from geoskip.data.folder import mesh_folder
 from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.files import atomic_write
-from geoskip.report import sample_pictures  # noqa: F401 (loaded once, not in every process)
+from geoskip.report import sheets  # noqa: F401 (loaded once, not in every process)
 from geoskip.training.checkpoint import newest_checkpoint, read_files
 from tests.training import sets
 

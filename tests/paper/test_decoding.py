@@ -15,7 +15,7 @@ from geoskip.graphs import Graph
 from geoskip.meshes import icosphere
 from geoskip.paper.analyses import run_parts
 from geoskip.paper.decoding import bumpiness, compare_parts, decode_layers, decode_parts, variation
-from geoskip.report.sample_pictures import parts_sheet
+from geoskip.report.sheets import parts_sheet
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run, spheres
 from tests.specimens import features, undirected

@@ -18,7 +18,7 @@ from geoskip.meshes import icosphere
 from geoskip.paper.demo import demo_config, demo_runs, demo_set, write_demo_pictures
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples
-from geoskip.report.sample_pictures import reconstruction_errors_mm, reconstruction_sheet
+from geoskip.report.sheets import errors_mm, reconstruction_sheet
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def samples_off_by(distance: float) -> MeshSamples:
 
 
 def test_errors_are_in_millimetres() -> None:
-    assert reconstruction_errors_mm(samples_off_by(0.5)) == pytest.approx(np.full((2, 42), 5.0), rel=1e-6)
+    assert errors_mm(samples_off_by(0.5)) == pytest.approx(np.full((2, 42), 5.0), rel=1e-6)
 
 
 def test_pictures_share_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarize
-from geoskip.report.charts import MAX_POINTS, Chart, charts, write_figures
+from geoskip.report.charts import MAX_POINTS, Chart, charts, write_charts
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1, MATCHING = EXPERIMENTS["table1"], EXPERIMENTS["correspondence"]
@@ -60,7 +60,7 @@ def test_splines_are_drawn_at_their_number_of_matrices() -> None:
     assert places["Aff-SplineCNN, paper"] == [8.0, 125.0]
     assert "M = m³" in chart.text
     groups = {series.name: series.group for series in found["e0-loss"].series}
-    assert (groups["SplineCNN m=2"], groups["MoNet M=8"]) == ("SplineCNN, m = 2", "MoNet, M = 8")
+    assert (groups["SplineCNN m=2"], groups["MoNet M=8"]) == ("SplineCNN, M = 8", "MoNet, M = 8")
 
 
 def test_the_papers_marks_stand_at_its_own_numbers_of_parameters() -> None:
@@ -138,8 +138,8 @@ def test_words_and_lines_are_of_what_there_is() -> None:
 def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
     runs = [made_run(recipe, "$data$", 0) for recipe in TABLE1.select(["*MoNet*"])]
     found = charts(result_tables(runs))
-    paths = write_figures(found, tmp_path / "a")
-    again = write_figures(found, tmp_path / "b")
+    paths = write_charts(found, tmp_path / "a")
+    again = write_charts(found, tmp_path / "b")
     assert sorted(path.name for path in paths) == sorted(f"{c.key}.{end}" for c in found for end in ("png", "svg"))
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert "Aff-MoNet" in (tmp_path / "a" / "e0-size.svg").read_text()
@@ -147,6 +147,7 @@ def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = charts(result_tables([made_run(TABLE1.recipes[0], "faces", 0)]))
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install geoskip\[plots\]"):
-        write_figures([], tmp_path)
+        write_charts(found, tmp_path)

@@ -7,9 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from geoskip.meshes import Mesh, grid, icosphere
-from geoskip.report.palette import VIRIDIS, color_scale
-from geoskip.report.pictures import BACKGROUND, View, picture, sheet, vertex_normals, view_of
-from geoskip.report.png import png_bytes, write_png
+from geoskip.report.pictures import BACKGROUND, View, picture, png_bytes, sheet, vertex_normals, view_of, write_png
 
 BLANK = np.round(255 * np.array(BACKGROUND)).astype(np.uint8)
 
@@ -96,12 +94,6 @@ def test_vertex_normals_of_a_sphere_point_outwards_and_lone_vertices_have_none()
 def test_a_mesh_without_faces_is_an_empty_picture() -> None:
     cloud = Mesh(np.eye(3), np.zeros((0, 3), dtype=np.int64))
     assert not drawn(picture(cloud, size=16)).any()
-
-
-def test_color_scale_runs_from_low_to_high() -> None:
-    colors = color_scale(np.array([-3.0, 0.0, 1.0, 2.0, 9.0]), low=0.0, high=2.0)
-    assert np.allclose(colors, VIRIDIS[[0, 0, 4, 8, 8]])
-    assert np.allclose(color_scale(np.ones(3)), VIRIDIS[0])
 
 
 def test_sheet_fills_up_with_blanks() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from geoskip.report import raster
-from geoskip.report.raster import visible
+from geoskip.report import pictures
+from geoskip.report.pictures import visible
 
 
 def random_corners(num_faces: int, seed: int = 0) -> np.ndarray:
@@ -36,9 +36,9 @@ def nearest_face(column: float, row: float, corners: np.ndarray) -> int:
     return nearest
 
 
-@pytest.mark.parametrize("step", [7, raster.FRAGMENTS_PER_STEP])
+@pytest.mark.parametrize("step", [7, pictures.FRAGMENTS_PER_STEP])
 def test_every_pixel_shows_the_nearest_triangle(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raster, "FRAGMENTS_PER_STEP", step)
+    monkeypatch.setattr(pictures, "FRAGMENTS_PER_STEP", step)
     corners, shown = random_corners(25), np.full(24 * 31, -1)
     seen = visible(corners, 24, 31)
     shown[seen.pixel] = seen.face

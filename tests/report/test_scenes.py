@@ -6,9 +6,9 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records import CorrespondenceSamples
 from geoskip.report import scenes
-from geoskip.report.embed import Blobs
 from geoskip.report.runs import ReportRun
-from geoskip.report.scenes import matching_still, scene_still
+from geoskip.report.scenes import Blobs, match_still, mesh_still
+from geoskip.report.sheets import PAPER_MM, errors_mm
 from tests.report.made_runs import digit_samples, made_run, matched, mesh_samples, result_tables, spheres
 from tests.report.test_embed import unpacked
 
@@ -22,7 +22,7 @@ def reconstructed(*patterns: str) -> list[ReportRun]:
 
 
 def test_a_scene_for_each_operator_and_kernel_size() -> None:
-    found = scenes.scenes(result_tables(reconstructed("*MoNet* M=9", "*MoNet M=4", "ChebNet M=9")))
+    found = scenes.mesh_scenes(result_tables(reconstructed("*MoNet* M=9", "*MoNet M=4", "ChebNet M=9")))
     assert [scene.title for scene in found] == ["MoNet, M = 9, faces", "MoNet, M = 4, faces", "ChebNet, M = 9, faces"]
     assert [row.method for row in found[0].methods] == ["MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
     assert len({scene.key for scene in found}) == 3
@@ -30,21 +30,21 @@ def test_a_scene_for_each_operator_and_kernel_size() -> None:
 
 def test_what_more_seeds_have_measured_comes_first() -> None:
     runs = reconstructed("*MoNet M=4", "*MoNet M=14")
-    assert scenes.scenes(result_tables(runs))[0].title == "MoNet, M = 14, faces"
+    assert scenes.mesh_scenes(result_tables(runs))[0].title == "MoNet, M = 14, faces"
     more = [made_run(recipe, "faces", 1) for recipe in TABLE1.select(["*MoNet M=4"])]
-    assert scenes.scenes(result_tables([*runs, *more]))[0].title == "MoNet, M = 4, faces"
+    assert scenes.mesh_scenes(result_tables([*runs, *more]))[0].title == "MoNet, M = 4, faces"
 
 
 def test_runs_of_other_meshes_are_kept_apart() -> None:
     runs = reconstructed("*MoNet M=9")
     other = made_run(TABLE1.select(["Aff-MoNet M=9"])[0], "faces", 0, mesh_samples(spheres(1), "affine", 0, 0.5))
-    assert sorted(len(scene.methods) for scene in scenes.scenes(result_tables([*runs[:2], other]))) == [1, 2]
+    assert sorted(len(scene.methods) for scene in scenes.mesh_scenes(result_tables([*runs[:2], other]))) == [1, 2]
 
 
 def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
-    (scene,) = scenes.scenes(result_tables(reconstructed("Aff-MoNet M=9")))
+    (scene,) = scenes.mesh_scenes(result_tables(reconstructed("Aff-MoNet M=9")))
     blobs = Blobs()
-    entry = scenes.embedded_scene(scene, blobs, 1)
+    entry = scenes.embedded_meshes(scene, blobs, 1)
     given = scene.samples[0].parts
     step = entry["inputs"][0]["step"]
     shown = unpacked(blobs, entry["inputs"][0]).reshape(-1, 3)
@@ -52,7 +52,7 @@ def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
     assert step < 1e-4 * np.abs(shown).max()
     assert np.abs(shown - shown.mean(0) - given["input"][0] + given["input"][0].mean(0)).max() < 3 * step
     errors = np.linalg.norm(moved, axis=1)
-    assert errors == pytest.approx(scenes.errors_mm(scene.samples[0], "full", 0), abs=3 * step)
+    assert errors == pytest.approx(errors_mm(scene.samples[0])[0], abs=3 * step)
     assert entry["samples"] == ["sphere 0"]
     assert set(entry["methods"][0]["parts"]) == {"full", "affine", "convolution"}
     level = entry["levels"][0]
@@ -60,12 +60,12 @@ def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
 
 
 def test_inputs_are_shared_by_methods() -> None:
-    (one,) = scenes.scenes(result_tables(reconstructed("Aff-MoNet M=9")))
-    (four,) = scenes.scenes(result_tables(reconstructed("*MoNet* M=9")))
+    (one,) = scenes.mesh_scenes(result_tables(reconstructed("Aff-MoNet M=9")))
+    (four,) = scenes.mesh_scenes(result_tables(reconstructed("*MoNet* M=9")))
     sizes = []
     for scene in (one, four):
         blobs = Blobs()
-        scenes.embedded_scene(scene, blobs, 2)
+        scenes.embedded_meshes(scene, blobs, 2)
         sizes.append(blobs.html().count("<script"))
     assert sizes[1] - sizes[0] < 3 * 6  # three more methods, two samples, three parts at most, no input twice
 
@@ -76,28 +76,28 @@ def test_nice_numbers(value: float, expected: float) -> None:
 
 
 def test_the_scale_ends_where_the_paper_ends_it_or_before() -> None:
-    (large,) = scenes.scenes(
+    (large,) = scenes.mesh_scenes(
         result_tables([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 30.0))])
     )
-    (small,) = scenes.scenes(
+    (small,) = scenes.mesh_scenes(
         result_tables([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 0.01))])
     )
-    assert scenes.saturation_mm(large) == scenes.PAPER_MM
+    assert scenes.saturation_mm(large) == PAPER_MM
     assert 0.01 < scenes.saturation_mm(small) < 0.1
 
 
 def test_a_matching_carries_predictions_and_errors() -> None:
     runs = [made_run(r, "bodies", 0, matched(SPHERES, 0.3, n)) for n, r in enumerate(MATCHING.select(["*GCN"]))]
-    (matching,) = scenes.matchings(result_tables(runs))
+    (matching,) = scenes.match_scenes(result_tables(runs))
     blobs = Blobs()
-    entry = scenes.embedded_matching(matching, blobs, 2)
+    entry = scenes.embedded_matches(matching, blobs, 2)
     assert [method["name"] for method in entry["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
     body = matching.samples[2].meshes[1]
     assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == body.predicted).all()
     assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(body.error_pct, abs=0.01)
     assert entry["methods"][2]["right"][1] == pytest.approx(100 * (body.predicted == body.labels).mean())
     assert not entry["unlabeled"]
-    assert "Mean geodesic error: GCN" in matching_still(matching, 32).text
+    assert "Mean geodesic error: GCN" in match_still(matching, 32).text
 
 
 def without_labels(samples: CorrespondenceSamples, every: int) -> CorrespondenceSamples:
@@ -113,23 +113,23 @@ def without_labels(samples: CorrespondenceSamples, every: int) -> Correspondence
 def test_vertices_without_a_label_do_not_count() -> None:
     made = matched(SPHERES, 0.3, 0)
     samples = without_labels(made, 3)
-    (matching,) = scenes.matchings(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
     blobs = Blobs()
-    entry = scenes.embedded_matching(matching, blobs, 1)
+    entry = scenes.embedded_matches(matching, blobs, 1)
     body, known = made.meshes[0], np.arange(len(made.meshes[0].labels)) % 3 > 0
     assert entry["unlabeled"]
     errors = unpacked(blobs, entry["methods"][0]["errors"][0])
     assert (errors[~known] < 0).all()
     assert errors[known] == pytest.approx(body.error_pct[known], abs=0.01)
     assert entry["methods"][0]["right"] == pytest.approx([100 * (body.predicted == body.labels)[known].mean()])
-    assert f" {body.error_pct[known].mean():.1f} %" in matching_still(matching, 32).text
+    assert f" {body.error_pct[known].mean():.1f} %" in match_still(matching, 32).text
 
 
 def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
-    (matching,) = scenes.matchings(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
-    assert scenes.embedded_matching(matching, Blobs(), 1)["methods"][0]["right"] == [None]
-    assert "the error is unknown" in matching_still(matching, 32).text
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    assert scenes.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
+    assert "the error is unknown" in match_still(matching, 32).text
 
 
 def test_bodies_of_any_connectivity_are_embedded() -> None:
@@ -140,9 +140,9 @@ def test_bodies_of_any_connectivity_are_embedded() -> None:
     )
     target = spheres(1, 1)
     samples = CorrespondenceSamples(few, target.verts[0], target.faces)
-    (matching,) = scenes.matchings(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
     blobs = Blobs()
-    entry = scenes.embedded_matching(matching, blobs, 2)
+    entry = scenes.embedded_matches(matching, blobs, 2)
     for faces, body in zip(entry["faces"], meshes, strict=True):
         assert (unpacked(blobs, faces).reshape(-1, 3) == body.faces).all()
 
@@ -152,7 +152,7 @@ def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> Non
         made_run(r, "superpixels", 0, digit_samples(0.5, n)) for n, r in enumerate(TABLE2.select(["*GCN", "GIN-0"]))
     ]
     blobs = Blobs()
-    gcn, gin = scenes.galleries(result_tables(runs), blobs)
+    gcn, gin = (scenes.embedded_graphs(scene, blobs) for scene in scenes.graph_scenes(result_tables(runs)))
     assert [method["name"] for method in gcn["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
     assert gin["title"] == "GIN-0, superpixels"
     samples = digit_samples(0.5, 0)
@@ -166,8 +166,8 @@ def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> Non
 
 
 def test_a_still_says_what_it_shows() -> None:
-    (scene,) = scenes.scenes(result_tables(reconstructed("*MoNet M=9")))
-    still = scene_still(scene, 40)
+    (scene,) = scenes.mesh_scenes(result_tables(reconstructed("*MoNet M=9")))
+    still = mesh_still(scene, 40)
     assert still.png.startswith(b"\x89PNG")
     assert "“sphere 0”" in still.text
     assert all(f"{row.method} 0." in still.text for row in scene.methods)

@@ -7,9 +7,8 @@ from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.recipes import Recipe
 from geoskip.paper.rows import rows
 from geoskip.records.statistics import summarize
-from geoskip.report.runs import ReportRun
-from geoskip.report.summary import subject_of
-from geoskip.report.tables import best, headline_cards, headlines, result_table_html
+from geoskip.report.runs import ReportRun, subject_of
+from geoskip.report.tables import best, headline_html, headlines, result_table_html
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1 = EXPERIMENTS["table1"]
@@ -55,7 +54,7 @@ def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> N
         replace(run, record=replace(run.record, config={**run.record.config, "device": "cuda"})) for run in runs[:1]
     ]
     (experiment,) = result_tables([*runs[1:2], *elsewhere])
-    assert [row.variant for row in experiment.rows] == [""]
+    assert [row.group.variant for row in experiment.rows] == [""]
 
 
 def test_groups_and_best_are_those_of_the_paper() -> None:
@@ -114,7 +113,7 @@ def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
         for size in (4, 9, 14)
     ]
     assert headline.change == pytest.approx(statistics.fmean(changes))
-    assert f"−{-headline.change:.0f}" in headline_cards([headline])
+    assert f"−{-headline.change:.0f}" in headline_html(headline)
 
 
 def test_nothing_to_see_at_a_glance() -> None:
@@ -168,14 +167,14 @@ def test_a_part_with_rows_of_its_own_waits_for_them() -> None:
 
 def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
     (experiment,) = result_tables([made_run(recipe, "faces", 0) for recipe in EXPERIMENTS["spline_supplement"].recipes])
-    found = [(row.method, row.matrices, row.column) for row in experiment.rows if row.skip == "none"]
+    found = [(row.method, row.matrices, row.size) for row in experiment.rows if row.skip == "none"]
     assert found == [
-        ("SplineCNN", 1, "m = 1"),
-        ("SplineCNN", 8, "m = 2"),
+        ("SplineCNN", 1, "M = 1"),
+        ("SplineCNN", 8, "M = 8"),
         ("MoNet", 8, "M = 8"),
-        ("SplineCNN", 27, "m = 3"),
-        ("SplineCNN", 64, "m = 4"),
-        ("SplineCNN", 125, "m = 5"),
+        ("SplineCNN", 27, "M = 27"),
+        ("SplineCNN", 64, "M = 64"),
+        ("SplineCNN", 125, "M = 125"),
     ]
     table = result_table_html(experiment)
     assert '<td class="number" data-value="8">8 <span class="unit">m = 2</span></td>' in table
@@ -210,6 +209,6 @@ def test_length_is_told_where_all_rows_agree() -> None:
         run = made_run(TABLE1.recipes[0], "faces", seed)
         return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"epochs": epochs}}))
 
-    assert result_tables([trained(20, 0), trained(20, 1)])[0].length == "20 epochs"
-    assert result_tables([trained(1, 0)])[0].length == "1 epoch"
-    assert result_tables([trained(20, 0), trained(30, 1)])[0].length == ""
+    assert result_tables([trained(20, 0), trained(20, 1)])[0].epochs == "20 epochs"
+    assert result_tables([trained(1, 0)])[0].epochs == "1 epoch"
+    assert result_tables([trained(20, 0), trained(30, 1)])[0].epochs == ""

@@ -7,13 +7,12 @@ from typer.testing import CliRunner
 
 from geoskip.cli.report import report
 from geoskip.records import RecordError
-from geoskip.report import page, renders
+from geoskip.report import renders
 from geoskip.report.page import write_report
-from geoskip.report.scenes import scenes
+from geoskip.report.scenes import mesh_scenes
 from tests.report.made_runs import made_runs, result_tables, spheres, write_runs
 
 RUNS = made_runs(spheres(1), spheres(1), 1, ("*MoNet M=9",))[:3]
-CRASH = "import os; os.abort()"
 
 
 def test_a_report_is_a_page_and_its_figures(tmp_path: Path) -> None:
@@ -28,29 +27,35 @@ def test_a_report_is_a_page_and_its_figures(tmp_path: Path) -> None:
 
 def test_what_cannot_be_drawn_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(renders, "PROBE", CRASH)
+    monkeypatch.setattr(renders, "DRAW", ["-c", "import os; os.abort()"])
     written = write_report(RUNS, tmp_path, renders=True)
     assert written.page.exists()
-    assert [why.split(":")[0] for why in written.missing] == [
-        "figures need matplotlib",
-        "pyvista cannot use OpenGL here (on Debian",
-    ]
+    assert written.missing[0].startswith("figures need matplotlib: ")
+    assert written.missing[1].startswith("renders: pyvista ended with code -6")
+    assert "It needs OpenGL (on Debian: apt install" in written.missing[1]
 
 
-def test_why_there_are_no_renders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renders, "PROBE", "import no_such_package_here")
-    assert "pip install geoskip[renders]" in renders.renders_missing()
-    monkeypatch.setattr(renders, "PROBE", "import time; time.sleep(60)")
-    monkeypatch.setattr(renders, "TIME_LIMIT_S", 0.5)
-    assert "did not draw within 0.5 s" in renders.renders_missing()
-    monkeypatch.setattr(renders, "PROBE", "pass")
-    monkeypatch.setattr(renders, "TIME_LIMIT_S", 60.0)
-    assert renders.renders_missing() == ""
+@pytest.mark.parametrize(
+    ("script", "limit", "message"),
+    [
+        ("import pyvista", 60.0, "renders: need pyvista: pip install geoskip[renders]"),
+        ("import sys; sys.exit('the lamp is broken')", 60.0, "ended with code 1: the lamp is broken"),
+        ("import time; time.sleep(60)", -39.5, "pyvista did not finish within 0.5 s"),  # 20 s for each picture
+    ],
+)
+def test_why_there_are_no_renders(
+    script: str, limit: float, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyvista.py").write_text("raise ModuleNotFoundError(\"No module named 'pyvista'\")")
+    monkeypatch.setattr(renders, "DRAW", ["-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {script}"])
+    monkeypatch.setattr(renders, "TIME_LIMIT_S", limit)
+    (missing,) = write_report(RUNS[:1], tmp_path, figures=False, renders=True).missing
+    assert message in missing
 
 
-def test_renders_are_drawn_in_a_process_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for pyvista's process: it is handed every mesh, and its failure is told."""
-    found = scenes(result_tables(RUNS))
+def test_renders_are_drawn_in_a_separate_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for pyvista's process gets every mesh."""
+    scenes = mesh_scenes(result_tables(RUNS))
     script = tmp_path / "stand_in.py"
     script.write_text(
         "import json, sys, pathlib, numpy\n"
@@ -59,33 +64,16 @@ def test_renders_are_drawn_in_a_process_of_their_own(tmp_path: Path, monkeypatch
         "    pathlib.Path(job['picture']).write_bytes(b'x')\n"
     )
     monkeypatch.setattr(renders, "DRAW", [str(script)])
-    paths = renders.write_renders(found, tmp_path / "renders")
-    assert [path.name for path in paths] == [f"s0-{n}.png" for n in range(1 + len(found[0].methods))]
+    paths = renders.write_renders(scenes, tmp_path / "renders")
+    assert [path.name for path in paths] == [f"s0-{n}.png" for n in range(1 + len(scenes[0].methods))]
     assert all(path.read_bytes() == b"x" for path in paths)
-    script.write_text("import sys; sys.exit('the lamp is broken')")
-    with pytest.raises(RuntimeError, match="ended with code 1: the lamp is broken"):
-        renders.write_renders(found, tmp_path / "renders")
 
 
-def test_renders_that_fail_cost_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renders, "PROBE", "pass")
-    monkeypatch.setattr(renders, "DRAW", ["-c", "import sys; sys.exit('the lamp is broken')"])
-    written = write_report(RUNS[:1], tmp_path, figures=False, renders=True)
-    assert written.page.exists()
-    assert [why.split(":")[0] for why in written.missing] == ["renders"]
-    monkeypatch.setattr(renders, "DRAW", ["-c", "import time; time.sleep(60)"])
-    monkeypatch.setattr(page, "renders_missing", lambda: "")
-    monkeypatch.setattr(renders, "TIME_LIMIT_S", -39.5)  # two pictures may take 20 s each
-    assert "timed out" in write_report(RUNS[:1], tmp_path, figures=False, renders=True).missing[0]
-
-
-def test_renders_where_they_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renders_where_they_can_be_drawn(tmp_path: Path) -> None:
     """Without pyvista or OpenGL the report says so; with them the pictures are there."""
-    why = renders.renders_missing()
-    monkeypatch.setattr(page, "renders_missing", lambda: why)
     written = write_report(RUNS[:1], tmp_path, figures=False, renders=True)
-    assert (not why) == (not written.missing)
-    assert [path.read_bytes()[:4] for path in written.files] == ([] if why else [b"\x89PNG"] * 2)
+    drawn = [path.read_bytes()[:4] for path in written.files]
+    assert drawn == ([] if written.missing else [b"\x89PNG"] * 2)
 
 
 @pytest.fixture

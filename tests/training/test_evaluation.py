@@ -13,7 +13,8 @@ import torch
 
 from geoskip.data import StoredShapes
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
-from geoskip.report.sample_pictures import draw_confusion, match_sheet, write_pictures
+from geoskip.report.charts import draw_confusion
+from geoskip.report.sheets import match_sheet, write_pictures
 from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train

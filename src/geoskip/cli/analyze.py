@@ -110,8 +110,8 @@ def parts(
     console.print(table)
     console.print("Distance from, and variation and bumps relative to, decoding by whole blocks.")
     if picture is not None:
-        from geoskip.report.png import write_png
-        from geoskip.report.sample_pictures import parts_sheet
+        from geoskip.report.pictures import write_png
+        from geoskip.report.sheets import parts_sheet
 
         write_png(picture, parts_sheet(shapes))
         console.print(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}", highlight=False)

@@ -51,7 +51,7 @@ def evaluate(
 
 
 def _draw(folder: Path, found: Any, up: Axis) -> list[Path]:
-    from geoskip.report.sample_pictures import write_pictures
+    from geoskip.report.sheets import write_pictures
 
     names = getattr(found.task.data, "class_names", ())
     evaluation = found.evaluation

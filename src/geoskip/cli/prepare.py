@@ -68,8 +68,8 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _draw(made: Any, folder: Path, stem: str, up: Axis) -> Path:
-    from geoskip.report.png import write_png
-    from geoskip.report.sample_pictures import level_sheet
+    from geoskip.report.pictures import write_png
+    from geoskip.report.sheets import level_sheet
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stem}-levels.png"

@@ -235,7 +235,9 @@ def published_tables() -> Mapping[str, PublishedTable]:
         name: PublishedTable(
             experiment.title,
             tuple(
-                PublishedRow(recipe.home, recipe.label, recipe.task, recipe.row.figures.get("params"))
+                PublishedRow(
+                    recipe.home, recipe.label, recipe.task, recipe.row.figures.get("params"), recipe.row.matrices
+                )
                 for recipe in experiment.recipes
             ),
         )

@@ -18,8 +18,8 @@ from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples
-from geoskip.report.png import write_png
-from geoskip.report.sample_pictures import reconstruction_errors_mm, reconstruction_sheet
+from geoskip.report.pictures import write_png
+from geoskip.report.sheets import errors_mm, reconstruction_sheet
 from geoskip.training.config import Config, resolve
 from geoskip.training.loop import train
 from geoskip.training.progress import Progress
@@ -151,7 +151,7 @@ def one_thread() -> Iterator[None]:
 def write_demo_pictures(folder: Path, samples: Mapping[str, MeshSamples]) -> tuple[list[Path], float]:
     """One picture per method, with the same view and colors; the paths, and the error in mm where colors saturate."""
     folder.mkdir(parents=True, exist_ok=True)
-    errors = np.concatenate([reconstruction_errors_mm(each).ravel() for each in samples.values()])
+    errors = np.concatenate([errors_mm(each).ravel() for each in samples.values()])
     largest = float(np.percentile(errors, PERCENTILE))
     paths = []
     for name, each in samples.items():

@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from geoskip.paper.rows import PaperRow
-from geoskip.report.summary import SUBJECTS
+from geoskip.report.runs import SUBJECTS
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config

@@ -19,9 +19,8 @@ from geoskip.paper.tables import TextTable, cell, experiment_table
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
 from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
-from geoskip.report.palette import color_scale, colored
-from geoskip.report.pictures import picture, sheet
-from geoskip.report.png import png_bytes
+from geoskip.report.palette import colored
+from geoskip.report.pictures import picture, png_bytes, sheet
 
 
 @dataclass
@@ -184,7 +183,7 @@ def _errors(samples: MeshSamples, size: int) -> list[Picture]:
     full, true = (samples.parts[part].astype(float) for part in ("full", "input"))
     distances = np.linalg.norm(full - true, axis=2) * samples.unit_mm
     return [
-        picture(Mesh(verts, samples.faces), colors=color_scale(errors, 0.0, LARGEST_MM), size=size)
+        picture(Mesh(verts, samples.faces), colors=colored(errors, LARGEST_MM, "viridis"), size=size)
         for verts, errors in zip(full, distances, strict=True)
     ]
 

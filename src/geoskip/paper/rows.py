@@ -58,6 +58,12 @@ class PaperRow:
     def kernel_size(self) -> int | None:
         return None if self.column is None else self.column + self.more
 
+    @property
+    def matrices(self) -> int | None:
+        """Weight matrices of a convolution: M, or m³ for SplineCNN, which is only trained on meshes."""
+        size = self.kernel_size
+        return size**3 if size is not None and self.operator == "spline" else size
+
 
 CHEB = PaperRow("ChebNet", "cheb")
 SPIRAL = PaperRow("SpiralNet++", "spiral")

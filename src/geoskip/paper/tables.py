@@ -26,7 +26,7 @@ from geoskip.paper.recipes import ORIGINAL, STAND_IN, Experiment, Recipe
 from geoskip.paper.running import finished_runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import summarize
-from geoskip.report.summary import SUBJECTS, Metric
+from geoskip.report.runs import SUBJECTS, Metric
 
 MISSING = "–"
 VALIDATION = "validation_"

@@ -15,7 +15,7 @@ from geoskip.records.reading import ReadError, parse_json
 # Format 1 has no checksum.
 FORMATS = (1, 2)
 _TEXTS = ("name", "experiment", "row", "schedule", "device")
-_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds")
+_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds", "weight_matrices")
 
 
 class RecordError(ValueError):
@@ -44,6 +44,7 @@ class RunRecord:
         curves: points (x, y) by name: ``loss`` over epochs; ``geodesic``, the percentage of vertices matched within
             an error in percent of the diameter.
         paper: the paper's results for the row, named as in ``metrics``.
+        weight_matrices: in a convolution; 0 if the operator has no kernel size, and in older records.
     """
 
     name: str
@@ -61,6 +62,7 @@ class RunRecord:
     row: str = ""
     schedule: str = "own"
     paper: Mapping[str, float] = field(default_factory=dict)
+    weight_matrices: int = 0
 
 
 def write_record(path: Path, record: RunRecord) -> None:

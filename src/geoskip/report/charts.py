@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -9,9 +10,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from geoskip.records.files import atomic_write
 from geoskip.report.palette import SERIES
-from geoskip.report.summary import Metric, ResultRow, ResultTable
+from geoskip.report.runs import Metric
+from geoskip.report.summary import ResultRow, ResultTable
+from geoskip.shapes import Int
 
 Point = tuple[float, float]
 Coordinate = Callable[[ResultRow], float]
@@ -106,19 +111,19 @@ def _charts_of(table: ResultTable, name: str) -> list[Chart]:
 def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
     """The metric versus kernel size, if there are several sizes, and versus the number of parameters."""
     y = f"{metric.heading}, {metric.unit}"
-    sized = [row for row in table.own if row.size is not None]
+    sized = [row for row in table.own if row.matrices is not None]
     printed = [row for row in table.own if metric.key in row.paper]
-    hollow = " Hollow marks are the paper's results" if printed else ""
     bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
-    better = f"{metric.better.capitalize()} is better.{bars}{hollow}"
+    better = f"{metric.better.capitalize()} is better.{bars}"
     drawn = []
     # The additional weight matrix of MoNet+ does not make another size.
-    if len({row.group[1] for row in sized}) > 1:
+    if len({row.group.matrices for row in sized}) > 1:
+        hollow = " Hollow marks are the paper's results." if printed else ""
         drawn.append(
             Chart(
                 f"{table.key}-size",
                 f"{name}: {metric.heading.lower()} versus kernel size",
-                f"One line per method{_powers(sized)}. {better}{hollow and '.'}",
+                f"One line per method{_powers(sized)}. {better}{hollow}",
                 "Weight matrices M",
                 y,
                 _lines(sized, metric, lambda row: float(row.matrices or 0)),
@@ -126,11 +131,12 @@ def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
             )
         )
     if len({row.parameters for row in table.own}) > 1:
+        hollow = f" Hollow marks are the paper's results, {_whose_counts(printed)}." if printed else ""
         drawn.append(
             Chart(
                 f"{table.key}-parameters",
                 f"{name}: {metric.heading.lower()} versus model size",
-                f"{better}{hollow and _counted(printed)}",
+                f"{better}{hollow}",
                 "Parameters",
                 y,
                 _lines(table.own, metric, lambda row: float(row.parameters), _paper_count),
@@ -144,49 +150,48 @@ def _paper_count(row: ResultRow) -> float:
     return float(row.parameters if row.paper_parameters is None else row.paper_parameters)
 
 
-def _counted(rows: Sequence[ResultRow]) -> str:
+def _whose_counts(rows: Sequence[ResultRow]) -> str:
     """At whose parameter counts the paper's marks are drawn."""
-    given = {row.paper_parameters is not None for row in rows}
-    if given == {True}:
-        return ", at its own parameter counts."
-    return (
-        ", at its own parameter counts where known, otherwise at ours."
-        if True in given
-        else ", at our parameter counts."
-    )
+    known = [row.paper_parameters is not None for row in rows]
+    if all(known):
+        return "at its own parameter counts"
+    return "at its own parameter counts where known, otherwise at ours" if any(known) else "at our parameter counts"
 
 
 def _powers(rows: Sequence[ResultRow]) -> str:
-    """Explains the number of weight matrices of SplineCNN, if it is among the rows."""
-    size = next((row.size for row in rows if row.size is not None and row.size.letter == "m"), None)
-    power = "" if size is None else {2: "²", 3: "³"}.get(size.dim, "")
-    return "" if size is None else f"; SplineCNN with m control values per dimension has M = m{power}"
+    """Explains M for an operator with several control values per dimension: SplineCNN."""
+    row = next((row for row in rows if row.matrices != row.kernel_size), None)
+    if row is None or row.matrices is None or row.kernel_size is None:
+        return ""
+    dim = round(math.log(row.matrices, row.kernel_size))
+    return f"; {row.family} with m control values per dimension has M = m{'' if dim == 1 else '⁰¹²³⁴'[dim]}"
 
 
 def _lines(
     rows: Sequence[ResultRow], metric: Metric, x: Coordinate, paper_x: Coordinate | None = None
 ) -> tuple[Series, ...]:
     """One line per method, and one for its results in the paper."""
-    methods: dict[tuple[str, ...], list[ResultRow]] = {}
+    methods: dict[tuple[str, str, tuple[str, ...]], list[ResultRow]] = {}
     # Name the pseudo-coordinates only if they differ between rows.
-    several = len({row.group[2] for row in rows}) > 1
+    several = len({row.group.pseudo for row in rows}) > 1
     for row in rows:
-        methods.setdefault((row.method, row.group[2] if several else "", *row.group[3:]), []).append(row)
+        key = (row.method, row.group.pseudo if several else "", row.group.details)
+        methods.setdefault(key, []).append(row)
     ours, paper = [], []
-    for (method, *further, variant), members in methods.items():
-        suffixes = [*([] if method.endswith("†") else further), variant]
+    for (method, pseudo, details), members in methods.items():
+        suffixes = [pseudo, *details]
+        if method.endswith("†"):  # which already says that there are no self-loops
+            suffixes = [members[0].group.variant]
         name = " ".join([method, *(f"({text})" for text in suffixes if text)])
-        measured = sorted((row for row in members if metric.key in row.metrics), key=x)
-        own = [(x(row), row.metrics[metric.key]) for row in measured]
         look = _look(members[0], members[0].family)
-        points = tuple((at, value.mean) for at, value in own)
-        low = tuple(value.mean - (value.half or 0.0) for _, value in own)
-        high = tuple(value.mean + (value.half or 0.0) for _, value in own)
+        measured = sorted((row for row in members if metric.key in row.metrics), key=x)
+        values = [row.metrics[metric.key] for row in measured]
+        points = tuple((x(row), value.mean) for row, value in zip(measured, values, strict=True))
+        low = tuple(value.mean - (value.half or 0.0) for value in values)
+        high = tuple(value.mean + (value.half or 0.0) for value in values)
         ours.append(Series(name, points, low, high, **look))
-        theirs = tuple(
-            sorted(((paper_x or x)(row), row.paper[metric.key]) for row in members if metric.key in row.paper)
-        )
-        paper.append(Series(f"{name}, paper", theirs, paper=True, **look))
+        published = sorted(((paper_x or x)(row), row.paper[metric.key]) for row in members if metric.key in row.paper)
+        paper.append(Series(f"{name}, paper", tuple(published), paper=True, **look))
     return tuple(series for series in ours + paper if series.points)
 
 
@@ -206,14 +211,13 @@ def _curve(row: ResultRow, name: str) -> Series:
     points = tuple((float(x), statistics.fmean(at)) for x, at in zip(kept, values, strict=True))
     low, high = tuple(map(min, values)), tuple(map(max, values))
     several = len(curves) > 1
-    size = f", {row.column}" if row.column else ""
-    look = _look(row, f"{row.family}{size}")
+    look = _look(row, ", ".join(filter(None, (row.family, row.size))))
     return Series(row.label, points, low if several else (), high if several else (), **look)
 
 
 def _look(row: ResultRow, group: str) -> dict[str, Any]:
-    variant = next((end for end in ("†", "+") if row.method.endswith(end) and not row.method.endswith("++")), "")
-    return {"color": row.look, "mark": row.operator, "variant": variant, "group": group}
+    variant = "†" if row.method.endswith("†") else "+" * row.larger
+    return {"color": row.look, "mark": row.group.operator, "variant": variant, "group": group}
 
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -231,44 +235,24 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def write_figures(charts: list[Chart], folder: Path) -> list[Path]:
+def write_charts(charts: Sequence[Chart], folder: Path) -> list[Path]:
     """Write each chart as ``KEY.png`` and ``KEY.svg``. Equal charts give equal files."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install geoskip[plots]") from error
-    folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        return [path for chart in charts for path in _write_figure(chart, folder)]
+    return [path for chart in charts for path in _write_chart(chart, folder)]
 
 
-def _write_figure(chart: Chart, folder: Path) -> list[Path]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def _write_chart(chart: Chart, folder: Path) -> list[Path]:
+    def draw(figure: Any, axes: Any) -> None:
+        marks = list(dict.fromkeys(series.mark for series in chart.series))
+        for series in chart.series:
+            _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
+        # Matplotlib would read text between dollar signs as mathematics.
+        axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
+        if chart.log_y:
+            axes.set_yscale("log")
+        columns = 1 if len(chart.series) <= 8 else 2
+        figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
 
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    marks = list(dict.fromkeys(series.mark for series in chart.series))
-    for series in chart.series:
-        _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
-    # Matplotlib would read text between dollar signs as mathematics.
-    axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
-    if chart.log_y:
-        axes.set_yscale("log")
-    columns = 1 if len(chart.series) <= 8 else 2
-    figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
-    paths = [folder / f"{chart.key}.{kind}" for kind in ("png", "svg")]
-    save_figure(figure, paths[0], dpi=200)
-    save_figure(figure, paths[1], metadata={"Date": None})
-    return paths
-
-
-def save_figure(figure: Any, path: Path, **options: Any) -> None:
-    """Save a matplotlib figure atomically, in the format given by the suffix."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:], **options)
-    atomic_write(path, buffer.getvalue())
+    return write_figure([folder / f"{chart.key}.{kind}" for kind in ("png", "svg")], (6.4, 4.2), draw, dpi=200)
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
@@ -290,6 +274,58 @@ def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
         axes.vlines(x, series.low, series.high, color=color, linewidth=1.1)
     elif series.low:
         axes.fill_between(x, series.low, series.high, color=color, alpha=0.16, linewidth=0)
+
+
+def draw_geodesic_curve(path: Path, points: Sequence[Point]) -> Path:
+    """The cumulative geodesic error of the Princeton protocol."""
+
+    def draw(_: Any, axes: Any) -> None:
+        axes.plot(*zip(*points, strict=True), color="#b3202a", linewidth=2)
+        axes.set(xlabel="geodesic error, % of the diameter", ylabel="% of vertices within", ylim=(0, 100))
+        axes.set_xlim(points[0][0], points[-1][0])
+
+    return write_figure([path], (4.8, 3.6), draw)[0]
+
+
+def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class_names: Sequence[str] = ()) -> Path:
+    """Rows are true classes, columns are predicted classes; shades show shares of the row, numbers are counts."""
+    classes = len(counts)
+    names = list(class_names) or [str(number) for number in range(classes)]
+    side = min(2.4 + 0.45 * classes, 16)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+    def draw(_: Any, axes: Any) -> None:
+        axes.grid(False)
+        axes.imshow(shares, cmap="Reds", vmin=0, vmax=1)
+        axes.set(xlabel="predicted", ylabel="true")
+        axes.set_xticks(range(classes), names, rotation=45 if max(map(len, names)) > 3 else 0)
+        axes.set_yticks(range(classes), names)
+        for (row, column), count in np.ndenumerate(counts if classes <= 20 else counts[:0]):
+            shade = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(count), ha="center", va="center", color=shade, fontsize=7)
+
+    return write_figure([path], (side, side), draw)[0]
+
+
+def write_figure(
+    paths: Sequence[Path], inches: tuple[float, float], draw: Callable[[Any, Any], None], dpi: int = 150
+) -> list[Path]:
+    """Call ``draw(figure, axes)`` with matplotlib's objects and write the figure to ``paths``, by their suffixes."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install geoskip[plots]") from error
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(inches, layout="constrained")
+        draw(figure, figure.subplots())
+        for path in paths:
+            buffer = BytesIO()
+            # A date would make equal figures differ.
+            metadata = {"Date": None} if path.suffix == ".svg" else {}
+            figure.savefig(buffer, format=path.suffix[1:], dpi=dpi, metadata=metadata)
+            atomic_write(path, buffer.getvalue())
+    return list(paths)
 
 
 def _escaped(text: str) -> str:

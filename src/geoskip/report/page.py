@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from subprocess import TimeoutExpired
 from typing import Any
 
 import numpy as np
 
 from geoskip.records.files import atomic_write
-from geoskip.report.charts import charts, write_figures
-from geoskip.report.embed import Blobs, json_text
+from geoskip.report.charts import charts, write_charts
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.renders import renders_missing, write_renders
-from geoskip.report.runs import ReportRun
+from geoskip.report.renders import write_renders
+from geoskip.report.runs import DATA, SCHEDULES, ReportRun
 from geoskip.report.scenes import (
+    Blobs,
     Still,
-    embedded_matching,
-    embedded_scene,
-    galleries,
-    matching_still,
-    matchings,
-    scene_still,
-    scenes,
+    embedded_graphs,
+    embedded_matches,
+    embedded_meshes,
+    graph_scenes,
+    match_scenes,
+    match_still,
+    mesh_scenes,
+    mesh_still,
 )
-from geoskip.report.summary import DATA, SCHEDULES, Published, ResultTable, result_tables
-from geoskip.report.tables import ClaimRow, claims_table, headline_cards, headlines, result_table_html
+from geoskip.report.summary import Published, ResultTable, result_tables
+from geoskip.report.tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
 
 SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
            "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
@@ -61,15 +62,27 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     """The whole page as HTML. Equal runs give an equal page."""
     page = page or Page()
     tables = result_tables(runs, page.published)
-    blobs, embedded_scenes, embedded_matchings = _meshes(tables)
-    pictures = [scene_still(scene) for scene in scenes(tables)[:1]]
-    bodies = [matching_still(matching) for matching in matchings(tables)[:1]]
-    data = {
+    meshes, bodies, graphs = mesh_scenes(tables), match_scenes(tables), graph_scenes(tables)
+    # As many samples of each scene as the budget allows, at least one.
+    for count in (8, 6, 4, 3, 2, 1):
+        blobs = Blobs()
+        samples = {
+            "scenes": [embedded_meshes(scene, blobs, count) for scene in meshes],
+            "matchings": [embedded_matches(scene, blobs, count) for scene in bodies],
+        }
+        if blobs.num_bytes <= BUDGET:
+            break
+    data = samples | {
         "maps": {name: np.round(255 * color_map(name)).astype(int).ravel().tolist() for name in MAPS},
-        "scenes": embedded_scenes,
-        "matchings": embedded_matchings,
-        "galleries": galleries(tables, blobs),
+        "galleries": [embedded_graphs(scene, blobs) for scene in graphs],
         "charts": [chart.plain() for chart in charts(tables)],
+    }
+    sections = {
+        "meshes": meshes,
+        "matches": bodies,
+        "graphs": graphs,
+        "charts": data["charts"],
+        "claims": page.claims,
     }
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -78,32 +91,17 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         title=escape(page.title),
         lede=_lede(runs, tables),
         style=css() + _asset("page.css") + _asset("figures.css"),
-        headlines=headline_cards(headlines(tables)),
-        meshes_still=_image(pictures),
-        matches_still=_image(bodies),
+        headlines="".join(map(headline_html, headlines(tables))),
+        meshes_still=_image([mesh_still(scene) for scene in meshes[:1]]),
+        matches_still=_image([match_still(scene) for scene in bodies[:1]]),
         claims=claims_table(page.claims) if page.claims else "",
         tables="".join(map(_section, tables)),
         about=_about(runs, page.problems),
-        hidden_meshes="" if embedded_scenes else " hidden",
-        hidden_matches="" if embedded_matchings else " hidden",
-        hidden_graphs="" if data["galleries"] else " hidden",
-        hidden_charts="" if data["charts"] else " hidden",
-        hidden_claims="" if page.claims else " hidden",
+        **{f"hidden_{name}": "" if shown else " hidden" for name, shown in sections.items()},
         data=json_text(data),
         blobs=blobs.html(),
         script=script,
     )
-
-
-def _meshes(tables: Sequence[ResultTable]) -> tuple[Blobs, list[dict[str, Any]], list[dict[str, Any]]]:
-    """Embed as many samples of each scene as the budget allows, at least one."""
-    for count in (8, 6, 4, 3, 2, 1):
-        blobs = Blobs()
-        embedded_scenes = [embedded_scene(scene, blobs, count) for scene in scenes(tables)]
-        embedded_matchings = [embedded_matching(matching, blobs, count) for matching in matchings(tables)]
-        if blobs.num_bytes <= BUDGET:
-            break
-    return blobs, embedded_scenes, embedded_matchings
 
 
 def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
@@ -117,7 +115,7 @@ def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
 def _section(table: ResultTable) -> str:
     text = " ".join(filter(None, (table.subject.text, DATA.get(table.data))))
     schedule = SCHEDULES.get(table.schedule, "")
-    training = ", ".join(filter(None, (table.length, schedule)))
+    training = ", ".join(filter(None, (table.epochs, schedule)))
     note = f'<p class="note">Training: {escape(training)}.</p>' if schedule else ""
     return (
         f'<section class="experiment" id="{table.key}"><h3>{escape(table.title)}</h3>'
@@ -145,6 +143,14 @@ def _about(runs: Sequence[ReportRun], problems: Sequence[str]) -> str:
     facts = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in entries if text)
     faults = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
     return f"<dl>{facts}</dl>" + (f'<h3>Not shown</h3><ul class="problems">{faults}</ul>' if faults else "")
+
+
+def json_text(data: Any) -> str:
+    """JSON that is safe inside ``<script>``: it contains no ``<``, ``>`` or ``&``, so no tag or comment can end it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def _duration(seconds: float) -> str:
@@ -177,25 +183,20 @@ def write_report(
     tables = result_tables(runs, page.published)
     files: list[Path] = []
     missing: list[str] = []
+    meshes = mesh_scenes(tables)
     if figures:
-        files += _write_stills(tables, folder / "figures")
+        stills = {f"meshes-{scene.key}": mesh_still(scene, 400) for scene in meshes}
+        stills |= {f"bodies-{scene.key}": match_still(scene, 400) for scene in match_scenes(tables)}
+        for name, still in stills.items():
+            files.append(folder / "figures" / f"{name}.png")
+            atomic_write(files[-1], still.png)
         try:
-            files += write_figures(charts(tables), folder / "figures")
+            files += write_charts(charts(tables), folder / "figures")
         except ImportError as error:
             missing.append(str(error))
-    if renders and (reason := renders_missing()):
-        missing.append(reason)
-    elif renders:
+    if renders:
         try:
-            files += write_renders(scenes(tables), folder / "renders")
-        except (RuntimeError, TimeoutExpired) as error:
+            files += write_renders(meshes, folder / "renders")
+        except RuntimeError as error:
             missing.append(str(error))
     return WrittenReport(index, tuple(files), tuple(missing))
-
-
-def _write_stills(tables: list[ResultTable], folder: Path) -> list[Path]:
-    stills = {f"meshes-{scene.key}": scene_still(scene, 400) for scene in scenes(tables)}
-    stills |= {f"bodies-{matching.key}": matching_still(matching, 400) for matching in matchings(tables)}
-    for name, still in stills.items():
-        atomic_write(folder / f"{name}.png", still.png)
-    return [folder / f"{name}.png" for name in stills]

@@ -22,39 +22,33 @@ SERIES = {
 CLAY = (0.80, 0.73, 0.68)
 # Vertices without a label, whose error is unknown: a color that no map contains.
 UNKNOWN = np.array((0.58, 0.68, 0.82))
-# Nine colors of matplotlib's viridis (CC0).
-VIRIDIS = np.array(
-    [
+# Nine colors of matplotlib's viridis and cividis (CC0).
+TABLES = {
+    "viridis": (
         (0.267, 0.005, 0.329), (0.279, 0.175, 0.483), (0.230, 0.322, 0.546), (0.173, 0.449, 0.558),
         (0.128, 0.567, 0.551), (0.158, 0.684, 0.502), (0.369, 0.789, 0.383), (0.678, 0.864, 0.190),
         (0.993, 0.906, 0.144),
-    ]
-)  # fmt: skip
-# Nine colors of matplotlib's cividis (CC0).
-CIVIDIS = np.array(
-    [
+    ),
+    "cividis": (
         (0.000, 0.135, 0.305), (0.118, 0.211, 0.432), (0.255, 0.300, 0.421), (0.364, 0.389, 0.435),
         (0.480, 0.485, 0.470), (0.605, 0.586, 0.449), (0.734, 0.692, 0.401), (0.865, 0.805, 0.318),
         (0.996, 0.909, 0.218),
-    ]
-)  # fmt: skip
+    ),
+}  # fmt: skip
+MAPS = ("ember", *TABLES)
 # Lightness, chroma and hue (degrees) in OKLCh of four points of ember.
-_EMBER = np.array([(0.80, 0.028, 60.0), (0.72, 0.13, 58.0), (0.52, 0.19, 22.0), (0.27, 0.12, -48.0)])
+_EMBER = ((0.80, 0.028, 60.0), (0.72, 0.13, 58.0), (0.52, 0.19, 22.0), (0.27, 0.12, -48.0))
+_EMBER_NODES = (0.0, 0.25, 0.6, 1.0)
 
 
 def color_map(name: str, count: int = 256) -> Float[np.ndarray, "count 3"]:
     """``count`` colors from the smallest value to the largest, as sRGB in [0, 1]."""
-    position = np.linspace(0, 1, count)
-    if name == "ember":
-        nodes = np.array([0.0, 0.25, 0.6, 1.0])
-        return np.clip(srgb(np.stack([np.interp(position, nodes, axis) for axis in _EMBER.T], axis=1)), 0, 1)
-    table = {"viridis": VIRIDIS, "cividis": CIVIDIS}.get(name)
-    if table is None:
+    if name not in MAPS:
         raise ValueError(f"color map: unknown name {name!r}; choose from {', '.join(MAPS)}")
-    return np.stack([np.interp(position, np.linspace(0, 1, len(table)), channel) for channel in table.T], axis=1)
-
-
-MAPS = ("ember", "viridis", "cividis")
+    table = np.array(TABLES.get(name, _EMBER))
+    nodes = np.linspace(0, 1, len(table)) if name in TABLES else _EMBER_NODES
+    colors = np.stack([np.interp(np.linspace(0, 1, count), nodes, channel) for channel in table.T], axis=1)
+    return colors if name in TABLES else np.clip(srgb(colors), 0, 1)
 
 
 def colored(
@@ -65,16 +59,6 @@ def colored(
     colors = np.tile(UNKNOWN, (len(values), 1))
     colors[known] = table[np.round(np.clip(values[known] / high, 0, 1) * (len(table) - 1)).astype(np.int64)]
     return colors
-
-
-def color_scale(
-    values: Float[np.ndarray, vertices], low: float | None = None, high: float | None = None
-) -> Float[np.ndarray, "vertices 3"]:
-    """Colors of viridis, from violet at ``low`` to yellow at ``high``: by default, the smallest and largest value."""
-    low = float(values.min()) if low is None else low
-    high = float(values.max()) if high is None else high
-    position = (values - low) / (high - low or 1.0) * (len(VIRIDIS) - 1)
-    return np.stack([np.interp(position, np.arange(len(VIRIDIS)), channel) for channel in VIRIDIS.T], axis=1)
 
 
 def position_colors(verts: Float[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:

@@ -1,16 +1,23 @@
-"""Shaded pictures of meshes from a chosen view: smooth, anti-aliased, colored by vertex. Numpy only, no OpenGL."""
+"""Shaded pictures of meshes and PNG files, with numpy only: no OpenGL, no imaging library.
+
+:func:`picture` draws one mesh from a :class:`View`, :func:`sheet` puts pictures in a grid.
+"""
 
 from __future__ import annotations
 
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from geoskip.meshes import Mesh
+from geoskip.records.files import atomic_write
 from geoskip.report.palette import CLAY
-from geoskip.report.raster import Visible, visible
-from geoskip.shapes import Float, Shaped
+from geoskip.shapes import Float, Int, Shaped
 
 # The page's viewers start from this view too.
 AZIMUTH, ELEVATION = 25.0, 8.0
@@ -21,6 +28,11 @@ LAMPS = (((-0.50, 0.60, 0.62), 0.86), ((0.90, 0.05, 0.40), 0.16))
 AMBIENT = 0.10
 # How far light wraps around the shape; a hard edge of the shadow would hide detail.
 WRAP = 0.35
+# Bounds the memory of one step: about 50 bytes per fragment.
+FRAGMENTS_PER_STEP = 4_000_000
+# In barycentric coordinates: a pixel on a shared edge belongs to both triangles rather than to none.
+OVERLAP = 1e-7
+Up = Literal["y", "z"]
 _Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 
 
@@ -37,7 +49,7 @@ class View:
     extent: float
     azimuth: float = 0.0
     elevation: float = 0.0
-    up: Literal["y", "z"] = "y"
+    up: Up = "y"
 
     def axes(self) -> Float[np.ndarray, "3 3"]:
         """Unit vectors to the right, up and toward the eye, as rows."""
@@ -57,7 +69,7 @@ def view_of(
     verts: Float[np.ndarray, "vertices 3"],
     azimuth: float = 0.0,
     elevation: float = 0.0,
-    up: Literal["y", "z"] = "y",
+    up: Up = "y",
     margin: float = 0.06,
 ) -> View:
     """A view that shows all of ``verts`` with a ``margin``. Use one view for pictures that are to be compared."""
@@ -75,27 +87,18 @@ def picture(
     size: int = 512,
     edges: bool = False,
     samples: int = 2,
-) -> Shaped[np.ndarray, "size size 3"]:
+    transparent: bool = False,
+) -> Shaped[np.ndarray, "size size channels"]:
     """The mesh as uint8 RGB, with interpolated normals and colors and ``samples``² rays per pixel.
 
     view: by default, the whole mesh from the front.
     colors: sRGB in [0, 1]; clay by default. Back faces are darker.
     edges: draw the edges of the triangles, one pixel wide.
+    transparent: RGBA with a transparent background.
     """
     light, covered = _light(mesh, view, colors, size, edges, samples)
-    ground = np.array(BACKGROUND) ** GAMMA
-    return _bytes(light + (1 - covered) * ground)
-
-
-def cutout(
-    mesh: Mesh,
-    view: View | None = None,
-    colors: Float[np.ndarray, "vertices 3"] | None = None,
-    size: int = 512,
-    samples: int = 2,
-) -> Shaped[np.ndarray, "size size 4"]:
-    """As :func:`picture`, as RGBA with a transparent background."""
-    light, covered = _light(mesh, view, colors, size, False, samples)
+    if not transparent:
+        return _bytes(light + (1 - covered) * np.array(BACKGROUND) ** GAMMA)
     own = np.divide(light, covered, out=np.zeros_like(light), where=covered > 0)
     return np.concatenate([_bytes(own), np.round(255 * covered).astype(np.uint8)], axis=2)
 
@@ -104,7 +107,12 @@ def _light(
     mesh: Mesh, view: View | None, colors: np.ndarray | None, size: int, edges: bool, samples: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Linear light at each pixel, and the fraction of the pixel that the mesh covers."""
-    _check(mesh, colors, size, samples)
+    if mesh.num_vertices == 0:
+        raise ValueError("mesh has no vertices, so there is nothing to draw")
+    if colors is not None and colors.shape != (mesh.num_vertices, 3):
+        raise ValueError(f"colors must be of shape ({mesh.num_vertices}, 3), not {colors.shape}")
+    if size < 1 or samples < 1:
+        raise ValueError(f"size and samples must be at least 1, not {size} and {samples}")
     view = view or view_of(mesh.verts)
     corners = view.on_screen(mesh.verts, size * samples)[mesh.faces]
     seen = visible(corners, size * samples, size * samples)
@@ -122,12 +130,15 @@ def _bytes(light: np.ndarray) -> np.ndarray:
     return np.round(255 * np.clip(light, 0, 1) ** (1 / GAMMA)).astype(np.uint8)
 
 
-def sheet(pictures: list[Shaped[np.ndarray, "height width 3"]], columns: int) -> Shaped[np.ndarray, "rows cols 3"]:
+def sheet(
+    pictures: Sequence[Shaped[np.ndarray, "height width channels"]], columns: int
+) -> Shaped[np.ndarray, "rows cols channels"]:
     """Pictures of equal size in a grid with ``columns`` columns."""
     if not pictures or columns < 1:
         raise ValueError("a grid needs at least one picture and one column")
-    blank = np.full_like(pictures[0], np.round(255 * np.array(BACKGROUND)))
-    padded = pictures + [blank] * (-len(pictures) % columns)
+    background = np.array((*BACKGROUND, 0.0))[: pictures[0].shape[2]]
+    blank = np.full_like(pictures[0], np.round(255 * background))
+    padded = [*pictures, *[blank] * (-len(pictures) % columns)]
     rows = [np.concatenate(padded[i : i + columns], axis=1) for i in range(0, len(padded), columns)]
     return np.concatenate(rows)
 
@@ -140,15 +151,6 @@ def vertex_normals(mesh: Mesh) -> Float[np.ndarray, "vertices 3"]:
         np.add.at(sums, mesh.faces[:, corner], weighted)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
-
-
-def _check(mesh: Mesh, colors: np.ndarray | None, size: int, samples: int) -> None:
-    if mesh.num_vertices == 0:
-        raise ValueError("mesh has no vertices, so there is nothing to draw")
-    if colors is not None and colors.shape != (mesh.num_vertices, 3):
-        raise ValueError(f"colors must be of shape ({mesh.num_vertices}, 3), not {colors.shape}")
-    if size < 1 or samples < 1:
-        raise ValueError(f"size and samples must be at least 1, not {size} and {samples}")
 
 
 def _mix(values: np.ndarray, mesh: Mesh, seen: Visible) -> np.ndarray:
@@ -179,3 +181,114 @@ def _between_edges(corners: np.ndarray, seen: Visible, width: int) -> np.ndarray
     heights = doubled_areas[:, None] / np.maximum(np.linalg.norm(sides, axis=2), 1e-12)
     nearest = (seen.weights * heights[seen.face]).min(axis=1)
     return 0.3 + 0.7 * np.clip(nearest / (width / 2), 0, 1)
+
+
+def png_bytes(picture: Shaped[np.ndarray, "height width channels"]) -> bytes:
+    """A picture (uint8, RGB or RGBA) as the bytes of a PNG file with 8 bits per channel."""
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (3, 4) or picture.size == 0:
+        raise ValueError(f"picture must be uint8 of shape (height, width, 3 or 4), not {picture.dtype} {picture.shape}")
+    height, width, channels = picture.shape
+    # Filter 2 ("up") stores each row's difference from the one above, which compresses smooth shading well.
+    rows = np.diff(picture, axis=0, prepend=np.zeros_like(picture[:1])).reshape(height, width * channels)
+    filtered = np.concatenate([np.full((height, 1), 2, dtype=np.uint8), rows], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 6, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 6)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
+
+
+def write_png(path: str | Path, picture: Shaped[np.ndarray, "height width channels"]) -> None:
+    """Write a picture (uint8, RGB or RGBA) to ``path``."""
+    atomic_write(path, png_bytes(picture))
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+@dataclass(frozen=True, eq=False)
+class Visible:
+    """The pixels that show a triangle.
+
+    pixel: row · width + column, each at most once, ascending.
+    face: the triangle seen there.
+    weights: barycentric coordinates of the pixel's center in it.
+    """
+
+    pixel: Int[np.ndarray, " seen"]
+    face: Int[np.ndarray, " seen"]
+    weights: Float[np.ndarray, "seen 3"]
+
+
+def visible(corners: Float[np.ndarray, "faces 3 3"], height: int, width: int) -> Visible:
+    """The nearest triangle at each pixel center that is covered by one.
+
+    corners: column, row (in pixels, the first center at one half) and depth (larger is nearer) of each
+        triangle's corners. Both sides are seen; triangles without area on the screen are not.
+    """
+    to_weights = _barycentric_maps(corners[:, :, :2])
+    plane = np.einsum("fk,fkj->fj", corners[:, :, 2], to_weights)
+    depth = np.full(height * width, -np.inf)
+    face = np.full(height * width, -1, dtype=np.int64)
+    for owner, row, begin, length in _steps(_spans(corners, to_weights, height, width)):
+        # Triangle, row and column of the center of every covered pixel.
+        column = np.repeat(begin + 0.5, length) + _ramps(length)
+        owner, row = np.repeat(owner, length), np.repeat(row + 0.5, length)
+        z = plane[owner, 0] * column + plane[owner, 1] * row + plane[owner, 2]
+        pixel = np.int64(width) * np.floor(row).astype(np.int64) + np.floor(column).astype(np.int64)
+        np.maximum.at(depth, pixel, z)
+        nearest = z == depth[pixel]
+        face[pixel[nearest]] = owner[nearest]
+    seen = np.flatnonzero(face >= 0)
+    row, column = np.divmod(seen, width)
+    center = np.stack([column + 0.5, row + 0.5, np.ones(len(seen))], axis=1)
+    return Visible(seen, face[seen], np.einsum("pkj,pj->pk", to_weights[face[seen]], center))
+
+
+def _barycentric_maps(corners: np.ndarray) -> np.ndarray:
+    """For each triangle, the matrix from (column, row, 1) to barycentric coordinates; zero if it has no area."""
+    system = np.concatenate([corners.transpose(0, 2, 1), np.ones((len(corners), 1, 3))], axis=1)
+    flat = np.abs(np.linalg.det(system)) < 1e-9
+    system[flat] = np.eye(3)
+    maps = np.linalg.inv(system)
+    maps[flat] = 0
+    return maps
+
+
+Spans = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _spans(corners: np.ndarray, to_weights: np.ndarray, height: int, width: int) -> Spans:
+    """One entry for each pixel row that a triangle covers: triangle, row, first column, number of columns.
+
+    On a row each barycentric coordinate is a·column + b: it bounds the columns from the left where a > 0,
+    from the right where a < 0, and where a = 0 admits all or none.
+    """
+    drawn = to_weights.any(axis=(1, 2))
+    first = np.clip(np.ceil(corners[:, :, 1].min(axis=1) - 0.5), 0, height).astype(np.int64)
+    last = np.clip(np.floor(corners[:, :, 1].max(axis=1) - 0.5) + 1, 0, height).astype(np.int64)
+    rows = np.where(drawn, np.maximum(last - first, 0), 0)
+    owner = np.repeat(np.arange(len(corners)), rows)
+    row = first[owner] + _ramps(rows)
+    a = to_weights[owner, :, 0]
+    b = to_weights[owner, :, 1] * (row + 0.5)[:, None] + to_weights[owner, :, 2] + OVERLAP
+    crossing = -b / np.where(a == 0, 1, a)
+    left = np.where(a > 0, crossing, np.where((a == 0) & (b < 0), np.inf, -np.inf)).max(axis=1)
+    right = np.where(a < 0, crossing, np.inf).min(axis=1)
+    begin = np.clip(np.ceil(left - 0.5), 0, width).astype(np.int64)
+    end = np.clip(np.floor(right - 0.5) + 1, 0, width).astype(np.int64)
+    kept = end > begin
+    return owner[kept], row[kept], begin[kept], (end - begin)[kept]
+
+
+def _steps(spans: Spans) -> Iterator[Spans]:
+    """The spans in chunks of about ``FRAGMENTS_PER_STEP`` pixels."""
+    step = np.cumsum(spans[3]) // FRAGMENTS_PER_STEP
+    cuts = np.flatnonzero(np.diff(step)) + 1
+    for part in np.split(np.arange(len(step)), cuts):
+        owner, row, begin, length = (entry[part] for entry in spans)
+        yield owner, row, begin, length
+
+
+def _ramps(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, …, length - 1 for each length, concatenated."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,16 +1,18 @@
-"""Finds the runs of a report in folders."""
+"""The runs of a report: finding them in folders, and what their metrics mean."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from geoskip.records import RecordError, RunRecord, Samples, read_record, read_samples
 from geoskip.records.reading import ReadError, read_json
 
 RECORD, SAMPLES = "record.json", "samples.safetensors"
+# Prefix of a metric on the validation split.
+VALIDATION = "validation_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +85,86 @@ def _is_record(path: Path) -> bool:
 def _identity(record: RunRecord) -> str:
     """A key that is equal for copies of a record."""
     return json.dumps([asdict(record) | {"curves": 0}], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run.
+
+    key: its name in run records.
+    heading: its name in a table.
+    unit: its unit, short enough for the label of an axis.
+    digits: number of decimals.
+    better: ``"lower"``, ``"higher"``, or empty if neither is better.
+    """
+
+    key: str
+    heading: str
+    unit: str = ""
+    digits: int = 3
+    better: str = "lower"
+
+    def shown(self, value: float) -> str:
+        return f"{value:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A task, explained to readers who have not seen the paper, and its metrics, the main one first."""
+
+    title: str
+    text: str
+    metrics: tuple[Metric, ...]
+
+
+SUBJECTS = {
+    "reconstruction": Subject(
+        "Shape reconstruction",
+        "An autoencoder compresses each mesh into a few numbers and reconstructs it. The error is the distance between "
+        "a reconstructed vertex and the original one, in millimeters, over all vertices of all test meshes.",
+        (
+            Metric("mean_mm", "Mean error", "mm"),
+            Metric("median_mm", "Median error", "mm"),
+            Metric("std_mm", "Standard deviation", "mm"),
+        ),
+    ),
+    "correspondence": Subject(
+        "Dense correspondence",
+        "Each vertex of a body is matched to a vertex of a reference body. Accuracy is the share of exact matches; "
+        "the geodesic error is the distance along the surface between the match and the true vertex, in % of the "
+        "diameter, the longest such distance.",
+        (
+            Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),
+            Metric("geodesic_mean_pct", "Mean geodesic error", "% of the diameter", 2),
+        ),
+    ),
+    "classification": Subject(
+        "Digit classification",
+        "Each image is a graph of 75 superpixels, and the network predicts the digit.",
+        (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
+    ),
+}
+# How a data set differs from the paper's.
+DATA = {
+    "faces": "These faces are generated, whereas the paper uses scans (CoMA): compare the ranking of the methods, not "
+    "the errors.",
+    "bodies": "These bodies are generated, whereas the paper uses scans (FAUST): compare the ranking of the methods.",
+    "superpixels": "The digits are MNIST, as in the paper, with our own superpixels.",
+}
+SCHEDULES = {
+    "full": "as long as in the paper",
+    "short": "shorter than in the paper, the same for every row",
+    "smoke": "only a few steps, to show that the code runs; the figures mean nothing",
+}
+
+
+def subject_of(task: str, keys: list[str]) -> Subject:
+    """The description of a task, with a plain entry for every metric that it does not list."""
+    known = SUBJECTS.get(task, Subject(task.capitalize() or "Runs", "", ()))
+    validation = tuple(
+        replace(m, key=f"{VALIDATION}{m.key}", heading=f"Validation {m.heading.lower()}") for m in known.metrics
+    )
+    known = replace(known, metrics=known.metrics + validation)
+    named = {metric.key for metric in known.metrics}
+    further = tuple(Metric(key, key.replace("_", " "), "", 4, "") for key in keys if key not in named)
+    return Subject(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)

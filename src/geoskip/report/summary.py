@@ -4,152 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from geoskip.records import RunRecord, Samples
 from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
-from geoskip.report.runs import ReportRun
+from geoskip.report.runs import ReportRun, Subject, subject_of
 
-# Experiment, task, data and schedule of a table.
-TableKey = tuple[str, str, str, str]
 Kind = TypeVar("Kind", bound=Samples)
-SKIPS = ("none", "residual", "affine")
-OPERATORS = ("gin", "gcn", "cheb", "spiral", "feast", "spline", "monet")
-# Prefix of a metric on the validation split.
-VALIDATION = "validation_"
 # Settings that may differ between the runs of one row, since they do not change what is trained.
 UNCOMPARED = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A figure of a run.
-
-    key: its name in run records.
-    heading: its name in a table.
-    unit: its unit, short enough for the label of an axis.
-    digits: number of decimals.
-    better: ``"lower"``, ``"higher"``, or empty if neither is better.
-    """
-
-    key: str
-    heading: str
-    unit: str = ""
-    digits: int = 3
-    better: str = "lower"
-
-    def shown(self, value: float) -> str:
-        return f"{value:.{self.digits}f}"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A task, explained to readers who have not seen the paper, and its metrics, the main one first."""
-
-    title: str
-    text: str
-    metrics: tuple[Metric, ...]
-
-
-SUBJECTS = {
-    "reconstruction": Subject(
-        "Shape reconstruction",
-        "An autoencoder compresses each mesh into a few numbers and reconstructs it. The error is the distance between "
-        "a reconstructed vertex and the original one, in millimeters, over all vertices of all test meshes.",
-        (
-            Metric("mean_mm", "Mean error", "mm"),
-            Metric("median_mm", "Median error", "mm"),
-            Metric("std_mm", "Standard deviation", "mm"),
-        ),
-    ),
-    "correspondence": Subject(
-        "Dense correspondence",
-        "Each vertex of a body is matched to a vertex of a reference body. Accuracy is the share of exact matches; "
-        "the geodesic error is the distance along the surface between the match and the true vertex, in % of the "
-        "diameter, the longest such distance.",
-        (
-            Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),
-            Metric("geodesic_mean_pct", "Mean geodesic error", "% of the diameter", 2),
-        ),
-    ),
-    "classification": Subject(
-        "Digit classification",
-        "Each image is a graph of 75 superpixels, and the network predicts the digit.",
-        (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
-    ),
-}
-# How a data set differs from the paper's.
-DATA = {
-    "faces": "These faces are generated, whereas the paper uses scans (CoMA): compare the ranking of the methods, not "
-    "the errors.",
-    "bodies": "These bodies are generated, whereas the paper uses scans (FAUST): compare the ranking of the methods.",
-    "superpixels": "The digits are MNIST, as in the paper, with our own superpixels.",
-}
-SCHEDULES = {
-    "full": "as long as in the paper",
-    "short": "shorter than in the paper, the same for every row",
-    "smoke": "only a few steps, to show that the code runs; the figures mean nothing",
-}
-
-
-def subject_of(task: str, keys: list[str]) -> Subject:
-    """The description of a task, with a plain entry for every metric that it does not list."""
-    known = SUBJECTS.get(task, Subject(task.capitalize() or "Runs", "", ()))
-    validation = tuple(
-        replace(m, key=f"{VALIDATION}{m.key}", heading=f"Validation {m.heading.lower()}") for m in known.metrics
-    )
-    known = replace(known, metrics=known.metrics + validation)
-    named = {metric.key for metric in known.metrics}
-    further = tuple(Metric(key, key.replace("_", " "), "", 4, "") for key in keys if key not in named)
-    return Subject(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)
-
-
-@dataclass(frozen=True)
-class KernelSize:
-    """A configured kernel size.
-
-    value: the number of weight matrices M; for SplineCNN, the number of control values per dimension m.
-    dim: 1; for SplineCNN, the dimension of its pseudo-coordinates.
-    """
-
-    value: int
-    letter: str = "M"
-    dim: int = 1
-
-    @property
-    def matrices(self) -> int:
-        """The number of weight matrices: M = m^d for SplineCNN, which has one for each product of splines."""
-        return self.value**self.dim
-
-    def __str__(self) -> str:
-        return f"{self.letter} = {self.value}"
-
-
-def kernel_size(config: Mapping[str, Any]) -> KernelSize | None:
-    """The kernel size of a configuration; None if the operator has none."""
-    value = config.get("kernel_size")
-    if not isinstance(value, int):
-        return None
-    return KernelSize(value, "m", _dim(config)) if config.get("operator") == "spline" else KernelSize(value)
-
-
-def _dim(config: Mapping[str, Any]) -> int:
-    """Dimension of the pseudo-coordinates: 1 for degrees, 2 for positions in an image, 3 on a mesh."""
-    if config.get("pseudo") == "degree":
-        return 1
-    return 2 if config.get("task") == "classification" else 3
-
-
-@dataclass(frozen=True)
 class PublishedRow:
-    """A row of a published table: the experiment whose records hold it, its label there, task and parameter count."""
+    """A row of a published table.
+
+    home: the experiment whose records hold the row.
+    label: the row of these records.
+    parameters: the published parameter count.
+    matrices: the number of weight matrices of a convolution.
+    """
 
     home: str
     label: str
     task: str
     parameters: int | None = None
+    matrices: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,39 +46,50 @@ class PublishedTable:
 Published = Mapping[str, PublishedTable]
 
 
+class Group(NamedTuple):
+    """What rows must share to be compared with each other, like those between two rules of the paper's tables."""
+
+    operator: str
+    matrices: int
+    pseudo: str
+    without_self_loops: bool
+    variant: str
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The unusual facts, for titles."""
+        return tuple(filter(None, ("without self-loops" * self.without_self_loops, self.variant)))
+
+
 @dataclass(frozen=True, eq=False)
 class ResultRow:
     """One row of a table: all seeds of one method.
 
     label: name of the row; ``method`` is the same without the kernel size.
     variant: settings that tell it apart from rows of the same name, such as ``"optim.lr=0.01"``.
-    operator, skip, size: from the configuration.
+    kernel_size, matrices: the configured kernel size and the number of weight matrices, None if it has no kernel size.
+        They differ for SplineCNN, which has one matrix for each product of splines.
     parameters: parameter count of our model; ``paper_parameters``: of the paper's, if the row is in one of its tables.
-    group: rows of one group are compared with each other, like those between two rules of the paper's tables.
+    position: its place in the published table; infinite if it is not in one.
     """
 
     label: str
     method: str
-    operator: str
     skip: str
-    size: KernelSize | None
-    group: tuple[str, ...]
-    variant: str
+    kernel_size: int | None
+    matrices: int | None
+    group: Group
     parameters: int
     metrics: dict[str, Summary]
     paper: dict[str, float]
     paper_parameters: int | None
+    position: float
     runs: tuple[ReportRun, ...]
 
     @property
-    def matrices(self) -> int | None:
-        """The number of weight matrices of its kernel."""
-        return None if self.size is None else self.size.matrices
-
-    @property
-    def column(self) -> str:
-        """The kernel size of its group: ``M = 9`` (also for MoNet+), ``m = 2`` for SplineCNN, or empty."""
-        return "" if self.size is None else str(replace(self.size, value=self.size.value - self.larger))
+    def size(self) -> str:
+        """The kernel size of its group, such as ``M = 9`` (also for MoNet+); empty if it has none."""
+        return f"M = {self.group.matrices}" if self.matrices else ""
 
     @property
     def family(self) -> str:
@@ -206,7 +99,7 @@ class ResultRow:
     @property
     def larger(self) -> bool:
         """Whether it has one more weight matrix than its group: MoNet+, but not SpiralNet++."""
-        return self.method.endswith("+") and not self.method.endswith("++")
+        return _is_larger(self.method)
 
     @property
     def look(self) -> str:
@@ -232,18 +125,28 @@ class ResultTable:
         """Its rows without those repeated from another table, which has their charts and samples."""
         return tuple(row for row in self.rows if row.runs[0].record.experiment == self.name)
 
+    def pseudo(self, row: ResultRow) -> str:
+        """The pseudo-coordinates of a row, if the rows of its operator differ in them; otherwise empty."""
+        kinds = {other.group.pseudo for other in self.rows if other.family == row.family}
+        return row.group.pseudo if len(kinds) > 1 else ""
+
     def named(self, row: ResultRow) -> str:
-        """The name of the method, with its pseudo-coordinates if the rows of that method differ in them.
+        """The name of the method, with its pseudo-coordinates if they differ.
 
         Rows that differ in neither, nor in their size and settings, go by their label.
         """
-        if sum((other.method, other.group, other.size) == (row.method, row.group, row.size) for other in self.rows) > 1:
+        same = [o for o in self.rows if (o.method, o.group, o.matrices) == (row.method, row.group, row.matrices)]
+        if len(same) > 1:
             return row.label
-        kinds = {other.group[2] for other in self.rows if other.method == row.method}
-        return f"{row.method} ({row.group[2]})" if len(kinds) > 1 else row.method
+        pseudo = self.pseudo(row)
+        return f"{row.method} ({pseudo})" if pseudo else row.method
+
+    def counts_per_dimension(self, row: ResultRow) -> bool:
+        """Whether the kernel size of the row's operator is not its number of weight matrices: SplineCNN."""
+        return any(o.family == row.family and o.matrices != o.kernel_size for o in self.rows)
 
     @property
-    def length(self) -> str:
+    def epochs(self) -> str:
         """The length of training, such as ``20 epochs``; empty if the rows differ or do not say."""
         lengths = {dict(_settings(run.record.config)).get("optim.epochs") for row in self.rows for run in row.runs}
         epochs = lengths.pop() if len(lengths) == 1 else None
@@ -255,16 +158,27 @@ class ResultTable:
         return f"{named}, {self.data}" if self.data else named
 
 
+class TableKey(NamedTuple):
+    """What the runs of a table share."""
+
+    experiment: str
+    task: str
+    data: str
+    schedule: str
+
+
 def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
     """The runs by experiment, task, data and schedule, in the order in which each first occurs.
 
-    ``published`` adds the title of a table, the rows that it repeats from other tables, and published parameter counts.
+    ``published`` adds the titles of tables, the order of their rows, the rows that they repeat from other tables, and
+    published parameter counts.
     """
     published = published or {}
     by_key: dict[TableKey, list[ReportRun]] = {}
     for run in runs:
         r = run.record
-        by_key.setdefault((r.experiment, _text(r, "task"), _data(r), r.schedule), []).append(run)
+        key = TableKey(r.experiment, _text(r, "task"), _data(r), r.schedule)
+        by_key.setdefault(key, []).append(run)
     whole = by_key | {key: [] for key in _borrowed(by_key, published)}
     return [
         _result_table(f"e{number}", [*members, *_from_other_tables(key, by_key, published)], key, published)
@@ -274,10 +188,9 @@ def result_tables(runs: Sequence[ReportRun], published: Published | None = None)
 
 def _borrowed(by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published) -> Iterator[TableKey]:
     """Tables whose rows are all repeated from another experiment: the bodies of Table 3."""
-    for name in dict.fromkeys(name for name, *_ in by_key if name in published):
-        for where in dict.fromkeys((task, data, schedule) for _, task, data, schedule in by_key):
-            key = (name, *where)
-            owns = any((row.home, row.task) == (name, where[0]) for row in published[name].rows)
+    for name in dict.fromkeys(key.experiment for key in by_key if key.experiment in published):
+        for key in dict.fromkeys(key._replace(experiment=name) for key in by_key):
+            owns = any((row.home, row.task) == (name, key.task) for row in published[name].rows)
             if key not in by_key and not owns and any(_from_other_tables(key, by_key, published)):
                 yield key
 
@@ -286,11 +199,10 @@ def _from_other_tables(
     key: TableKey, by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published
 ) -> Iterator[ReportRun]:
     """Runs of the rows that a table repeats from another experiment, where they are recorded."""
-    name, *where = key
-    rows = published[name].rows if name in published else ()
-    wanted = {(row.home, row.label) for row in rows if row.home != name}
+    rows = published[key.experiment].rows if key.experiment in published else ()
+    wanted = {(row.home, row.label) for row in rows if row.home != key.experiment}
     for home in dict.fromkeys(home for home, _ in wanted):
-        members = by_key.get((home, where[0], where[1], where[2]), ())
+        members = by_key.get(key._replace(experiment=home), ())
         yield from (run for run in members if (home, run.record.row) in wanted)
 
 
@@ -302,12 +214,11 @@ def sampled(
     for row in table.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
         if samples is not None and samples.count:
-            groups.setdefault((*row.group, same(samples)), []).append((row, samples))
+            groups.setdefault((row.group, same(samples)), []).append((row, samples))
     return list(groups.values())
 
 
-def _result_table(key: str, runs: list[ReportRun], kind: TableKey, published: Published) -> ResultTable:
-    name, task, data, schedule = kind
+def _result_table(name: str, runs: list[ReportRun], key: TableKey, published: Published) -> ResultTable:
     by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
         by_label.setdefault(run.record.row or run.record.name, []).append(run)
@@ -316,10 +227,23 @@ def _result_table(key: str, runs: list[ReportRun], kind: TableKey, published: Pu
     for label, members in by_label.items():
         for run in members:
             by_row.setdefault((label, _variant(run.record, differing)), []).append(run)
-    rows = sorted((_result_row(*names, members, published) for names, members in by_row.items()), key=_order)
+    rows = [_result_row(*names, members, published) for names, members in by_row.items()]
+    # By size, then by operator as published; in each group: plain, larger kernel, residual, affine.
+    first = {row.group.operator: row.position for row in sorted(rows, key=lambda row: -row.position)}
+    looks = list(SERIES)
+    rows.sort(
+        key=lambda row: (
+            row.group.matrices,
+            first[row.group.operator],
+            row.group,
+            looks.index(row.look),
+            row.matrices or 0,
+            row.label,
+        )
+    )
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
-    title = published[name].title if name in published else ""
-    return ResultTable(key, name, task, data, schedule, subject_of(task, keys), tuple(rows), title)
+    title = published[key.experiment].title if key.experiment in published else ""
+    return ResultTable(name, *key, subject_of(key.task, keys), tuple(rows), title)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
@@ -349,38 +273,39 @@ def _result_row(label: str, variant: str, runs: list[ReportRun], published: Publ
     first = runs[0].record
     keys = dict.fromkeys(key for run in runs for key in run.record.metrics)
     metrics = {key: summarize([r.record.metrics[key] for r in runs if key in r.record.metrics]) for key in keys}
-    operator, size = _text(first, "operator"), kernel_size(first.config)
-    larger = first.name.endswith("+") and not first.name.endswith("++")
-    column = size.matrices - larger if size is not None else None
-    loops = "without self-loops" if operator == "feast" and first.name.endswith("†") else ""
+    table = published[first.experiment].rows if first.experiment in published else ()
+    position, row = next(
+        ((n, row) for n, row in enumerate(table) if (row.home, row.label) == (first.experiment, first.row)),
+        (float("inf"), None),
+    )
+    kernel_size = first.config.get("kernel_size")
+    kernel_size = kernel_size if isinstance(kernel_size, int) else None
+    matrices = kernel_size and (first.weight_matrices or (row and row.matrices) or kernel_size)
+    options = first.config.get("options")
     return ResultRow(
         label=f"{label}, {variant}" if variant else label,
         method=first.name,
-        operator=operator,
         skip=_text(first, "skip") or "none",
-        size=size,
-        group=(operator or first.name, str(column or ""), _text(first, "pseudo"), loops, variant),
-        variant=variant,
+        kernel_size=kernel_size,
+        matrices=matrices,
+        group=Group(
+            operator=_text(first, "operator") or first.name,
+            matrices=(matrices or 0) - _is_larger(first.name),
+            pseudo=_text(first, "pseudo"),
+            without_self_loops=isinstance(options, Mapping) and options.get("self_loops") is False,
+            variant=variant,
+        ),
         parameters=first.parameters,
         metrics=metrics,
         paper=dict(first.paper),
-        paper_parameters=_paper_parameters(first, published),
+        paper_parameters=row and row.parameters,
+        position=position,
         runs=tuple(runs),
     )
 
 
-def _paper_parameters(record: RunRecord, published: Published) -> int | None:
-    """The published parameter count of the row. Ours may differ, since it depends on the size of the mesh."""
-    rows = published[record.experiment].rows if record.experiment in published else ()
-    counts = (row.parameters for row in rows if (row.home, row.label) == (record.experiment, record.row))
-    return next(counts, None)
-
-
-def _order(row: ResultRow) -> tuple[Any, ...]:
-    """Sort key: number of weight matrices, operator, then plain, larger kernel, residual, affine."""
-    skip = SKIPS.index(row.skip) if row.skip in SKIPS else len(SKIPS)
-    operator = OPERATORS.index(row.operator) if row.operator in OPERATORS else len(OPERATORS)
-    return (int(row.group[1] or 0), operator, row.group, skip, row.matrices or 0, row.label)
+def _is_larger(method: str) -> bool:
+    return method.endswith("+") and not method.endswith("++")
 
 
 def _text(record: RunRecord, key: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
 from geoskip.records.statistics import Summary
-from geoskip.report.summary import VALIDATION, Metric, ResultRow, ResultTable
+from geoskip.report.runs import VALIDATION, Metric
+from geoskip.report.summary import ResultRow, ResultTable
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def _headline(tables: Sequence[ResultTable]) -> Headline | None:
 def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[ResultRow, ResultRow]]:
     """Each plain row with its affine counterpart, without the ablations of the center weight."""
     measured = [row for row in table.rows if metric.key in row.metrics]
-    plain = {row.group: row for row in measured if row.skip == "none" and not (row.larger or _ablated(row))}
+    plain = {row.group: row for row in measured if row.skip == "none" and not row.larger and not _ablated(row)}
     for row in measured:
         if row.skip == "affine" and row.group in plain:
             yield plain[row.group], row
@@ -65,14 +67,10 @@ def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[ResultRow, Resu
 
 def _ablated(row: ResultRow) -> bool:
     """Whether the row has no separate weight for the center vertex. FeaStNet† (no self-loops) is a group of its own."""
-    return row.method.endswith("†") and not row.group[3]
+    return row.method.endswith("†") and not row.group.without_self_loops
 
 
-def headline_cards(headlines: Sequence[Headline]) -> str:
-    return "".join(map(_card, headlines))
-
-
-def _card(headline: Headline) -> str:
+def headline_html(headline: Headline) -> str:
     unit = "%" if headline.metric.better == "lower" else "points"
     sign = "−" if headline.change < 0 else "+"
     plain, affine = headline.example
@@ -88,19 +86,23 @@ def _card(headline: Headline) -> str:
     )
 
 
+def _table_html(name: str, kind: str, caption: str, head: str, bodies: str) -> str:
+    """A sortable table that scrolls sideways on narrow screens."""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f'<table class="sortable {kind}"><caption>{caption}</caption><thead>{head}</thead>{bodies}</table></div>'
+    )
+
+
 def result_table_html(table: ResultTable) -> str:
     """One line per method; rules separate the groups, as in the paper, until the reader sorts."""
     metrics = table.subject.metrics
-    sized = any(row.size is not None for row in table.rows)
+    sized = any(row.matrices is not None for row in table.rows)
     in_paper = {m.key: any(m.key in row.paper for row in table.rows) for m in metrics}
     groups = [list(members) for _, members in groupby(table.rows, key=lambda row: row.group)]
     bodies = "".join(_result_group(members, table, in_paper, sized) for members in groups)
-    name = escape(table.title)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
-        f'<table class="sortable results"><caption>{_result_caption(table)}</caption>'
-        f"<thead>{_result_head(metrics, in_paper, sized)}</thead>{bodies}</table></div>"
-    )
+    head = _result_head(metrics, in_paper, sized)
+    return _table_html(table.title, "results", _result_caption(table), head, bodies)
 
 
 def best(rows: list[ResultRow], metric: Metric) -> tuple[float | None, float | None]:
@@ -151,11 +153,11 @@ def _result_line(
     sized: bool,
     tops: dict[str, tuple[float | None, float | None]],
 ) -> str:
-    variant = f' <span class="unit">{escape(row.variant)}</span>' if row.variant else ""
+    variant = f' <span class="unit">{escape(row.group.variant)}</span>' if row.group.variant else ""
     name = escape(table.named(row))
     cells = [f'<th scope="row"><i class="swatch {row.look}" aria-hidden="true"></i>{name}{variant}</th>']
     if sized:
-        splines = f' <span class="unit">{row.size}</span>' if row.size is not None and row.size.letter == "m" else ""
+        splines = f' <span class="unit">m = {row.kernel_size}</span>' if table.counts_per_dimension(row) else ""
         cells.append(_number("" if row.matrices is None else str(row.matrices), row.matrices, more=splines))
     cells.append(_number(f"{row.parameters:,}", row.parameters, kind="lesser"))
     for metric in table.subject.metrics:
@@ -217,41 +219,40 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     by_claim: dict[tuple[str, str], list[ClaimRow]] = {}
     for row in claims:
         by_claim.setdefault((row.claim, row.data), []).append(row)
-    if len(by_claim) == len(claims):
-        return VERDICT_RULE + _comparisons(claims)
-    heads = _claim_heads(["Claim", "Data", "Comparisons", "Hold", "Fail", "Open"], numbers=range(2, 6), lesser=(2,))
-    lines = "".join(_claim_overview(*key, rows) for key, rows in by_claim.items())
-    return (
-        VERDICT_RULE
-        + _claims_html(
-            "The paper’s claims",
-            "Number of comparisons for which each claim holds, fails, or stays open.",
-            heads,
-            lines,
-        )
-        + f"<details><summary>All {len(claims)} comparisons</summary>{_comparisons(claims)}</details>"
+    comparisons = _claims_html(
+        "All comparisons",
+        "Difference: first method minus second, on the same seeds. p: paired t-test.",
+        {
+            "Claim": "",
+            "Compared": "",
+            "Data": "",
+            "Seeds": "number",
+            "Difference": "number",
+            "<i>p</i>": "number",
+            "Verdict": "",
+        },
+        map(_claim_line, claims),
     )
+    if len(by_claim) == len(claims):
+        return VERDICT_RULE + comparisons
+    overview = _claims_html(
+        "The paper’s claims",
+        "Number of comparisons for which each claim holds, fails, or stays open.",
+        # On phones there is no room for the number of comparisons.
+        {"Claim": "", "Data": "", "Comparisons": "number lesser"} | dict.fromkeys(("Hold", "Fail", "Open"), "number"),
+        (_claim_overview(*key, rows) for key, rows in by_claim.items()),
+    )
+    return f"{VERDICT_RULE}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
 
 
 def _claim_overview(claim: str, data: str, rows: Sequence[ClaimRow]) -> str:
-    counts = {
-        style: sum(VERDICT_STYLES.get(row.verdict, "open") == style for row in rows) for style in ("yes", "no", "open")
-    }
+    counts = Counter(VERDICT_STYLES.get(row.verdict, "open") for row in rows)
     cells = "".join(
-        f'<td class="number" data-value="{count}">'
-        + (f'<span class="verdict {style}">{count}</span>' if count else "–")
-        + "</td>"
-        for style, count in counts.items()
+        _number(f'<span class="verdict {style}">{counts[style]}</span>' if counts[style] else "–", counts[style])
+        for style in ("yes", "no", "open")
     )
     named = f'<th scope="row">{escape(claim)}</th><td>{escape(data)}</td>'
     return f'<tr>{named}<td class="number lesser">{len(rows)}</td>{cells}</tr>'
-
-
-def _comparisons(claims: Sequence[ClaimRow]) -> str:
-    names = ["Claim", "Compared", "Data", "Seeds", "Difference", "<i>p</i>", "Verdict"]
-    heads = _claim_heads(names, numbers=range(3, 6))
-    caption = "Difference: first method minus second, on the same seeds. p: paired t-test."
-    return _claims_html("All comparisons", caption, heads, "".join(map(_claim_line, claims)))
 
 
 def _claim_line(row: ClaimRow) -> str:
@@ -260,18 +261,11 @@ def _claim_line(row: ClaimRow) -> str:
     return (
         f'<tr><th scope="row">{escape(row.claim)}</th><td>{escape(row.compared)}</td><td>{escape(row.data)}</td>'
         f'<td class="number">{row.seeds}</td><td class="number">{escape(row.difference)}</td>'
-        f'<td class="number" data-value="{2.0 if row.p is None else row.p}">{chance}</td><td>{verdict}</td></tr>'
+        f"{_number(chance, 2.0 if row.p is None else row.p)}<td>{verdict}</td></tr>"
     )
 
 
-def _claim_heads(names: Sequence[str], numbers: range, lesser: Sequence[int] = ()) -> str:
-    """Column headings; ``lesser`` columns are hidden on phones."""
-    kinds = ["number" * (column in numbers) + " lesser" * (column in lesser) for column in range(len(names))]
-    return "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in zip(names, kinds, strict=True))
-
-
-def _claims_html(name: str, caption: str, heads: str, lines: str) -> str:
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table class="sortable claims">'
-        f"<caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
-    )
+def _claims_html(name: str, caption: str, columns: Mapping[str, str], lines: Iterable[str]) -> str:
+    """``columns``: the CSS class of each heading."""
+    heads = "".join(f'<th scope="col" class="{kind}">{heading}</th>' for heading, kind in columns.items())
+    return _table_html(name, "claims", caption, f"<tr>{heads}</tr>", f"<tbody>{''.join(lines)}</tbody>")

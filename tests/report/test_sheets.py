@@ -4,7 +4,7 @@ import numpy as np
 
 from geoskip.meshes import grid, icosphere, mesh_hierarchy
 from geoskip.report.pictures import picture, view_of
-from geoskip.report.sample_pictures import level_sheet
+from geoskip.report.sheets import level_sheet
 
 
 def test_levels_above_and_what_they_rebuild_below() -> None:

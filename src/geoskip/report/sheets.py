@@ -1,0 +1,138 @@
+"""Sheets of pictures: reconstructed and matched meshes, the parts of a decoder, the levels of a hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from geoskip.meshes import Mesh, MeshHierarchy
+from geoskip.records.samples import PARTS, CorrespondenceSamples, MeshSamples, Samples
+from geoskip.report.charts import draw_confusion, draw_geodesic_curve
+from geoskip.report.palette import colored, position_colors
+from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, picture, sheet, view_of, write_png
+from geoskip.shapes import Float, Shaped
+
+Colors = Float[np.ndarray, "vertices 3"]
+Picture = Shaped[np.ndarray, "rows cols channels"]
+# Where the paper's color scales end: vertex distance in mm, geodesic error in percent of the diameter.
+PAPER_MM, PAPER_PCT = 5.0, 10.0
+
+
+def write_pictures(
+    folder: Path,
+    samples: Samples,
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    arrays: Mapping[str, np.ndarray],
+    class_names: Sequence[str] = (),
+    up: Up = "y",
+) -> list[Path]:
+    """Write the pictures of an evaluation and return their paths.
+
+    Curve and confusion matrix need matplotlib (the extra ``plots``); ImportError says so.
+    """
+    sheets: dict[str, Picture] = {}
+    if isinstance(samples, MeshSamples):
+        sheets["reconstructions.png"] = reconstruction_sheet(samples, up=up)
+        if "per_vertex_mm" in arrays:
+            sheets["mean-error.png"] = mean_error_sheet(samples, arrays["per_vertex_mm"], up=up)
+    if isinstance(samples, CorrespondenceSamples):
+        sheets["matches.png"] = match_sheet(samples, up=up)
+    for name, drawn in sheets.items():
+        write_png(folder / name, drawn)
+    paths = [folder / name for name in sheets]
+    if "geodesic" in curves:
+        paths.append(draw_geodesic_curve(folder / "geodesic.png", curves["geodesic"]))
+    if "confusion" in arrays:
+        paths.append(draw_confusion(folder / "confusion.png", arrays["confusion"], class_names))
+    return paths
+
+
+def errors_mm(samples: MeshSamples, part: str = "full") -> Float[np.ndarray, "samples vertices"]:
+    """The distance of each vertex of each sample from its position in the input."""
+    distances = np.linalg.norm(samples.parts[part].astype(np.float64) - samples.parts["input"], axis=2)
+    return distances * samples.unit_mm
+
+
+def part_pictures(
+    samples: MeshSamples, part: str, size: int, view: View | None = None, colors: Iterable[Colors] | None = None
+) -> list[Picture]:
+    """One picture per sample of a part: the input, the reconstruction, or what skips or convolutions decode alone."""
+    meshes = [Mesh(verts.astype(np.float64), samples.faces) for verts in samples.parts[part]]
+    return [picture(m, view, c, size) for m, c in zip(meshes, colors or [None] * len(meshes), strict=True)]
+
+
+def shape_pictures(
+    shapes: Iterable[tuple[Mesh, Colors | None]], size: int, up: Up = "y", transparent: bool = False
+) -> list[Picture]:
+    """Each mesh in its own frame, from the view that the page starts with."""
+    views = ((mesh, view_of(mesh.verts, AZIMUTH, ELEVATION, up), colors) for mesh, colors in shapes)
+    return [picture(mesh, view, colors, size, transparent=transparent) for mesh, view, colors in views]
+
+
+def reconstruction_sheet(
+    samples: MeshSamples, size: int = 240, up: Up = "y", largest: float | None = None
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """One column per sample: the input, its reconstruction, and the reconstruction colored by its error.
+
+    largest: the error in mm where colors saturate; by default the 99th percentile over all samples.
+    """
+    errors = errors_mm(samples)
+    high = (float(np.percentile(errors, 99)) if largest is None else largest) or 1.0
+    view = view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), AZIMUTH, ELEVATION, up)
+    rows = part_pictures(samples, "input", size, view) + part_pictures(samples, "full", size, view)
+    rows += part_pictures(samples, "full", size, view, [colored(error, high) for error in errors])
+    return sheet(rows, columns=samples.count)
+
+
+def mean_error_sheet(
+    samples: MeshSamples, errors: Float[np.ndarray, " vertices"], size: int = 420, up: Up = "y"
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """The mean error of each vertex over the test items, on the first sample, from the front and the back."""
+    mesh = Mesh(samples.parts["input"][0].astype(np.float64), samples.faces)
+    colors = colored(errors.astype(np.float64), float(errors.max()) or 1.0)
+    views = (view_of(mesh.verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
+    return sheet([picture(mesh, view, colors, size) for view in views], columns=2)
+
+
+def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+    """Top: the target in its own colors, and each sample in the colors transferred to it. Bottom: the geodesic error.
+
+    The color scale ends at 10 % of the diameter, as in the paper; vertices without a label are blue-gray.
+    """
+    target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
+    colors = position_colors(target.verts)
+    bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
+    top = [(target, colors), *((mesh, colors[body.predicted]) for body, mesh in bodies)]
+    bottom = [(target, colored(np.zeros(target.num_vertices), PAPER_PCT))]
+    bottom += [(mesh, colored(body.error_pct.astype(np.float64), PAPER_PCT)) for body, mesh in bodies]
+    return sheet(shape_pictures(top + bottom, size, up), columns=len(top))
+
+
+def parts_sheet(samples: MeshSamples, size: int = 190) -> Shaped[np.ndarray, "rows cols 3"]:
+    """One column per sample, one row per part: the input, whole blocks, skips only, convolutions only.
+
+    All share the view of the inputs, so larger shapes leave their frame. This is the paper's Figure 4 with another row.
+    """
+    view = view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), 20.0, 5.0)
+    parts = [name for name in PARTS if name in samples.parts]
+    return sheet([one for name in parts for one in part_pictures(samples, name, size, view)], columns=samples.count)
+
+
+def level_sheet(
+    meshes: MeshHierarchy, size: int = 320, azimuth: float = 25.0, elevation: float = 10.0, up: Up = "y"
+) -> Shaped[np.ndarray, "rows cols 3"]:
+    """Top: each level with its edges, finest first. Bottom: the finest mesh, upsampled from that level alone.
+
+    The bottom row shows how much of the shape a level retains.
+    """
+    finest = meshes.levels[0]
+    view = view_of(finest.verts, azimuth, elevation, up)
+    # U_0 U_1 … U_{k-1} x_k for every level k.
+    products = accumulate(meshes.up, lambda product, following: product @ following)
+    upsampled = [matrix @ level.verts for matrix, level in zip(products, meshes.levels[1:], strict=True)]
+    top = [picture(level, view, size=size, edges=True) for level in meshes.levels]
+    bottom = [picture(finest.with_verts(verts), view, size=size) for verts in (finest.verts, *upsampled)]
+    return sheet(top + bottom, columns=len(top))
