@@ -153,8 +153,8 @@ BROKEN_GLTF = [
     (square_gltf(meshes=[0]), "'meshes' must be a list of objects"),
     (changed("nodes", 0, scale=[1, 1]), "'scale' must be a list of 3 numbers"),
     (changed("nodes", 0, scale=[1, 1, "1"]), "'scale' must contain finite numbers"),
-    (changed("nodes", 0, scale=[1, 1, 10**400]), "a whole number that does not fit"),
-    (changed("nodes", 0, scale=[1, 1, float("nan")]), "holds nan, which is not finite"),
+    (changed("nodes", 0, scale=[1, 1, 10**400]), "an integer does not fit"),
+    (changed("nodes", 0, scale=[1, 1, float("nan")]), "contains nan, which is not finite"),
     (changed("nodes", 0, scale=[1e300] * 3, rotation=[1e300] * 4), "not finite"),
     (square_gltf(nodes=[{"mesh": 0}] * 1000), "outgrows the file"),
 ]
@@ -316,5 +316,5 @@ def test_files_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest
     write_mesh(grid(2, 2), tmp_path / "m.ply")
     size = len(encode_ply(grid(2, 2)))
     monkeypatch.setattr(reading, "MAX_BYTES", size - 1)
-    with pytest.raises(MeshError, match=f"has {size} bytes, more than the {size - 1}"):
+    with pytest.raises(MeshError, match=f"has {size} bytes, more than the limit of {size - 1}"):
         read_mesh(tmp_path / "m.ply")

@@ -8,11 +8,9 @@ as those of the first record, as in every triangle mesh, the records are read at
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import chain
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +29,7 @@ _COLUMNS = {"vertex": ("x", "y", "z"), "face": ("vertex_indices", "vertex_index"
 
 def parse_ply(data: bytes) -> Polygons:
     header = _parse_header(data)
-    columns = _columns(header, BinaryBody(data, header) if header.order else TextBody(data, header))
+    columns = _columns(header, Body(data, header))
     vertex, face = columns.get("vertex", {}), columns.get("face", {})
     if not vertex.keys() >= {"x", "y", "z"}:
         raise MeshError("PLY file without vertices: it needs an element 'vertex' with x, y and z")
@@ -126,164 +124,102 @@ def _append_property(elements: list[Element], new: Property) -> None:
 
 
 class Column(NamedTuple):
-    """One property of all records: the length of each list, and the values of all lists one after another."""
+    """One property of all records: the length of each list (1 for scalars), and the values of all lists in order."""
 
     sizes: np.ndarray
     values: np.ndarray
 
 
-class Field(NamedTuple):
-    """The position of a list's length (-1 for a scalar) and of its values in one record."""
+class Body:
+    """The records after the header, as ``length`` units: bytes of a binary file or words of a text file."""
 
-    size_at: int
-    at: int
-    size: int
+    def __init__(self, data: bytes, header: Header) -> None:
+        self.order = header.order
+        self.data = data if header.order else b""
+        self.words = [] if header.order else data[header.length :].split()
+        self.at = header.length if header.order else 0
+        self.length = len(data) if header.order else len(self.words)
 
-
-class Body(ABC):
-    """A cursor over ``length`` units: bytes of a binary body or words of text. Elements are read in header order."""
-
-    at: int
-    length: int
-
-    @abstractmethod
     def width(self, code: str) -> int:
         """The number of units of one value."""
+        return int(code[1]) if self.order else 1
 
-    @abstractmethod
-    def integer(self, code: str, at: int) -> int:
-        """One value."""
-
-    @abstractmethod
-    def strided(self, code: str, at: int, stride: int, rows: int, size: int) -> np.ndarray:
-        """``rows`` × ``size`` values; rows are ``stride`` units apart."""
-
-    @abstractmethod
-    def spans(self, code: str, spans: list[Field]) -> np.ndarray:
-        """The values of several fields, one after another."""
-
-    @abstractmethod
-    def rest(self) -> bytes:
-        """What is left after the last element."""
+    def values(self, code: str, at: np.ndarray) -> np.ndarray:
+        """The values that start at the units ``at``."""
+        if self.order:
+            # A view of all bytes in which a value starts at every byte.
+            view = np.ndarray((max(self.length - self.width(code) + 1, 0),), self.order + code, self.data, 0, (1,))
+            return view[at]
+        words = [self.words[i] for i in at.tolist()]
+        return float_array(words) if code.startswith("f") else int_array(words)
 
     def take(self, element: Element, wanted: Collection[str]) -> dict[str, Column]:
         """Read the next element and return the columns named in ``wanted``."""
-        if element.count == 0 or not element.properties:
+        properties = element.properties
+        if element.count == 0 or not properties:
             return {}
-        self._require(element.count * sum(self.width(p.size_code or p.code) for p in element.properties))
-        columns = self._take_uniform(element, wanted)
-        return self._take_each(element, wanted) if columns is None else columns
-
-    def _take_uniform(self, element: Element, wanted: Collection[str]) -> dict[str, Column] | None:
-        rows = element.count
-        first, end = self._record(element, self.at)
-        stride = end - self.at
-        if self.at + rows * stride > self.length:
-            return None
-        for prop, field in zip(element.properties, first, strict=True):
-            if prop.size_code:
-                sizes = self.strided(prop.size_code, field.size_at, stride, rows, 1)
-                if (sizes != field.size).any():
-                    return None
-        self.at += rows * stride
+        self._require(element.count * sum(self.width(p.size_code or p.code) for p in properties), self.at)
+        layout = self._uniform_layout(element)
+        starts, sizes = self._layout(element) if layout is None else layout
         return {
-            prop.name: Column(
-                np.full(rows, field.size),
-                self.strided(prop.code, field.at, stride, rows, field.size).reshape(-1),
-            )
-            for prop, field in zip(element.properties, first, strict=True)
+            prop.name: Column(sizes[k], self.values(prop.code, _ranges(starts[k], sizes[k], self.width(prop.code))))
+            for k, prop in enumerate(properties)
             if prop.name in wanted
         }
 
-    def _take_each(self, element: Element, wanted: Collection[str]) -> dict[str, Column]:
-        kept: dict[str, list[Field]] = {name: [] for name in wanted}
-        for _ in range(element.count):
-            record, self.at = self._record(element, self.at)
-            for prop, field in zip(element.properties, record, strict=True):
-                if prop.name in kept:
-                    kept[prop.name].append(field)
-        return {
-            prop.name: Column(
-                np.array([field.size for field in kept[prop.name]]), self.spans(prop.code, kept[prop.name])
-            )
-            for prop in element.properties
-            if prop.name in kept
-        }
+    def _uniform_layout(self, element: Element) -> tuple[np.ndarray, np.ndarray] | None:
+        """Start and size of every field if all lists are as long as those of the first record; else None."""
+        first, sizes, end = self._record(element, self.at)
+        rows = (end - self.at) * np.arange(element.count)
+        if self.at + element.count * (end - self.at) > self.length:
+            return None
+        for prop, start, size in zip(element.properties, first, sizes, strict=True):
+            if prop.size_code:
+                stored = self.values(prop.size_code, start - self.width(prop.size_code) + rows)
+                if (stored != size).any():
+                    return None
+        self.at += element.count * (end - self.at)
+        return np.add.outer(first, rows), np.repeat(np.array(sizes)[:, None], element.count, axis=1)
 
-    def _record(self, element: Element, at: int) -> tuple[list[Field], int]:
-        """The fields of the record that starts at ``at``, and its end."""
-        fields = []
+    def _layout(self, element: Element) -> tuple[np.ndarray, np.ndarray]:
+        """Start and size of every field, found record by record."""
+        starts, sizes = [], []
+        for _ in range(element.count):
+            record_starts, record_sizes, self.at = self._record(element, self.at)
+            starts.append(record_starts)
+            sizes.append(record_sizes)
+        return np.array(starts).T, np.array(sizes).T
+
+    def _record(self, element: Element, at: int) -> tuple[list[int], list[int], int]:
+        """Start and size of the fields of the record at ``at``, and its end."""
+        starts, sizes = [], []
         for prop in element.properties:
-            size, size_at = 1, -1
+            size = 1
             if prop.size_code:
                 self._require(self.width(prop.size_code), at)
-                size, size_at = self.integer(prop.size_code, at), at
+                size = int(self.values(prop.size_code, np.array([at]))[0])
                 at += self.width(prop.size_code)
             if size < 0:
                 raise MeshError(f"PLY {element.name}: the list {prop.name!r} has length {size}")
             self._require(size * self.width(prop.code), at)
-            fields.append(Field(size_at, at, size))
+            starts.append(at)
+            sizes.append(size)
             at += size * self.width(prop.code)
-        return fields, at
+        return starts, sizes, at
 
-    def _require(self, units: int, at: int | None = None) -> None:
-        if (self.at if at is None else at) + units > self.length:
+    def rest(self) -> bytes:
+        """What is left after the last element."""
+        return self.data[self.at :] if self.order else b"".join(self.words[self.at :])
+
+    def _require(self, units: int, at: int) -> None:
+        if at + units > self.length:
             raise MeshError("truncated: the PLY header announces more data than the file has")
 
 
-class BinaryBody(Body):
-    def __init__(self, data: bytes, header: Header) -> None:
-        self.data, self.order = data, header.order
-        self.at, self.length = header.length, len(data)
-
-    def width(self, code: str) -> int:
-        return int(code[1])
-
-    def integer(self, code: str, at: int) -> int:
-        order: Literal["little", "big"] = "little" if self.order == "<" else "big"
-        return int.from_bytes(self.data[at : at + self.width(code)], order, signed=code.startswith("i"))
-
-    def strided(self, code: str, at: int, stride: int, rows: int, size: int) -> np.ndarray:
-        if size == 0:
-            return np.empty((rows, 0), dtype=code)
-        # Copying whole rows as opaque items is many times faster than copying unaligned numbers.
-        opaque = np.ndarray((rows,), f"V{size * self.width(code)}", self.data, at, (stride,))
-        return opaque.copy().view(self.order + code).reshape(rows, size)
-
-    def spans(self, code: str, spans: list[Field]) -> np.ndarray:
-        width = self.width(code)
-        parts = b"".join(self.data[field.at : field.at + field.size * width] for field in spans)
-        return np.frombuffer(parts, self.order + code)
-
-    def rest(self) -> bytes:
-        return self.data[self.at :]
-
-
-class TextBody(Body):
-    def __init__(self, data: bytes, header: Header) -> None:
-        self.words = data[header.length :].split()
-        self.at, self.length = 0, len(self.words)
-
-    def width(self, code: str) -> int:
-        return 1
-
-    def integer(self, code: str, at: int) -> int:
-        return int(int_array([self.words[at]])[0])
-
-    def strided(self, code: str, at: int, stride: int, rows: int, size: int) -> np.ndarray:
-        columns = [self.words[at + c : at + c + (rows - 1) * stride + 1 : stride] for c in range(size)]
-        return _numbers(code, list(chain.from_iterable(columns))).reshape(size, rows).T
-
-    def spans(self, code: str, spans: list[Field]) -> np.ndarray:
-        words = chain.from_iterable(self.words[field.at : field.at + field.size] for field in spans)
-        return _numbers(code, list(words))
-
-    def rest(self) -> bytes:
-        return b"".join(self.words[self.at :])
-
-
-def _numbers(code: str, words: list[bytes]) -> np.ndarray:
-    return float_array(words) if code.startswith("f") else int_array(words)
+def _ranges(starts: np.ndarray, sizes: np.ndarray, step: int) -> np.ndarray:
+    """start, start + step, …, with ``size`` entries for each start."""
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.repeat(starts, sizes) + step * within
 
 
 def encode_ply(mesh: Mesh) -> bytes:
