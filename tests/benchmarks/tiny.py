@@ -29,10 +29,10 @@ def case(operator: str, skip: bool, workload: Workload = MESHES) -> Case:
 
 def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fast kernel whose gradient of Θ is off by one part in ten thousand."""
-    right = cpu.convolve_gradients
+    right = cpu.basis_convolution_gradients
 
-    def wrong(*args: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        grad_x, grad_weights, grad_theta = right(*args)
-        return grad_x, grad_weights, None if grad_theta is None else grad_theta * (1 + 1e-4)
+    def wrong(*args: Any) -> tuple[Tensor | None, ...]:
+        grad_x, grad_weights, grad_theta, *others = right(*args)
+        return grad_x, grad_weights, None if grad_theta is None else grad_theta * (1 + 1e-4), *others
 
-    monkeypatch.setattr(cpu, "convolve_gradients", wrong)
+    monkeypatch.setattr(cpu, "basis_convolution_gradients", wrong)

@@ -1,4 +1,4 @@
-"""Gaussian and softmax bases, alone and with their convolution, on every fast path, against the reference."""
+"""Convolutions with a Gaussian and with a softmax basis, on every fast path, against the reference."""
 
 from __future__ import annotations
 
@@ -13,34 +13,6 @@ from geoskip.kernels import use_path
 from tests.kernels.paths import Sizes, Where, cases, compare, drawn, edges, moved
 
 pytestmark = pytest.mark.usefixtures("poisoned")
-
-
-@pytest.mark.parametrize(("where", "sizes"), cases())
-def test_gaussian_basis(where: Where, sizes: Sizes) -> None:
-    inputs = [
-        drawn(5 * sizes.vertices, 3, seed=1).sigmoid(),
-        drawn(sizes.slots, 3, seed=2),
-        drawn(sizes.slots, 3, seed=3).abs() + 0.3,
-    ]
-    compare(lambda u, mean, scale, device: kernels.gaussian_basis(u, mean, scale), inputs, where)
-
-
-@pytest.mark.parametrize(("where", "sizes"), cases())
-def test_softmax_basis(where: Where, sizes: Sizes) -> None:
-    pattern = edges(sizes, loops=True)
-    share = drawn(pattern.num_edges, seed=4).abs()
-    share[0] = 0
-    inputs = [
-        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=1),
-        drawn(*sizes.batch, sizes.vertices, sizes.slots, seed=2),
-        drawn(sizes.slots, seed=3),
-    ]
-
-    def function(senders, receivers, offset, device):
-        scale = share.to(senders.device, senders.dtype)
-        return kernels.softmax_basis(senders, receivers, offset, scale, moved(pattern, device))
-
-    compare(function, inputs, where)
 
 
 @pytest.mark.parametrize(("where", "sizes"), cases())
@@ -67,6 +39,7 @@ def test_gaussian_convolution(where: Where, sizes: Sizes) -> None:
 def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None:
     pattern = edges(sizes, loops=True)
     share = drawn(pattern.num_edges, seed=4).abs()
+    share[0] = 0
     inputs = [
         drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
         drawn(sizes.slots, sizes.channels, seed=2) / sizes.channels**0.5,
@@ -98,7 +71,7 @@ def test_more_slots_than_a_thread_holds(
     where: Where, slots: int, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where.device == "cpu":
-        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "MOST_HELD", 2)
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_HELD", 2)
     test_softmax_convolution(where, Sizes(3, 4, slots, batch, 6, hub=5), opposite=True)
 
 

@@ -97,9 +97,9 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
 )
 def test_offsets_of_64_bits(where: Where, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for tensors of more than 2³¹ numbers."""
-    for name in ("items", "item_gradients", "vertices", "vertex_gradients"):
+    for name in ("items", "vertices"):
         monkeypatch.setattr(importlib.import_module(f"geoskip.kernels.triton.{name}"), "needs_wide", lambda *_: True)
-    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.softmax"), "NARROW", 0)
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_NARROW", 0)
     test_bases.test_softmax_convolution(where, sizes, opposite=True)
     test_basis_convolution(where, sizes, per_item=False)
     test_one_set_of_edges_per_slot(where, sizes)

@@ -25,7 +25,7 @@ SIZES = [
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every graph is taken for a large one."""
-    tiles = importlib.import_module("geoskip.kernels.triton.tiles")
+    tiles = importlib.import_module("geoskip.kernels.triton.launch")
     monkeypatch.setattr(tiles, "ENOUGH_BLOCKS", 1)
     for name in CHOICES:
         getattr(tiles, name).cache_clear()
@@ -37,7 +37,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.compiled
 def test_tiles_can_be_compiled() -> None:
     """Blocks are powers of two, products have 16 rows and columns at least, and slots are shared evenly."""
-    tiles = importlib.import_module("geoskip.kernels.triton.tiles")
+    tiles = importlib.import_module("geoskip.kernels.triton.launch")
     sizes = product((1, 2, 7, 9, 10, 25, 64, 125), (1, 16, 33, 64, 200), (1, 32, 65), (False, True))
     for slots, channels, out, grouped in sizes:
         for batch, per_item, vertices in product((1, 11, 12, 64), (False, True), (1, 6000, 7000)):
@@ -46,13 +46,13 @@ def test_tiles_can_be_compiled() -> None:
                 *[tiles.forward_tiles(*given, vertices, fast) for fast in (False, True)],
                 tiles.sender_tiles(*given),
                 tiles.theta_tiles(*given),
-                tiles.weight_tiles(slots, channels, out, grouped, vertices),
+                tiles.weight_tiles(slots, channels, grouped, vertices),
             ]
             for chosen in found:
                 if chosen is None:
                     continue
-                rows = chosen.v if isinstance(chosen, tiles.VertexTiles) else chosen.b
-                assert all(block >= 16 and block.bit_count() == 1 for block in (rows, chosen.c, chosen.o)), chosen
+                blocks = chosen.rows, chosen.c, chosen.o
+                assert all(block >= 16 and block.bit_count() == 1 for block in blocks), chosen
                 assert slots % chosen.slots == 0
                 assert chosen.slots == 1 or not grouped
 

@@ -87,10 +87,8 @@ def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeyp
     # torch 2.13 says that it compiles while it traces a backward pass, too; before, it did not.
     monkeypatch.setattr(torch.compiler, "_compile_session_context", nullcontext, raising=False)
     module = cpu if path == "fast" else triton
-    for name in ("convolve", "convolve_gradients", "gaussian", "gaussian_gradients", "softmax", "softmax_gradients",
-                 "product", "over_rows"):  # fmt: skip
-        if hasattr(module, name):
-            monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    for name in module.__all__:
+        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
     conv, x, graph = some(case)
     with use_path(path):
         assert_equal_training(conv, torch.compile(conv, fullgraph=True, backend="aot_eager"), x, graph)
@@ -114,7 +112,7 @@ def test_a_compiled_operator_on_cuda_runs_our_kernels(monkeypatch: pytest.Monkey
     from geoskip.kernels import triton
 
     called = []
-    for name in ("convolve", "convolve_gradients"):
+    for name in ("gaussian_convolution", "gaussian_convolution_gradients"):
         kernel = getattr(triton, name)
 
         def call(*args: Any, kernel: Any = kernel, name: str = name) -> Any:
@@ -125,7 +123,7 @@ def test_a_compiled_operator_on_cuda_runs_our_kernels(monkeypatch: pytest.Monkey
     case = FIRST[0]
     conv, graph = case.make(torch.float32).cuda(), specimen(dim=case.dim).graph(torch.float32).to("cuda")
     torch.compile(conv, fullgraph=True)(features(2, 7, IN, dtype=torch.float32).cuda(), graph).sum().backward()
-    assert called == ["convolve", "convolve_gradients"]
+    assert called == ["gaussian_convolution", "gaussian_convolution_gradients"]
 
 
 @pytest.mark.parametrize(

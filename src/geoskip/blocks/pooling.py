@@ -16,7 +16,7 @@ from geoskip.arguments import check_type
 from geoskip.graphs import Graph
 from geoskip.graphs.checks import check_floating
 from geoskip.kernels import Pattern, is_traced, is_transformed
-from geoskip.kernels.ops.formula import formula_gradients, must_be_differentiable
+from geoskip.kernels.autograd import formula_gradients, must_be_differentiable
 from geoskip.shapes import Float, Int
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geoskip.arguments import as_whole, short_repr
-from geoskip.kernels.tracing import is_traced, is_transformed
+from geoskip.kernels import is_traced, is_transformed
 
 
 def values_readable(tensor: Tensor) -> bool:

@@ -1,9 +1,11 @@
-r"""The CPU path: cache-sized blocks of rows, one slot at a time, on the cores that torch uses.
+r"""The CPU kernels: cache-sized blocks of rows, one slot at a time, on the cores that torch uses.
 
-A slot of z is a sparse product, and a sparse product is an *embedding bag*: a weighted sum of rows of a table.
-That kernel of torch runs close to memory speed, so z of a block is made, used while it lies in the cache, and
-forgotten. Where the items of a batch share their weights, a row of the table holds a vertex's features in all of
-them. float64 is supported, so gradients can be checked; lower precisions are computed in float32.
+A slot of z is a sparse product, and a sparse product is an *embedding bag*: a weighted sum of rows of a table. torch
+runs it close to memory speed. A block of z is computed, used while it is in the cache, and dropped. If the items of a
+batch share their weights, a row of the table holds a vertex's features in all items. float64 is supported, so
+gradients can be checked; lower precisions are computed in float32.
+
+Shapes: x is [batch, senders, in], weights are [slots or 1, edges, batch or 1].
 """
 
 from __future__ import annotations
@@ -14,86 +16,110 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from geoskip.kernels.branches import Beside, in_turn
+from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.sparse import (
+    chebyshev_convolution,
+    chebyshev_convolution_gradients,
+    sparse_product,
+    sparse_product_gradients,
+)
+
+__all__ = [
+    "basis_convolution",
+    "basis_convolution_gradients",
+    "chebyshev_convolution",
+    "chebyshev_convolution_gradients",
+    "softmax_basis",
+    "softmax_basis_gradients",
+    "sparse_product",
+    "sparse_product_gradients",
+]
 
 BLOCK_BYTES = 2 << 20
 
-# senders, receivers, offsets, by_sender, sender_offsets: see Pattern
-Edges = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
-
-def convolve(
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    skip: Tensor | None,
-    bias: Tensor | None,
+def basis_convolution(
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     dtype, work = x.dtype, _work_dtype(x)
     x, theta = x.to(work), theta.to(work)
-    if order is not None:
-        neighbors = neighbors[order]
     if theta.shape[0] == weights.shape[2] == 1:
-        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], neighbors, order, offsets[0])
-        return _with_own(y, x, skip, bias).to(dtype)
-    y = x.new_empty(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
-    for item, table, slots in _items(x, weights, order):
-        copies = table.shape[1] // x.shape[2]
-        for low, high in _blocks(y.shape[1], table.shape[1] * table.element_size()):
-            sums = table.new_empty((high - low) * copies, theta.shape[2])
-            for m, matrix in enumerate(theta):
-                z = _aggregate(table, slots[m % len(slots)], neighbors, offsets[m % len(offsets), low : high + 1])
-                sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
-            y[item, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
-    return _with_own(y, x, skip, bias).to(dtype)
+        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], pattern)
+    else:
+        y = x.new_empty(x.shape[0], pattern.num_receivers, theta.shape[2])
+        for items, table, slots in _shared_weights(x, weights, None):
+            copies = table.shape[1] // x.shape[2]
+            for low, high in _blocks(y.shape[1], table.shape[1] * table.element_size()):
+                sums = table.new_empty((high - low) * copies, theta.shape[2])
+                for m, matrix in enumerate(theta):
+                    offsets = pattern.offsets[m % pattern.groups, low : high + 1]
+                    z = _aggregate(table, slots[m % len(slots)], pattern.senders, offsets)
+                    sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
+                y[items, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
+    if skip is not None:
+        y.flatten(0, 1).addmm_(x.flatten(0, 1), skip.to(work))
+    if bias is not None:
+        y += bias.to(work)
+    return y.to(dtype)
 
 
-def convolve_gradients(
+def basis_convolution_gradients(
     grad_y: Tensor,
+    needs: Sequence[bool],
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
-    edges: Edges,
+    pattern: Pattern,
     skip: Tensor | None,
-    needs: Sequence[bool],
-    beside: Beside = in_turn,
-) -> Gradients:
-    """Gradients of x, of the weights and of Θ, where ``needs`` asks for them; they share their gathers, so nothing is
-    done beside."""
-    senders, receivers, offsets, by_sender, sender_offsets = edges
-    work = _work_dtype(x)
-    own, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
-    grad_weights = torch.zeros_like(weights, dtype=work) if needs[1] else None
-    backwards = receivers[by_sender], sender_offsets
-    if once := theta.shape[0] == weights.shape[2] == 1:
-        slot = weights[0, :, 0].to(work)[by_sender]
-        grad_x, grad_theta = _gradients_once(grads, own, slot, matrices[0], backwards, needs)
-    else:
-        grad_x = torch.empty_like(own) if needs[0] else None
-        grad_theta = torch.zeros_like(matrices) if needs[2] else None
-    for item, table, slots in [] if once and not needs[1] else _items(grads, weights, by_sender):
-        if not once and (grad_x is not None or grad_theta is not None):
-            _gather_gradients(
-                None if grad_x is None else grad_x[item], grad_theta, own[item], table, slots, matrices, backwards
-            )
-        if grad_weights is not None:
-            features = own[item].transpose(0, 1).flatten(1)
-            place = grad_weights[..., 0 if weights.shape[2] == 1 else item.start]
-            _fill_weight_gradient(place, table, features, matrices, senders, offsets)
+    bias: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    grad_y, work = grad_y.contiguous(), _work_dtype(x)
+    features, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
+    needs_x, needs_weights, needs_theta = needs[:3]
+    grad_x = grad_theta = None
+    grad_weights = torch.zeros_like(weights, dtype=work) if needs_weights else None
+    out_neighbors = pattern.receivers[pattern.by_sender]
+    # With one slot, x and Θ have gradients of their own kind.
+    once = theta.shape[0] == weights.shape[2] == 1
+    if once and (needs_x or needs_theta):
+        slot = weights[0, :, 0].to(work)[pattern.by_sender]
+        edges = slot, out_neighbors, pattern.sender_offsets[0]
+        grad_x, grad_theta = _gradients_once(grads, features, matrices[0], edges, needs_x, needs_theta)
+    elif needs_x or needs_theta:
+        grad_x = torch.empty_like(features) if needs_x else None
+        grad_theta = torch.zeros_like(matrices) if needs_theta else None
+    if needs_weights or not once:
+        for items, table, slots in _shared_weights(grads, weights, pattern.by_sender):
+            if not once and (needs_x or needs_theta):
+                part = None if grad_x is None else grad_x[items]
+                edges = slots, out_neighbors, pattern.sender_offsets
+                _gather_gradients(part, grad_theta, features[items], table, matrices, edges)
+            if grad_weights is not None:
+                own = features[items].transpose(0, 1).flatten(1)
+                part = grad_weights[..., 0 if weights.shape[2] == 1 else items.start]
+                _fill_weight_gradients(part, table, own, matrices, pattern)
     if grad_x is not None and skip is not None:
         grad_x.flatten(0, 1).addmm_(grads.flatten(0, 1), skip.to(work).t())
     return (
         None if grad_x is None else grad_x.to(x.dtype),
         None if grad_weights is None else grad_weights.to(weights.dtype),
         None if grad_theta is None else grad_theta.to(theta.dtype),
+        None,
+        *own_gradients(grad_y, x, needs[4], needs[5]),
     )
 
 
-def product(
+def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the skip's matrix and of the bias, which do not involve the neighbors."""
+    return over_rows(x.flatten(0, 1), grad_y.flatten(0, 1), needs_skip, needs_bias)
+
+
+def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
+    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out]."""
+    return x.t() @ g if needs_product else None, g.sum(0) if needs_sum else None
+
+
+def spmm(
     x: Tensor,
     weights: Tensor,
     neighbors: Tensor,
@@ -102,6 +128,7 @@ def product(
     scale: float = 1.0,
     minus: Tensor | None = None,
 ) -> Tensor:
+    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
     dtype, work = x.dtype, _work_dtype(x)
     if order is not None:
         neighbors, weights = neighbors[order], weights[order]
@@ -111,56 +138,66 @@ def product(
     return y.contiguous() if minus is None else y - minus
 
 
-def softmax(
-    sender_scores: Tensor,
-    receiver_scores: Tensor,
-    offset: Tensor,
-    edge_scale: Tensor,
-    senders: Tensor,
-    receivers: Tensor,
+def softmax_basis(
+    sender_scores: Tensor, receiver_scores: Tensor, offset: Tensor, edge_scale: Tensor, pattern: Pattern
 ) -> Tensor:
-    """Item by item, so that the edges of one stay in the cache; weights of an item lie together."""
+    """q [slots, edges, batch] of scores [batch, vertices, slots]: item by item, so that the edges of one stay in the
+    cache. The weights of an item are contiguous."""
     batch, _, slots = sender_scores.shape
     work = _work_dtype(sender_scores)
-    weights = torch.empty(batch, len(senders), slots, dtype=work)
+    weights = torch.empty(batch, pattern.num_edges, slots, dtype=work)
     scale = edge_scale.to(work).unsqueeze(1)
     for i in range(batch):
-        logits = sender_scores[i].to(work)[senders]
-        logits += (receiver_scores[i].to(work) + offset.to(work))[receivers]
+        logits = sender_scores[i].to(work)[pattern.senders]
+        logits += (receiver_scores[i].to(work) + offset.to(work))[pattern.receivers]
         torch.mul(torch.softmax(logits, dim=1), scale, out=weights[i])
     return weights.permute(2, 1, 0)
 
 
-def softmax_gradients(
-    grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor
-) -> Tensor:
-    edges = torch.arange(weights.shape[1]) if order is None else order
+def softmax_basis_gradients(
+    grad: Tensor,
+    needs: Sequence[bool],
+    sender_scores: Tensor,
+    receiver_scores: Tensor,
+    offset: Tensor,
+    edge_scale: Tensor,
+    pattern: Pattern,
+    weights: Tensor,
+) -> tuple[Tensor | None, ...]:
+    if weights.is_contiguous():
+        grad = grad.contiguous()
+    grad_senders = grad_receivers = grad_offset = None
+    if needs[0]:
+        sums = _softmax_gradients(grad, weights, edge_scale, pattern.by_sender, pattern.sender_offsets)
+        grad_senders = sums.to(sender_scores)
+    if needs[1] or needs[2]:
+        edges = torch.arange(pattern.num_edges)
+        sums = _softmax_gradients(grad, weights, edge_scale, edges, pattern.offsets)
+        grad_receivers = sums.to(receiver_scores) if needs[1] else None
+        grad_offset = sums.sum((0, 1)).to(offset) if needs[2] else None
+    return grad_senders, grad_receivers, grad_offset, None, None
+
+
+def _softmax_gradients(grad: Tensor, weights: Tensor, edge_scale: Tensor, edges: Tensor, offsets: Tensor) -> Tensor:
+    """The gradient of the scores at one end of the edges, which are given in the order of that end."""
     scale = edge_scale.to(weights.dtype).unsqueeze(1)
     scale = torch.where(scale == 0, 1, scale)
-    out = weights.new_empty(weights.shape[2], offsets.shape[1] - 1, weights.shape[0])
-    for i, rows in enumerate(out):
+    out = weights.new_zeros(weights.shape[2], offsets.shape[1] - 1, weights.shape[0])
+    for i, rows in enumerate(out if len(edges) else ()):
         w, g = weights[..., i].t(), grad[..., i].t()
         pulled = w * g
         pulled -= w * (pulled.sum(1, keepdim=True) / scale)
-        if len(edges):
-            rows.copy_(embedding_bag(edges, pulled.contiguous(), offsets[0], mode="sum", include_last_offset=True))
-        else:
-            rows.zero_()
+        rows.copy_(embedding_bag(edges, pulled.contiguous(), offsets[0], mode="sum", include_last_offset=True))
     return out
-
-
-def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out]."""
-    return x.t() @ g if needs_product else None, g.sum(0) if needs_sum else None
 
 
 def _work_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _items(x: Tensor, weights: Tensor, order: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Parts of the batch with equal weights: which items, their features as a table of rows, weights by slot with
-    the edges in ``order``."""
+def _shared_weights(x: Tensor, weights: Tensor, order: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Parts of the batch whose items share their weights: the items, their features as a table of rows, and the
+    weights by slot with the edges in ``order``."""
     if weights.shape[2] == 1:
         yield slice(0, len(x)), x.transpose(0, 1).flatten(1), _slots(weights[..., 0].to(x.dtype), order)
     else:
@@ -169,7 +206,7 @@ def _items(x: Tensor, weights: Tensor, order: Tensor | None) -> Iterator[tuple[s
 
 
 def _slots(weights: Tensor, order: Tensor | None) -> Tensor:
-    # The weights of an edge lie together, so edges are reordered whole.
+    # The weights of an edge are contiguous, so edges are reordered as a whole.
     return (weights if order is None else weights.t()[order].t()).contiguous()
 
 
@@ -193,34 +230,22 @@ def _aggregate(table: Tensor, weights: Tensor, neighbors: Tensor, offsets: Tenso
     )
 
 
-def _convolve_once(
-    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor
-) -> Tensor:
+def _convolve_once(x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
     """With one slot, x Θ comes first: the product itself brings the items of a vertex together."""
     table = x.new_empty(x.shape[1], len(x), theta.shape[1])
     torch.bmm(x, theta.expand(len(x), -1, -1), out=table.transpose(0, 1))
-    y = _aggregate(table.flatten(1), weights if order is None else weights[order], neighbors, offsets)
+    y = _aggregate(table.flatten(1), weights, pattern.senders, pattern.offsets[0])
     return y.view(len(y), *table.shape[1:]).transpose(0, 1).contiguous()
 
 
-def _with_own(y: Tensor, x: Tensor, skip: Tensor | None, bias: Tensor | None) -> Tensor:
-    """With what a vertex adds of its own; ``y`` is overwritten."""
-    if skip is not None:
-        y.flatten(0, 1).addmm_(x.flatten(0, 1), skip.to(x.dtype))
-    if bias is not None:
-        y += bias.to(x.dtype)
-    return y
-
-
 def _gradients_once(
-    grads: Tensor, x: Tensor, weights: Tensor, theta: Tensor, backwards: tuple[Tensor, Tensor], needs: Sequence[bool]
+    grads: Tensor, x: Tensor, theta: Tensor, edges: tuple[Tensor, Tensor, Tensor], needs_x: bool, needs_theta: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of x and Θ with one slot: both from one pass over the gradients of y."""
-    table = grads.transpose(0, 1).flatten(1)
-    h = _aggregate(table, weights, backwards[0], backwards[1][0])
+    h = _aggregate(grads.transpose(0, 1).flatten(1), *edges)
     h = h.view(len(h), len(grads), grads.shape[2]).transpose(0, 1)
-    grad_x = torch.bmm(h, theta.t().expand(len(x), -1, -1)) if needs[0] else None
-    grad_theta = torch.bmm(x.transpose(1, 2), h).sum(0, keepdim=True) if needs[2] else None
+    grad_x = torch.bmm(h, theta.t().expand(len(x), -1, -1)) if needs_x else None
+    grad_theta = torch.bmm(x.transpose(1, 2), h).sum(0, keepdim=True) if needs_theta else None
     return grad_x, grad_theta
 
 
@@ -229,13 +254,12 @@ def _gather_gradients(
     grad_theta: Tensor | None,
     x: Tensor,
     table: Tensor,
-    slots: Tensor,
     theta: Tensor,
-    backwards: tuple[Tensor, Tensor],
+    edges: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     r"""With :math:`h_m = \sum_i w_m(i,j)\, \partial y_i` over the edges out of j:
     :math:`\partial x_j = \sum_m h_m \Theta_m^\top` and :math:`\partial \Theta_m = \sum_j x_j^\top h_m`."""
-    (neighbors, offsets), (_, channels, out) = backwards, theta.shape
+    (slots, neighbors, offsets), (_, channels, out) = edges, theta.shape
     for low, high in _blocks(x.shape[1], table.shape[1] * table.element_size()):
         own = x[:, low:high].transpose(0, 1).reshape(-1, channels)
         sums = torch.empty_like(own)
@@ -250,14 +274,12 @@ def _gather_gradients(
             grad_x[:, low:high] = sums.view(high - low, len(x), channels).transpose(0, 1)
 
 
-def _fill_weight_gradient(
-    grad_weights: Tensor, grads: Tensor, table: Tensor, theta: Tensor, senders: Tensor, offsets: Tensor
-) -> None:
+def _fill_weight_gradients(grad_weights: Tensor, grads: Tensor, table: Tensor, theta: Tensor, pattern: Pattern) -> None:
     r""":math:`\partial w_m(i,j) = \langle x_j, \partial y_i \Theta_m^\top \rangle`.
 
     Rows are taken in the order of their number of neighbors, so that a block wastes little on padding.
     """
-    groups = offsets.shape[0]
+    groups, offsets = pattern.groups, pattern.offsets
     for group in range(groups):
         matrices = theta[group : group + 1] if groups > 1 else theta
         degrees = offsets[group].diff()
@@ -273,6 +295,6 @@ def _fill_weight_gradient(
             edges = torch.where(present, offsets[group, rows, None] + places, 0)
             block = grads[rows].view(-1, theta.shape[2])
             grad_z = torch.stack([block @ matrix.t() for matrix in matrices]).view(len(matrices), len(rows), -1)
-            near = table[senders[edges]]
+            near = table[pattern.senders[edges]]
             dots = torch.bmm(near, grad_z.permute(1, 2, 0))
             grad_weights[:, edges[present]] = dots[present].t().to(grad_weights.dtype)

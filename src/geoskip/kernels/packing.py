@@ -1,7 +1,7 @@
-"""Batches of graphs that are stored one after the other: which rows they take, and their edges in both orders.
+"""Batches of graphs that are stored one after the other: the rows they take, and their edges in both orders.
 
-Shapes are fixed by ``room``, so that a step on a batch can be captured; places beyond the batch's own are padding.
-The functions here are plain PyTorch; on CUDA the same is done in one kernel each.
+Shapes are fixed by ``room``, so that a step on a batch can be captured; places beyond the batch are padding. The
+functions here are plain PyTorch; on CUDA each is one Triton kernel.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from geoskip.kernels.ops.backend import backend, on_triton
+from geoskip.kernels.paths import kernels_for, on_triton
 from geoskip.shapes import Bool, Int, Shaped
 
 Packing = TypeVar("Packing", bound=Callable[..., Any])
 
 
 def in_one_kernel(plain: Packing) -> Packing:
-    """Where Triton runs, its kernel of the same name instead."""
+    """On Triton, run the kernel of the same name instead."""
 
     @wraps(plain)
     def chosen(*args: Any) -> Any:
-        return getattr(backend(args[0]), plain.__name__)(*args) if on_triton(args[0]) else plain(*args)
+        return getattr(kernels_for(args[0]), plain.__name__)(*args) if on_triton(args[0]) else plain(*args)
 
     return cast(Packing, chosen)
 
@@ -35,8 +35,8 @@ def packed_rows(
 ) -> tuple[Int[Tensor, " items_plus_1"], Int[Tensor, " places"], Int[Tensor, " places"], Bool[Tensor, " places"]]:
     """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``room`` places, which must be enough.
 
-    Returns where each graph starts, the graph of each place (the last for padding), the stored row that each place
-    takes (0 for padding), and which places are not padding.
+    Returns the start of each graph, the graph of each place (the last one for padding), the stored row of each place
+    (0 for padding), and whether a place is not padding.
     """
     first = offsets[items]
     counts = offsets[items + 1] - first
@@ -58,9 +58,10 @@ def packed_edges(
     room: int,
     loops: int,
 ) -> tuple[Int[Tensor, " room"], Int[Tensor, " room"], Int[Tensor, " room"]]:
-    """Senders, receivers and sender order of the chosen graphs' edges, which are stored numbered within each graph.
+    """Senders, receivers and sender order of the edges of the chosen graphs. As stored, they count the vertices and
+    edges of their own graph.
 
-    Padding edges are self-loops of the vertices after the batch's own, ``loops`` at each.
+    Padding edges are self-loops of the vertices after the batch, ``loops`` at each.
     """
     starts, graphs, rows, real = packed_rows(offsets, items, room)
     places = torch.arange(room, device=offsets.device)
@@ -84,8 +85,7 @@ def packed_segments(
     room: int,
     loops: int,
 ) -> tuple[Int[Tensor, "1 vertices_plus_1"], Int[Tensor, "1 vertices_plus_1"]]:
-    """Where the edges into and out of each vertex of a batch begin; ``first_in`` and ``first_out`` count within a
-    graph."""
+    """The first edge into and out of each vertex of a batch; ``first_in`` and ``first_out`` count within a graph."""
     vertices = torch.arange(len(rows) + 1, device=rows.device)
     padding = (edge_starts[-1] + (vertices - vertex_starts[-1]) * loops).clamp(max=room)
 

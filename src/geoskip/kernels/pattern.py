@@ -1,4 +1,4 @@
-"""Where the non-zeros of sparse matrices lie, in both orders."""
+"""The edges of a graph, or the non-zeros of a sparse matrix, in both orders."""
 
 from __future__ import annotations
 

@@ -16,6 +16,9 @@ from torch.nn.functional import cross_entropy
 from geoskip.kernels.pattern import Pattern
 from geoskip.shapes import Float, Int
 
+# Added to MoNet's σ², so that σ = 0 is no error.
+FLOOR = 1e-15
+
 
 def basis_aggregation(
     x: Float[Tensor, "*batch senders channels"],
@@ -85,7 +88,7 @@ def gaussian_basis(
     pseudo: Float[Tensor, "edges dim"],
     mean: Float[Tensor, "slots dim"],
     scale: Float[Tensor, "slots dim"],
-    floor: float = 1e-15,
+    floor: float = FLOOR,
 ) -> Float[Tensor, "edges slots"]:
     r""":math:`w_m(u) = \exp\big(-\tfrac12 \sum_d (u_d - \mu_{md})^2 / (\sigma_{md}^2 + \epsilon)\big)`."""
     distances = (pseudo.unsqueeze(1) - mean).square() / (scale.square() + floor)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import record_keys
-from geoskip.kernels.ops import on_triton
+from geoskip.kernels.paths import on_triton
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
 from geoskip.training.devices import Group
@@ -72,17 +72,16 @@ class Update:
     def _at_once(
         self, moved: list[Tensor], gradients: list[Tensor], group: dict[str, Any], loss: Tensor, count: int
     ) -> None:
-        from geoskip.kernels.triton.adam import Place, Rule, Table, adam, note
+        from geoskip.kernels.triton.training import AdamTable, adam, locate, record_step
 
         states = [(parameter, self.optimizer.state[parameter]) for parameter in moved]
-        places = tuple(Place.of(p, state["exp_avg"], state["exp_avg_sq"], state["step"]) for p, state in states)
-        table = self._tables.get(places)
+        located = tuple(locate(p, state["exp_avg"], state["exp_avg_sq"], state["step"]) for p, state in states)
+        table = self._tables.get(located)
         if table is None:
-            table = self._tables[places] = Table(places, moved[0].device)
-        beta_1, beta_2 = group["betas"]
-        rule = Rule(beta_1, beta_2, group["eps"], group["weight_decay"])
-        adam(table, [gradient.contiguous() for gradient in gradients], group["lr"], rule)
-        note(table, loss.float(), count, self.notes)
+            table = self._tables[located] = AdamTable(located, moved[0].device)
+        contiguous = [gradient.contiguous() for gradient in gradients]
+        adam(table, contiguous, group["lr"], group["betas"], group["eps"], group["weight_decay"])
+        record_step(table, loss.float(), count, self.notes)
 
     def _in_turn(self, gradients: list[Tensor], loss: Tensor, count: int) -> None:
         notes = self.notes

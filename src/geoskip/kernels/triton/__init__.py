@@ -1,26 +1,51 @@
-"""The CUDA path, in Triton. Under ``TRITON_INTERPRET=1`` the same kernels run on the CPU, slowly: the tests do that."""
+"""The CUDA kernels, in Triton. Under ``TRITON_INTERPRET=1`` they run on the CPU, slowly: the tests do that.
 
-from geoskip.kernels.triton.convolution import convolve, convolve_gradients
-from geoskip.kernels.triton.entropy import entropy
-from geoskip.kernels.triton.gaussian import gaussian, gaussian_gradients
+Prefixes of the variables in kernels: ``i_`` indices and program ids, ``o_`` offsets, ``m_`` masks, ``p_`` pointers,
+``b_`` blocks of values.
+"""
+
+from geoskip.kernels.sparse import (
+    chebyshev_convolution,
+    chebyshev_convolution_gradients,
+    sparse_product,
+    sparse_product_gradients,
+)
+from geoskip.kernels.triton.convolution import (
+    basis_convolution,
+    basis_convolution_gradients,
+    gaussian_convolution,
+    gaussian_convolution_gradients,
+    softmax_convolution,
+    softmax_convolution_gradients,
+)
 from geoskip.kernels.triton.packing import packed_edges, packed_rows, packed_segments
-from geoskip.kernels.triton.product import product
-from geoskip.kernels.triton.rows import over_rows
-from geoskip.kernels.triton.softmax import attention_scores, softmax, softmax_gradients, softmax_of_scores
+from geoskip.kernels.triton.products import over_rows, own_gradients, spmm
+from geoskip.kernels.triton.training import (
+    linear,
+    linear_cross_entropy,
+    linear_cross_entropy_gradients,
+    linear_gradients,
+)
 
 __all__ = [
-    "attention_scores",
-    "convolve",
-    "convolve_gradients",
-    "entropy",
-    "gaussian",
-    "gaussian_gradients",
+    "basis_convolution",
+    "basis_convolution_gradients",
+    "chebyshev_convolution",
+    "chebyshev_convolution_gradients",
+    "gaussian_convolution",
+    "gaussian_convolution_gradients",
+    "linear",
+    "linear_cross_entropy",
+    "linear_cross_entropy_gradients",
+    "linear_gradients",
     "over_rows",
+    "own_gradients",
     "packed_edges",
     "packed_rows",
     "packed_segments",
-    "product",
-    "softmax",
-    "softmax_gradients",
-    "softmax_of_scores",
+    "softmax_convolution",
+    "softmax_convolution_gradients",
+    "sparse_product",
+    "sparse_product_gradients",
+    "spmm",
 ]

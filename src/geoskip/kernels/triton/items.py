@@ -1,23 +1,40 @@
-r"""Basis convolution on CUDA for a batch that shares one graph: a program owns one vertex of many items.
+r"""Basis convolution and its gradients for a batch that shares one graph: a program owns one vertex of many items.
 
-The rows of a program's blocks are the items, so the edge, its neighbor and its weight are the same for all of
-them: they are read once, there is nothing to pad, and no row waits for another with more neighbors.
+The rows of a program's blocks are the items, so the edge, its neighbor and its weight are the same for all rows: they
+are read once, nothing is padded, and no row waits for another with more neighbors.
+
+For the gradients, with :math:`h_m = \sum_i w_m(i,j)\, \bar y_i` over the edges out of a sender j and
+:math:`u_m = x_j \Theta_m`:
+
+.. math:: \bar x_j = \sum_m h_m \Theta_m^\top, \qquad \bar w_m(i,j) = \langle u_m, \bar y_i \rangle,
+
+so one pass over the gradients of y gives both. The gradient of Θ is a sum over the receivers, whose z is computed
+again.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.gathers import as_index, features_of, plus_weighted, weights_of, zeros_of
-from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.tensor_cores import product, product_of_parts
-from geoskip.kernels.triton.tiles import ItemTiles, ceil_div, needs_wide, precision
+from geoskip.kernels.triton.blocks import (
+    as_index,
+    features_of,
+    in_layout_of_loads,
+    index_at,
+    plus_weighted,
+    product,
+    product_of_parts,
+    weights_of,
+    zeros_of,
+)
+from geoskip.kernels.triton.launch import Tiles, ceil_div, launch, needs_wide, precision, shares
 
 
 @triton.jit
-def _convolve_items_kernel(
+def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbors, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
     stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
@@ -67,7 +84,7 @@ def _convolve_items_kernel(
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_b[:, None] & m_o[None, :])
 
 
-def convolve_items(
+def convolve(
     x: Tensor,
     weights: Tensor,
     theta: Tensor,
@@ -76,13 +93,13 @@ def convolve_items(
     offsets: Tensor,
     skip: Tensor | None,
     bias: Tensor | None,
-    tiles: ItemTiles,
+    tiles: Tiles,
 ) -> Tensor:
     batch, num_senders, channels = x.shape
     slots, _, out = theta.shape
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
     y = x.new_empty(batch, num_receivers, out)
-    grid = (num_receivers, ceil_div(batch, tiles.b), ceil_div(out, tiles.o))
+    grid = (num_receivers, ceil_div(batch, tiles.rows), ceil_div(out, tiles.o))
     arguments = (
         x, weights, theta, skip, bias, y, neighbors, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
@@ -90,7 +107,171 @@ def convolve_items(
         *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
         weights.shape[2] > 1, tiles.slots, tiles.parts, needs_wide(x, y, weights),
-        tiles.b, tiles.c, tiles.o, precision(),
+        tiles.rows, tiles.c, tiles.o, precision(),
     )  # fmt: skip
-    launch(_convolve_items_kernel, grid, arguments, tiles.warps, tiles.registers)
+    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
     return y
+
+
+@triton.jit
+def _sender_gradients_kernel(
+    grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
+    batch, num_senders, num_receivers, C, O, M,
+    stride_wm, stride_we, stride_gb, stride_og,
+    GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr,
+    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    WIDTH: tl.constexpr = BLOCK_O // PARTS
+    i_v, i_b = tl.program_id(0), tl.program_id(1)
+    o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
+    m_b = o_b < batch
+    o_c = tl.arange(0, BLOCK_C)
+    m_c = o_c < C
+    o_o = tl.arange(0, WIDTH)
+    o_part = i_b.to(tl.int64) * stride_gb
+    p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O
+    o_x = (o_b[:, None].to(tl.int64) * num_senders + i_v) * C + o_c[None, :]
+    m_x = m_b[:, None] & m_c[None, :]
+    b_own = tl.load(x + o_x, mask=m_x, other=0.0)
+    b_gx = tl.zeros([BLOCK_B, BLOCK_C], dtype=tl.float32)
+    for i_m in range(0, M, SLOTS):
+        o_row = i_v + (i_m * stride_og if GROUPED else 0)
+        i_first, i_last = as_index(tl.load(offsets + o_row), WIDE), as_index(tl.load(offsets + o_row + 1), WIDE)
+        o_m = tl.cast(i_m, tl.int64) * stride_wm
+        b_u = ()
+        for s in tl.static_range(SLOTS):
+            for p in tl.static_range(PARTS):
+                o_p = o_o + p * WIDTH
+                p_theta = theta + ((i_m + s) * C + o_c[:, None]) * O + o_p[None, :]
+                b_theta = tl.load(p_theta, mask=m_c[:, None] & (o_p < O)[None, :], other=0.0)
+                b_u = b_u + (in_layout_of_loads(product(b_own, b_theta, PRECISION), BLOCK_B, WIDTH),)
+        b_h = zeros_of(SLOTS * PARTS, BLOCK_B, WIDTH)
+        for i_k in range(i_first, i_last):
+            i_e = as_index(tl.load(order + i_k), WIDE)
+            i_i = as_index(tl.load(receivers + i_e), WIDE)
+            b_gy = features_of(p_y + i_i * O, o_o, O, m_b, WIDTH, PARTS)
+            b_w = weights_of(weights + o_m + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+            b_h = plus_weighted(b_h, b_w, b_gy, SLOTS, PARTS)
+            p_gw = grad_weights + o_m + i_e * stride_we
+            for s in tl.static_range(SLOTS):
+                b_dot = b_u[s * PARTS] * b_gy[0]
+                for p in tl.static_range(1, PARTS):
+                    b_dot += b_u[s * PARTS + p] * b_gy[p]
+                if PER_ITEM:
+                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_b, tl.sum(b_dot, axis=1), mask=m_b)
+                else:
+                    tl.store(p_gw + tl.cast(s, tl.int64) * stride_wm + o_part, tl.sum(b_dot))
+        if NEEDS_X:
+            for s in tl.static_range(SLOTS):
+                b_theta = ()
+                for p in tl.static_range(PARTS):
+                    o_p = o_o + p * WIDTH
+                    p_theta = theta + ((i_m + s) * C + o_c[None, :]) * O + o_p[:, None]
+                    b_theta = b_theta + (tl.load(p_theta, mask=m_c[None, :] & (o_p < O)[:, None], other=0.0),)
+                b_gx += product_of_parts(b_h, b_theta, s * PARTS, PARTS, PRECISION)
+    if NEEDS_X:
+        if HAS_SKIP:
+            o_o = tl.arange(0, BLOCK_O)
+            m_o = o_o < O
+            p_own = p_y + i_v.to(tl.int64) * O + o_o[None, :]
+            b_own = tl.load(p_own, mask=m_b[:, None] & m_o[None, :], other=0.0)
+            p_skip = skip + o_c[None, :] * O + o_o[:, None]
+            b_gx += product(b_own, tl.load(p_skip, mask=m_c[None, :] & m_o[:, None], other=0.0), PRECISION)
+        tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)
+
+
+def sender_gradients(
+    grad_y: Tensor,
+    x: Tensor,
+    weights: Tensor,
+    theta: Tensor,
+    receivers: Tensor,
+    order: Tensor,
+    offsets: Tensor,
+    skip: Tensor | None,
+    needs_x: bool,
+    tiles: Tiles,
+) -> tuple[Tensor | None, Tensor]:
+    """Gradients of x, if it is needed, and of the weights."""
+    (batch, num_senders, channels), num_receivers = x.shape, grad_y.shape[1]
+    slots, _, out = theta.shape
+    grouped, per_item, blocks = offsets.shape[0] > 1, weights.shape[2] > 1, ceil_div(batch, tiles.rows)
+    grad_x = torch.empty_like(x if needs_x else x[:0])
+    shape = weights.shape if per_item or blocks == 1 else (blocks, *weights.shape)
+    grad_weights = x.new_empty(shape, dtype=torch.float32)
+    arguments = (
+        grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
+        batch, num_senders, num_receivers, channels, out, slots,
+        0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
+        grouped, skip is not None, needs_x, per_item,
+        tiles.slots, tiles.parts, needs_wide(x, grad_y, weights),
+        tiles.rows, tiles.c, tiles.o, precision(),
+    )  # fmt: skip
+    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, tiles.registers)
+    return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
+
+
+@triton.jit
+def _theta_gradients_kernel(
+    grad_y, x, weights, grad_theta, senders, offsets,
+    batch, num_senders, num_receivers, C, O, M, num_parts,
+    stride_wm, stride_we, stride_og,
+    GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    i_m, i_p, i_b = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
+    o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
+    m_b = o_b < batch
+    o_c = tl.arange(0, BLOCK_C)
+    o_o = tl.arange(0, BLOCK_O)
+    m_o = o_o < O
+    p_x = x + o_b[:, None].to(tl.int64) * num_senders * C
+    p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O + o_o[None, :]
+    m_y = m_b[:, None] & m_o[None, :]
+    p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
+    # The receivers of a program follow each other, and so do their edges: the next sender is read ahead.
+    i_start = i_p.to(tl.int64) * num_receivers // num_parts
+    i_end = (i_p + 1).to(tl.int64) * num_receivers // num_parts
+    i_start, i_end = as_index(i_start, WIDE), as_index(i_end, WIDE)
+    p_first = offsets + (i_m * stride_og if GROUPED else 0)
+    i_k, i_most = as_index(tl.load(p_first + i_start), WIDE), as_index(tl.load(p_first + i_end), WIDE)
+    i_j = index_at(senders + i_k, i_k < i_most, WIDE)
+    b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
+    for i_v in range(i_start, i_end):
+        # Read anew for each vertex: bounds carried from one to the next are dropped by Triton 3.6.
+        i_first, i_last = as_index(tl.load(p_first + i_v), WIDE), as_index(tl.load(p_first + i_v + 1), WIDE)
+        b_gy = tl.load(p_y + i_v * O, mask=m_y, other=0.0)
+        b_z = zeros_of(SLOTS, BLOCK_B, BLOCK_C)
+        for i_e in range(i_first, i_last):
+            i_next = index_at(senders + i_e + 1, i_e + 1 < i_most, WIDE)
+            b_x = features_of(p_x + i_j * C, o_c, C, m_b, BLOCK_C, 1)
+            b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+            b_z = plus_weighted(b_z, b_w, b_x, SLOTS, 1)
+            i_j = i_next
+        b_more = ()
+        for s in tl.static_range(SLOTS):
+            b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
+        b_sum = b_more
+    o_part = (i_b * num_parts + i_p).to(tl.int64) * M + i_m
+    for s in tl.static_range(SLOTS):
+        o_sum = ((o_part + s) * C + o_c[:, None]) * O + o_o[None, :]
+        tl.store(grad_theta + o_sum, b_sum[s], mask=(o_c < C)[:, None] & m_o[None, :])
+
+
+def theta_gradients(
+    grad_y: Tensor, x: Tensor, weights: Tensor, slots: int, senders: Tensor, offsets: Tensor, tiles: Tiles
+) -> Tensor:
+    (batch, num_senders, channels), (_, num_receivers, out) = x.shape, grad_y.shape
+    grouped, blocks, chunks = offsets.shape[0] > 1, ceil_div(batch, tiles.rows), slots // tiles.slots
+    parts = shares(num_receivers, tiles.programs, chunks * blocks)
+    partial = x.new_empty(blocks * parts, slots, channels, out, dtype=torch.float32)
+    arguments = (
+        grad_y, x, weights, partial, senders, offsets,
+        batch, num_senders, num_receivers, channels, out, slots, parts,
+        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
+        grouped, weights.shape[2] > 1, tiles.slots, needs_wide(x, grad_y, weights),
+        tiles.rows, tiles.c, tiles.o, precision(),
+    )  # fmt: skip
+    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, tiles.registers)
+    return partial.sum(0)

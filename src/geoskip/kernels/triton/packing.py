@@ -1,4 +1,4 @@
-"""Batches of stored graphs on CUDA: what takes torch a hundred small kernels, in three."""
+"""Batches of stored graphs on CUDA, in three kernels; with torch alone it takes a hundred small ones."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.tiles import ceil_div, power_of_two
+from geoskip.kernels.triton.launch import ceil_div, launch, power_of_two
 
 BLOCK = 64
 
 
 @triton.jit
 def _find(o_p, offsets, items, num_items, BLOCK_B: tl.constexpr):
-    """The graph of the batch that each place belongs to, where it starts, its stored row, and how many are taken."""
+    """The graph of the batch that each place belongs to, where that graph starts, the stored row of the place, the
+    number of places that are not padding, and where each graph ends."""
     o_b = tl.arange(0, BLOCK_B)
     m_b = o_b < num_items
     b_item = tl.load(items + o_b, mask=m_b, other=0)

@@ -1,27 +1,113 @@
-"""The softmax basis on CUDA: scores of the vertices, the weights made of them, and the gradients of the scores.
+"""The Gaussian and the softmax basis on CUDA: their weights, and the gradients of what the weights depend on.
 
-Scores and weights lie with the items of a batch side by side: the rows of an edge, one for each item, are then read
-and written together.
+Scores and softmax weights are stored with the items of a batch next to each other, so that the rows of an edge, one
+for each item, are read and written together.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.gathers import as_index
-from geoskip.kernels.triton.launch import launch
-from geoskip.kernels.triton.tensor_cores import product
-from geoskip.kernels.triton.tiles import ENOUGH_ITEMS, ceil_div, power_of_two, precision
+from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.reference import FLOOR
+from geoskip.kernels.triton.blocks import as_index, product
+from geoskip.kernels.triton.launch import ENOUGH_ITEMS, ceil_div, launch, power_of_two, precision
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
 # The most slots that a thread holds; the time to compile grows with their square.
-MOST_HELD = 32
-# Up to so many numbers 32 bits hold every offset, those of the rows beyond the last included.
-NARROW = 2**31 - ROWS
+MAX_HELD = 32
+# Up to this many numbers, 32 bits hold every offset, including those of the rows beyond the last.
+MAX_NARROW = 2**31 - ROWS
+
+
+@triton.jit
+def _gaussian_kernel(
+    pseudo, mean, scale, weights, num_edges, M, D, floor, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr
+):
+    o_e = tl.program_id(0).to(tl.int64) * BLOCK_E + tl.arange(0, BLOCK_E)
+    m_e = o_e < num_edges
+    o_m = tl.arange(0, BLOCK_M).to(tl.int64)
+    m_m = o_m < M
+    b_sum = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
+    for d in range(D):
+        b_u = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)
+        b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)
+        b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)
+        b_off = b_u[:, None] - b_mean[None, :]
+        b_sum += b_off * b_off / (b_scale * b_scale + floor)[None, :]
+    o_out = o_m[None, :] * num_edges + o_e[:, None]
+    tl.store(weights + o_out, tl.exp(-0.5 * b_sum), mask=m_e[:, None] & m_m[None, :])
+
+
+def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """Weights [slots, edges] of pseudo-coordinates [edges, dim]."""
+    (num_edges, dim), slots = pseudo.shape, mean.shape[0]
+    weights = torch.empty(slots, num_edges, device=pseudo.device, dtype=torch.float32)
+    if weights.numel():
+        block_m = power_of_two(slots)
+        block_e = max(1, 2048 // block_m)
+        arguments = (pseudo, mean, scale, weights, num_edges, slots, dim, FLOOR, block_e, block_m)
+        launch(_gaussian_kernel, (ceil_div(num_edges, block_e),), arguments)
+    return weights
+
+
+@triton.jit
+def _gaussian_gradients_kernel(
+    grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, M, D, floor, num_parts,
+    NEEDS_PSEUDO: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    i_p, d = tl.program_id(0), tl.program_id(1)
+    o_m = tl.arange(0, BLOCK_M).to(tl.int64)
+    m_m = o_m < M
+    b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)[None, :]
+    b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)[None, :]
+    b_variance = b_scale * b_scale + floor
+    b_gmean = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
+    b_gscale = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
+    for i_e in range(i_p, tl.cdiv(num_edges, BLOCK_E), num_parts):
+        o_e = i_e * BLOCK_E + tl.arange(0, BLOCK_E).to(tl.int64)
+        m_e = o_e < num_edges
+        m_em = m_e[:, None] & m_m[None, :]
+        o_em = o_m[None, :] * num_edges + o_e[:, None]
+        b_g = tl.load(grad + o_em, mask=m_em, other=0.0) * tl.load(weights + o_em, mask=m_em, other=0.0)
+        b_off = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)[:, None] - b_mean
+        b_pull = b_g * b_off / b_variance
+        b_gmean += b_pull
+        b_gscale += b_pull * b_off / b_variance
+        if NEEDS_PSEUDO:
+            tl.store(grad_pseudo + o_e * D + d, -tl.sum(b_pull, axis=1), mask=m_e)
+    o_out = (i_p * M + o_m) * D + d
+    tl.store(grad_mean + o_out, tl.sum(b_gmean, axis=0), mask=m_m)
+    tl.store(grad_scale + o_out, tl.sum(b_gscale * b_scale, axis=0), mask=m_m)
+
+
+def gaussian_gradients(
+    grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The needed gradients of the pseudo-coordinates, of μ and of σ."""
+    (num_edges, dim), slots = pseudo.shape, mean.shape[0]
+    block_m = power_of_two(slots)
+    block_e = max(1, 1024 // block_m)
+    parts = max(1, min(256, ceil_div(num_edges, block_e)))
+    partial = torch.empty(2, parts, slots, dim, device=grad.device, dtype=torch.float32)
+    grad_pseudo = torch.empty_like(pseudo if needs[0] else pseudo[:0], dtype=torch.float32)
+    arguments = (
+        grad, weights, pseudo, mean, scale, partial[0], partial[1], grad_pseudo, num_edges, slots, dim, FLOOR, parts,
+        needs[0], block_e, block_m,
+    )  # fmt: skip
+    launch(_gaussian_gradients_kernel, (parts, dim), arguments)
+    # Two sums: operators of torch may not return two views of one tensor.
+    return (
+        grad_pseudo.to(pseudo.dtype) if needs[0] else None,
+        partial[0].sum(0).to(mean.dtype) if needs[1] else None,
+        partial[1].sum(0).to(scale.dtype) if needs[2] else None,
+    )
 
 
 @triton.jit
@@ -50,17 +136,12 @@ def attention_scores(x: Tensor, attention: Tensor) -> Tensor:
     """⟨a_m, x⟩ of every vertex, [vertices, slots, batch], of x [batch, vertices, in] and a [slots, in]."""
     (batch, num_vertices, channels), slots = x.shape, len(attention)
     if batch < ENOUGH_ITEMS:
-        return by_vertex(x @ attention.t())
+        return (x @ attention.t()).permute(1, 2, 0).contiguous()
     scores = x.new_empty(num_vertices, slots, batch, dtype=torch.float32)
     b, c, m = power_of_two(batch, 16, 32), power_of_two(channels, 16, 64), power_of_two(slots, 16)
     arguments = x, attention, scores, batch, num_vertices, channels, slots, b, c, m, precision()
     launch(_scores_kernel, (num_vertices, ceil_div(batch, b)), arguments, warps=1 if m * c <= 512 else 4)
     return scores
-
-
-def by_vertex(scores: Tensor) -> Tensor:
-    """[batch, vertices, slots] as [vertices, slots, batch]."""
-    return scores.permute(1, 2, 0).contiguous()
 
 
 @triton.jit
@@ -77,7 +158,7 @@ def _softmax_kernel(
     sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, batch,
     OPPOSITE: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    # A row is an edge of an item; rows of one edge lie next to each other, and a thread has all slots of its row.
+    # A row is an edge of an item. The rows of an edge are next to each other, and a thread has all slots of its row.
     o_r = as_index(tl.program_id(0), WIDE) * BLOCK_R + tl.arange(0, BLOCK_R)
     m_r = o_r < num_rows
     o_e, o_b = o_r // batch, o_r % batch
@@ -112,34 +193,18 @@ def _softmax_kernel(
 
 
 def softmax(
-    sender_scores: Tensor,
-    receiver_scores: Tensor,
-    offset: Tensor,
-    edge_scale: Tensor,
-    senders: Tensor,
-    receivers: Tensor,
+    at_senders: Tensor, at_receivers: Tensor | None, offset: Tensor, edge_scale: Tensor, pattern: Pattern
 ) -> Tensor:
-    """Weights [slots, edges, batch] of scores [batch, vertices, slots]."""
-    ends = by_vertex(sender_scores), by_vertex(receiver_scores)
-    return softmax_of_scores(*ends, offset, edge_scale, senders, receivers)
-
-
-def softmax_of_scores(
-    at_senders: Tensor,
-    at_receivers: Tensor | None,
-    offset: Tensor,
-    edge_scale: Tensor,
-    senders: Tensor,
-    receivers: Tensor,
-) -> Tensor:
-    """The same of scores [vertices, slots, batch]. Without those of the receivers they are minus the others."""
-    (_, slots, batch), num_edges = at_senders.shape, senders.shape[0]
-    weights = torch.empty(slots, num_edges, batch, device=senders.device, dtype=torch.float32)
+    """Weights [slots, edges, batch] of scores [vertices, slots, batch]. Without scores at the receivers, those are
+    minus the scores at the senders."""
+    (_, slots, batch), num_edges = at_senders.shape, pattern.num_edges
+    weights = torch.empty(slots, num_edges, batch, device=at_senders.device, dtype=torch.float32)
     if weights.numel():
-        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > NARROW
+        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > MAX_NARROW
         arguments = (
-            at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights, senders,
-            receivers, num_rows, batch, at_receivers is None, slots, slots <= MOST_HELD, ROWS, wide,
+            at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights,
+            pattern.senders, pattern.receivers, num_rows, batch,
+            at_receivers is None, slots, slots <= MAX_HELD, ROWS, wide,
         )  # fmt: skip
         launch(_softmax_kernel, (ceil_div(num_rows, ROWS),), arguments, ROWS // 32)
     return weights
@@ -147,7 +212,7 @@ def softmax_of_scores(
 
 @triton.jit
 def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.constexpr):
-    """Blocks of rows as the columns of one block: joined by the highest bit of their number first."""
+    """Blocks of rows as the columns of one block, joined by the highest bit of their number first."""
     for level in tl.static_range(LEVELS):
         b_half = ()
         for n in tl.static_range(COUNT >> (level + 1)):
@@ -162,7 +227,7 @@ def _softmax_gradients_kernel(
     HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr,
     LEVELS: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    # A row is a vertex of an item; rows of one vertex lie next to each other, and a thread has HELD slots of its row.
+    # A row is a vertex of an item. The rows of a vertex are next to each other, and a thread has HELD slots of its row.
     i_m = tl.program_id(1) * HELD
     o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     o_r = as_index(o_r, WIDE)
@@ -212,13 +277,12 @@ def _softmax_gradients_kernel(
 def softmax_gradients(
     grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor, less: Tensor | None = None
 ) -> Tensor:
-    """Gradient of the scores at one end of the edges: at the receivers, or with ``order`` at the senders; minus
-    ``less``, if that is given."""
+    """Gradient of the scores at the receivers, or, with ``order``, at the senders; minus ``less`` if that is given."""
     (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
     out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
     if out.numel():
-        held = min(slots, MOST_HELD)
-        count, wide = power_of_two(held), max(weights.numel(), out.numel()) > NARROW
+        held = min(slots, MAX_HELD)
+        count, wide = power_of_two(held), max(weights.numel(), out.numel()) > MAX_NARROW
         arguments = (
             grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
             order is not None, less is not None, slots, held, count, count.bit_length() - 1, ROWS, wide,

@@ -1,0 +1,176 @@
+"""Fast kernels as nodes of autograd and as operators of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from geoskip.kernels import reference
+from geoskip.kernels.paths import is_traced, is_transformed, kernels_for
+from geoskip.kernels.pattern import Pattern
+
+_PATTERN = tuple(field.name for field in fields(Pattern))
+_PATTERN_SCHEMA = ", ".join(f"Tensor{'?' if name == 'groups_of' else ''} {name}" for name in _PATTERN)
+
+
+class Kernel:
+    """A function that has fast kernels, as one node of autograd.
+
+    The modules ``cpu`` and ``triton`` (or one of them) have ``name(*inputs)``, and
+    ``name_gradients(grad_y, needs, *inputs, *saved)``, which returns a gradient or None for each input. The first
+    input is x.
+
+    While torch traces, the kernel is the operator ``geoskip::name`` of ``torch.library``: opaque, with known shapes
+    and with gradients. Otherwise it is a ``torch.autograd.Function``, because the dispatcher of custom operators takes
+    longer than some of the kernels.
+
+    The kernels of the gradients have no gradients themselves. A backward pass that will be differentiated again
+    (``create_graph=True``) or transformed (``torch.func``) uses the gradients of the reference formula instead.
+
+    Args:
+        name: of the functions and of the operator.
+        schema: the inputs in the schema language of ``torch.library``, with ``PATTERN`` for a :class:`Pattern`.
+            Without one there is no operator, and the kernel must not be called while torch traces.
+        fake: a function of the inputs that returns empty outputs, for tracing.
+        formula: the same function in plain PyTorch, by default the one in :mod:`geoskip.kernels.reference`.
+        num_saved: how many tensors the kernel returns after y, to save them for its gradients.
+        saves_output: whether its gradients need y.
+        is_linear: whether y is linear in x. Then x is saved for the gradient of the second input alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: str = "",
+        fake: Callable[..., Any] | None = None,
+        formula: Callable[..., Tensor] | None = None,
+        num_saved: int = 0,
+        saves_output: bool = False,
+        is_linear: bool = False,
+    ) -> None:
+        self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
+        self.formula = formula or getattr(reference, name)
+        self.apply = self._make_node().apply
+        if fake is not None:
+            self._pattern_at = schema.split(", ").index("PATTERN")
+            self._register(schema.replace("PATTERN", _PATTERN_SCHEMA), fake)
+
+    def on(self, x: Tensor) -> Callable[..., Tensor]:
+        """The function to call: the operator while torch traces, otherwise the node."""
+        return self._call_op if is_traced(x) else self.apply
+
+    def _make_node(self) -> type[torch.autograd.Function]:
+        kernel = self
+
+        class Node(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> Tensor:
+                output = getattr(kernels_for(inputs[0]), kernel.name)(*inputs)
+                kernel._save(ctx, inputs, output)
+                return output[0] if kernel.num_saved else output
+
+            @staticmethod
+            def backward(ctx: Any, grad_y: Tensor) -> Any:
+                return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
+
+        return Node
+
+    def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        values = [*inputs, *(output[1:] if self.num_saved else [output] if self.saves_output else ())]
+        if self.is_linear and not inputs[1].requires_grad:
+            values[0] = None
+        ctx.save_for_backward(*[value if isinstance(value, Tensor) else None for value in values])
+        ctx.others = [None if isinstance(value, Tensor) else value for value in values]
+
+    def _backward(self, ctx: Any, grad_y: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
+        stored = zip(ctx.saved_tensors, ctx.others, strict=True)
+        values = [other if tensor is None else tensor for tensor, other in stored]
+        if must_be_differentiable(grad_y):
+            inputs = values[: len(needs)]
+            if inputs[0] is None:
+                inputs[0] = _features(grad_y, inputs).requires_grad_()
+            return formula_gradients(self.formula, inputs, needs, grad_y)
+        if is_traced(grad_y):
+            gradients = iter(self._gradients_op(grad_y, list(needs), *self._flat(values)))
+            return tuple(next(gradients) if need else None for need in needs)
+        return getattr(kernels_for(grad_y), f"{self.name}_gradients")(grad_y, needs, *values)
+
+    def _register(self, inputs: str, fake: Callable[..., Any]) -> None:
+        """Register the operators of the kernel and of its gradients. Each tensor of the pattern is an input of them."""
+        name, at, after = f"geoskip::{self.name}", self._pattern_at, self._pattern_at + len(_PATTERN)
+
+        def run(*flat: Any) -> Any:
+            return getattr(kernels_for(flat[0]), self.name)(*self._nested(flat))
+
+        def save(ctx: Any, inputs: Any, output: Any) -> None:
+            self._save(ctx, self._nested(inputs), output)
+
+        def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+            needs = ctx.needs_input_grad
+            gradients = self._backward(ctx, grad_y, [*needs[:at], False, *needs[after:]])
+            return *gradients[:at], *[None] * len(_PATTERN), *gradients[at + 1 :]
+
+        def run_gradients(grad_y: Tensor, needs: list[bool], *flat: Any) -> list[Tensor]:
+            gradients = getattr(kernels_for(grad_y), f"{self.name}_gradients")(grad_y, needs, *self._nested(flat))
+            return [gradient for gradient in gradients if gradient is not None]
+
+        def fake_gradients(grad_y: Tensor, needs: list[bool], *flat: Any) -> list[Tensor]:
+            values = list(self._nested(flat))
+            if values[0] is None:
+                values[0] = _features(grad_y, values)
+            return [torch.empty_like(value) for value, need in zip(values, needs, strict=False) if need]
+
+        outputs = f"({', '.join(['Tensor'] * (1 + self.num_saved))})" if self.num_saved else "Tensor"
+        self._op = custom_op(name, run, mutates_args=(), schema=f"({inputs}) -> {outputs}")
+        self._op.register_fake(lambda *flat: fake(*self._nested(flat)))
+        self._op.register_autograd(backward, setup_context=save)
+        # Features that were not saved are None.
+        optional = inputs.replace("Tensor x", "Tensor? x", 1)
+        saved = "".join(f", Tensor saved_{k}" for k in range(self.num_saved + self.saves_output))
+        schema = f"(Tensor grad_y, bool[] needs, {optional}{saved}) -> Tensor[]"
+        self._gradients_op = custom_op(f"{name}_gradients", run_gradients, mutates_args=(), schema=schema)
+        self._gradients_op.register_fake(fake_gradients)
+
+    def _call_op(self, *inputs: Any) -> Tensor:
+        output = self._op(*self._flat(inputs))
+        return output[0] if self.num_saved else output
+
+    def _flat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        at = self._pattern_at
+        tensors = [getattr(inputs[at], name) for name in _PATTERN]
+        return *inputs[:at], *tensors, *inputs[at + 1 :]
+
+    def _nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        at, after = self._pattern_at, self._pattern_at + len(_PATTERN)
+        return *flat[:at], Pattern(*flat[at:after]), *flat[after:]
+
+
+def must_be_differentiable(grad_y: Tensor) -> bool:
+    """Inside a backward pass: whether its result will be differentiated (``create_graph=True``) or transformed
+    (``torch.func``, ``is_grads_batched=True``)."""
+    return torch.is_grad_enabled() or is_transformed() or torch._C._functorch.is_legacy_batchedtensor(grad_y)
+
+
+def formula_gradients(
+    formula: Callable[..., Tensor], inputs: Sequence[Any], needs: Sequence[bool], grad_y: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The needed gradients of ``formula(*inputs)``, None for the others; differentiable if gradients are enabled."""
+    with torch.enable_grad():
+        # Each input gets a node of its own, so that an input which depends on another one adds nothing to its gradient.
+        leaves = [value.view_as(value) if need else value for value, need in zip(inputs, needs, strict=True)]
+        y = formula(*leaves)
+    wanted = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
+    create_graph = torch.is_grad_enabled()
+    grads = iter(torch.autograd.grad(y, wanted, grad_y.to(y.dtype), create_graph=create_graph, materialize_grads=True))
+    return tuple(next(grads) if need else None for need in needs)
+
+
+def _features(grad_y: Tensor, inputs: Sequence[Any]) -> Tensor:
+    """Zeros in the shape of features that were not saved: y is linear in them, so their values do not matter."""
+    pattern = next(value for value in inputs if isinstance(value, Pattern))
+    return grad_y.new_zeros(grad_y.shape[0], pattern.num_senders, grad_y.shape[2])

@@ -1,0 +1,258 @@
+"""The functions that the operators call: each checks which path to take and prepares the inputs of its kernel.
+
+The kernels take batches of one axis. Under autocast, features and matrices are in the lower precision, basis weights
+and sums in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from geoskip.kernels import reference
+from geoskip.kernels.autograd import Kernel
+from geoskip.kernels.paths import is_fast, is_traced, on_triton
+from geoskip.kernels.pattern import Pattern
+from geoskip.shapes import Float, Int
+
+# The kernel of the cross-entropy holds a row of scores in the registers of one program.
+MAX_CLASSES = 16384
+
+
+def basis_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, "*shared edges slots"],
+    theta: Float[Tensor, "all_slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    r"""Basis aggregation, product with the stacked :math:`\Theta`, affine skip and bias:
+
+    .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N_m(i)} w_m(i,j)\, x_j \Big) \Theta_m + x_i A + b
+    """
+    if not is_fast(x):
+        return reference.basis_convolution(x, weights, theta, pattern, skip, bias)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    items, slots = _items(x), _slots(weights)
+    return _batched(_basis_convolution.on(x)(items, slots, theta, pattern, skip, bias), x)
+
+
+def gaussian_convolution(
+    x: Float[Tensor, "*batch senders channels"],
+    pseudo: Float[Tensor, "edges dim"],
+    mean: Float[Tensor, "slots dim"],
+    scale: Float[Tensor, "slots dim"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch receivers out"]:
+    r""":func:`basis_convolution` with the weights
+    :math:`w_m(u) = \exp\big(-\tfrac12 \sum_d (u_d - \mu_{md})^2 / (\sigma_{md}^2 + \epsilon)\big)`."""
+    if not is_fast(x):
+        return reference.gaussian_convolution(x, pseudo, mean, scale, theta, pattern, skip, bias)
+    if not on_triton(x):
+        weights = _slots(reference.gaussian_basis(pseudo, mean, scale))
+        x, theta, skip, bias = _prepared(x, theta, skip, bias)
+        return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous()
+    return _batched(_gaussian_convolution.on(x)(_items(x), *basis, theta, pattern, skip, bias), x)
+
+
+def softmax_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    attention: Float[Tensor, "slots channels"],
+    receiver_attention: Float[Tensor, "slots channels"] | None,
+    offset: Float[Tensor, " slots"],
+    edge_scale: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    r""":func:`basis_convolution` with the weights
+    :math:`w_m(i,j) = e_{ij}\, \mathrm{softmax}_m(\langle a_m, x_j\rangle + \langle a'_m, x_i\rangle + c_m)`;
+    without ``receiver_attention``, :math:`a' = -a`."""
+    if not is_fast(x):
+        basis = attention, receiver_attention, offset, edge_scale
+        return reference.softmax_convolution(x, *basis, theta, pattern, skip, bias)
+    if _is_differentiated(edge_scale):
+        # The kernels have no gradient of the scale.
+        scores = reference.both_scores(x, attention, receiver_attention)
+        weights = reference.softmax_basis(*scores, offset, edge_scale, pattern)
+        return basis_convolution(x, weights, theta, pattern, skip, bias)
+    if not on_triton(x):
+        senders, receivers = map(_items, reference.both_scores(x, attention, receiver_attention))
+        weights = _softmax_basis.on(x)(senders, receivers, offset, edge_scale, pattern)
+        x, theta, skip, bias = _prepared(x, theta, skip, bias)
+        return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    attention = attention.to(x.dtype).contiguous()
+    if receiver_attention is not None:
+        receiver_attention = receiver_attention.to(x.dtype).contiguous()
+    basis = attention, receiver_attention, offset, edge_scale
+    return _batched(_softmax_convolution.on(x)(_items(x), *basis, theta, pattern, skip, bias), x)
+
+
+def chebyshev_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    weights: Float[Tensor, " edges"],
+    theta: Float[Tensor, "slots channels out"],
+    pattern: Pattern,
+    first: int = 0,
+    skip: Float[Tensor, "channels out"] | None = None,
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*batch vertices out"]:
+    r""":math:`y = \sum_m T_{m+f}(L)\, x\, \Theta_m + x A + b`, with f = ``first``; L has the entries ``weights``."""
+    if not is_fast(x):
+        return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias)
+    if _is_differentiated(weights):
+        # The kernel of the whole recursion has no gradient of the weights; the sparse product has.
+        return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias, sparse_product)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    return _batched(_chebyshev_convolution.on(x)(_items(x), weights, theta, pattern, first, skip, bias), x)
+
+
+def sparse_product(
+    x: Float[Tensor, "*batch senders channels"],
+    weights: Float[Tensor, " edges"],
+    pattern: Pattern,
+) -> Float[Tensor, "*batch receivers channels"]:
+    r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, for every item of the batch at once."""
+    if not is_fast(x):
+        return reference.sparse_product(x, weights, pattern)
+    return _batched(_sparse_product.on(x)(_items(x), weights, pattern), x)
+
+
+def linear(
+    x: Float[Tensor, "*rows channels"],
+    weight: Float[Tensor, "out channels"],
+    bias: Float[Tensor, " out"] | None = None,
+) -> Float[Tensor, "*rows out"]:
+    r""":math:`x W^\top + b`."""
+    if not _is_eager_on_triton(x):
+        return reference.linear(x, weight, bias)
+    x, weight, bias, _ = _prepared(x, weight, bias, None)
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
+    return _linear.apply(rows, weight, bias).view(*x.shape[:-1], len(weight))
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "rows channels"],
+    weight: Float[Tensor, "classes channels"],
+    bias: Float[Tensor, " classes"] | None,
+    labels: Int[Tensor, " rows"],
+    shares: Float[Tensor, " rows"],
+) -> Float[Tensor, ""]:
+    r""":math:`\sum_i s_i \big(\log \sum_c e^{l_{ic}} - l_{i y_i}\big)` of the scores :math:`l = x W^\top + b`, over the
+    rows whose label :math:`y_i` is not -1."""
+    if not _is_eager_on_triton(x) or len(weight) > MAX_CLASSES or _is_differentiated(shares):
+        return reference.linear_cross_entropy(x, weight, bias, labels, shares)
+    x, weight, bias, _ = _prepared(x, weight, bias, None)
+    return _linear_cross_entropy.apply(x, weight, bias, labels, shares)
+
+
+def _is_differentiated(fixed: Tensor) -> bool:
+    """Whether a gradient is wanted of an input for which the fast kernels have none."""
+    return fixed.requires_grad and torch.is_grad_enabled()
+
+
+def _is_eager_on_triton(x: Tensor) -> bool:
+    return on_triton(x) and is_fast(x) and not is_traced(x)
+
+
+def _items(x: Tensor) -> Tensor:
+    """[*batch, vertices, channels] as [batch, vertices, channels]."""
+    return (x.unsqueeze(0) if x.dim() == 2 else x.flatten(0, -3)).contiguous()
+
+
+def _batched(y: Tensor, x: Tensor) -> Tensor:
+    """[batch, vertices, out] with the batch axes of x."""
+    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
+
+
+def _slots(weights: Tensor) -> Tensor:
+    """[*batch, edges, slots] as [slots, edges, batch or 1]. The Triton kernels want them contiguous; on the CPU items
+    are taken one by one, as they are in memory."""
+    slots = (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0)
+    return slots.contiguous() if on_triton(weights) else slots
+
+
+def _prepared(
+    x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """In the precision of autocast, with contiguous matrices, as the kernels of the gradients read them."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        x, theta = x.to(dtype), theta.to(dtype)
+        skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
+    return x, theta.contiguous(), None if skip is None else skip.contiguous(), bias
+
+
+def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
+    """An empty y, for tracing."""
+    return x.new_empty(x.shape[0], pattern.num_receivers, theta.shape[2])
+
+
+def _convolve_by_slot(
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    return reference.basis_convolution(x, weights.permute(2, 1, 0), theta, pattern, skip, bias)
+
+
+def _softmax_by_slot(senders: Tensor, receivers: Tensor, offset: Tensor, scale: Tensor, pattern: Pattern) -> Tensor:
+    return reference.softmax_basis(senders, receivers, offset, scale, pattern).permute(2, 1, 0)
+
+
+def _empty_softmax(senders: Tensor, receivers: Tensor, offset: Tensor, scale: Tensor, pattern: Pattern) -> Tensor:
+    dtype = torch.promote_types(senders.dtype, torch.float32)
+    batch, _, slots = senders.shape
+    return senders.new_empty(batch, pattern.num_edges, slots, dtype=dtype).permute(2, 1, 0)
+
+
+_basis_convolution = Kernel(
+    "basis_convolution",
+    "Tensor x, Tensor weights, Tensor theta, PATTERN, Tensor? skip, Tensor? bias",
+    lambda x, weights, theta, pattern, skip, bias: _convolved(x, theta, pattern),
+    _convolve_by_slot,
+)
+_gaussian_convolution = Kernel(
+    "gaussian_convolution",
+    "Tensor x, Tensor pseudo, Tensor mean, Tensor scale, Tensor theta, PATTERN, Tensor? skip, Tensor? bias",
+    lambda x, pseudo, mean, scale, theta, pattern, skip, bias: _convolved(x, theta, pattern),
+)
+_softmax_convolution = Kernel(
+    "softmax_convolution",
+    "Tensor x, Tensor attention, Tensor? receiver_attention, Tensor offset, Tensor edge_scale, Tensor theta, PATTERN, "
+    "Tensor? skip, Tensor? bias",
+    lambda x, attention, receiver_attention, offset, edge_scale, theta, pattern, skip, bias: (
+        _convolved(x, theta, pattern),
+        x.new_empty(len(attention), pattern.num_edges, x.shape[0], dtype=torch.float32),
+    ),
+    num_saved=1,
+)
+# On the CPU, where it is a step of its own.
+_softmax_basis = Kernel(
+    "softmax_basis",
+    "Tensor x, Tensor receiver_scores, Tensor offset, Tensor edge_scale, PATTERN",
+    _empty_softmax,
+    _softmax_by_slot,
+    saves_output=True,
+)
+_chebyshev_convolution = Kernel(
+    "chebyshev_convolution",
+    "Tensor x, Tensor weights, Tensor theta, PATTERN, int first, Tensor? skip, Tensor? bias",
+    lambda x, weights, theta, pattern, first, skip, bias: _convolved(x, theta, pattern),
+)
+_sparse_product = Kernel(
+    "sparse_product",
+    "Tensor x, Tensor weights, PATTERN",
+    lambda x, weights, pattern: x.new_empty(x.shape[0], pattern.num_receivers, x.shape[2]),
+    is_linear=True,
+)
+# While torch traces, these two are the reference formulas.
+_linear = Kernel("linear")
+_linear_cross_entropy = Kernel("linear_cross_entropy", num_saved=3)

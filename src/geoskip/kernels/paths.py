@@ -1,0 +1,81 @@
+"""The one place that chooses a path: the reference formulas, the CPU kernels, or the Triton kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+PATHS = ("fast", "interpreter", "reference")
+_HAS_TRITON = find_spec("triton") is not None
+_path = "fast"
+
+
+@contextmanager
+def use_path(name: str) -> Iterator[None]:
+    """Choose the path of every kernel call inside the context.
+
+    ``"fast"``, the default, runs the Triton kernels on CUDA and the CPU kernels on the CPU; everything else, such as
+    float64 on CUDA, runs the reference formulas. ``"reference"`` always runs the reference formulas.
+    ``"interpreter"`` runs the Triton kernels on CPU tensors, in Triton's interpreter; set ``TRITON_INTERPRET=1``
+    before triton is imported.
+    """
+    global _path
+    if name not in PATHS:
+        raise ValueError(f"use_path: unknown path {name!r}; choose from {list(PATHS)}")
+    before, _path = _path, name
+    try:
+        yield
+    finally:
+        _path = before
+
+
+def is_fast(x: Tensor) -> bool:
+    """Whether fast kernels run for ``x``, and not the reference formulas."""
+    if _path == "reference" or is_transformed():
+        return False
+    if x.is_cuda:
+        # The Triton kernels accumulate in float32.
+        return _HAS_TRITON and x.dtype != torch.float64
+    return x.device.type == "cpu"
+
+
+def on_triton(x: Tensor) -> bool:
+    """Whether the fast kernels for ``x`` are those in Triton."""
+    return x.is_cuda or _path == "interpreter"
+
+
+def kernels_for(x: Tensor) -> ModuleType:
+    """The fast kernels for ``x``: :mod:`geoskip.kernels.triton` or :mod:`geoskip.kernels.cpu`."""
+    return _module("triton" if on_triton(x) else "cpu")
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    return import_module(f"geoskip.kernels.{name}")
+
+
+def is_traced(x: Tensor | None = None) -> bool:
+    """Whether torch is tracing, so that tensors (``x``, if given) may have shapes but no values.
+
+    ``torch.compiler.is_compiling()`` alone is not enough: it is False while AOTAutograd traces a backward pass, which
+    runs under dispatch modes, on subclasses of tensors.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
+
+
+def is_transformed() -> bool:
+    """Whether ``torch.func`` (``grad``, ``vmap``, ``jvp``, …) or forward-mode AD is active. Only plain PyTorch can be
+    transformed."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0

@@ -1,0 +1,142 @@
+"""Products on CUDA: of a sparse matrix with every item of a batch, and of two tall matrices over their rows.
+
+The latter are the gradients of what all vertices share. General matrix products split them badly, because they are
+short in both other axes: here each program sums a share of the rows, and the shares are added in a fixed order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from geoskip.kernels import cpu
+from geoskip.kernels.triton.blocks import product
+from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, ceil_div, launch, power_of_two, precision, shares
+
+# Programs that share the rows, the rows of a block, and the most partial sums.
+PROGRAMS, ROWS, MAX_PARTIAL = 264, 64, 1 << 21
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _spmm_kernel(
+    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, scale,
+    HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    i_v, i_b, i_c = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
+    o_v = i_v * BLOCK_V + tl.arange(0, BLOCK_V)
+    m_v = o_v < num_receivers
+    o_c = i_c * BLOCK_C + tl.arange(0, BLOCK_C)
+    m_c = o_c < C
+    x += i_b * num_senders * C
+    b_start = tl.load(offsets + o_v, mask=m_v, other=0)
+    b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
+    b_y = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
+    for k in range(tl.max(b_degree, axis=0)):
+        m_e = k < b_degree
+        o_e = b_start + k
+        if HAS_ORDER:
+            o_e = tl.load(order + o_e, mask=m_e, other=0)
+        b_j = tl.load(neighbors + o_e, mask=m_e, other=0)
+        b_w = tl.load(weights + o_e, mask=m_e, other=0.0).to(tl.float32)
+        b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=(k < b_degree[:, None]) & m_c[None, :], other=0.0)
+        b_y += b_w[:, None] * b_x.to(tl.float32)
+    b_y *= scale
+    o_y = (i_b * num_receivers + o_v[:, None]) * C + o_c[None, :]
+    m_y = m_v[:, None] & m_c[None, :]
+    if HAS_MINUS:
+        b_y -= tl.load(minus + o_y, mask=m_y, other=0.0).to(tl.float32)
+    tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_y)
+
+
+def spmm(
+    x: Tensor,
+    weights: Tensor,
+    neighbors: Tensor,
+    order: Tensor | None,
+    offsets: Tensor,
+    scale: float = 1.0,
+    minus: Tensor | None = None,
+) -> Tensor:
+    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
+    batch, num_senders, channels = x.shape
+    num_receivers = offsets.shape[1] - 1
+    y = x.new_empty(batch, num_receivers, channels)
+    if y.numel() == 0:
+        return y
+    block_c = power_of_two(channels, 1, 128)
+    block_v = max(1, min(64, 2048 // block_c))
+    arguments = (
+        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels, scale,
+        order is not None, minus is not None, block_v, block_c,
+    )  # fmt: skip
+    launch(_spmm_kernel, (ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c)), arguments, 4)
+    return y
+
+
+@triton.jit(do_not_specialize=("num_rows", "num_parts"))
+def _over_rows_kernel(
+    x, g, products, sums, num_rows, C, O, num_parts,
+    NEEDS_PRODUCT: tl.constexpr, NEEDS_SUM: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    i_p, i_c, i_o = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    o_c, o_o = i_c * BLOCK_C + tl.arange(0, BLOCK_C), i_o * BLOCK_O + tl.arange(0, BLOCK_O)
+    m_c, m_o = o_c < C, o_o < O
+    b_product = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    b_sum = tl.zeros([BLOCK_R, BLOCK_O], dtype=tl.float32)
+    for i_r in range(i_p * BLOCK_R, num_rows, num_parts * BLOCK_R):
+        o_r = i_r + tl.arange(0, BLOCK_R)
+        m_r = o_r < num_rows
+        o_r = o_r.to(tl.int64)
+        b_g = tl.load(g + o_r[:, None] * O + o_o[None, :], mask=m_r[:, None] & m_o[None, :], other=0.0)
+        if NEEDS_SUM:
+            b_sum += b_g.to(tl.float32)
+        if NEEDS_PRODUCT:
+            b_x = tl.load(x + o_r[:, None] * C + o_c[None, :], mask=m_r[:, None] & m_c[None, :], other=0.0)
+            b_product += product(tl.trans(b_x).to(b_g.dtype), b_g, PRECISION)
+    if NEEDS_PRODUCT:
+        o_out = (i_p.to(tl.int64) * C + o_c[:, None]) * O + o_o[None, :]
+        tl.store(products + o_out, b_product, mask=m_c[:, None] & m_o[None, :])
+    if NEEDS_SUM:
+        # Programs of other columns of x write the same numbers.
+        tl.store(sums + i_p * O + o_o, tl.sum(b_sum, axis=0), mask=m_o)
+
+
+def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
+    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out], in float32. For the sums alone, x may
+    have other rows."""
+    channels, (num_rows, out) = x.shape[1], g.shape
+    if not channels * num_rows * out:
+        return cpu.over_rows(x, g, needs_product, needs_sum)
+    parts, columns, c, o = _row_tiles(num_rows, channels, out, needs_product)
+    products = x.new_empty(parts, channels, out, dtype=torch.float32) if needs_product else None
+    sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None
+    arguments = (
+        x, g, products, sums, num_rows, channels, out, parts, needs_product, needs_sum, ROWS, c, o, precision()
+    )  # fmt: skip
+    launch(_over_rows_kernel, (parts, columns, ceil_div(out, o)), arguments, warps=2 if max(c, o) <= 32 else 4)
+    return None if products is None else products.sum(0), None if sums is None else sums.sum(0)
+
+
+def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the skip's matrix and of the bias, which do not involve the neighbors."""
+    if not (needs_skip or needs_bias):
+        return None, None
+    grad_skip, grad_bias = over_rows(x.flatten(0, 1), grad_y.flatten(0, 1), needs_skip, needs_bias)
+    return None if grad_skip is None else grad_skip.to(x.dtype), None if grad_bias is None else grad_bias.to(x.dtype)
+
+
+@lru_cache(CACHE_SIZE)
+def _row_tiles(num_rows: int, channels: int, out: int, needs_product: bool) -> tuple[int, int, int, int]:
+    """Programs along the rows and along the columns of x, and the columns of a block of x and of g."""
+    blocks, o = ceil_div(num_rows, ROWS), power_of_two(out, 16, 64)
+    if not needs_product:
+        return shares(blocks, PROGRAMS, ceil_div(out, o)), 1, 16, o
+    c = power_of_two(channels, 16, 64)
+    columns = ceil_div(channels, c)
+    parts = shares(blocks, PROGRAMS, columns * ceil_div(out, o))
+    return max(1, min(parts, MAX_PARTIAL // (channels * out))), columns, c, o

@@ -1,0 +1,64 @@
+"""The operators that a kernel registers follow torch's rules: schema, shapes and strides for tracing, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip.kernels import functional, use_path
+from geoskip.kernels.autograd import Kernel
+from tests.kernels.paths import Sizes, drawn, edges
+
+pytestmark = pytest.mark.compiled
+
+SIZES = Sizes(3, 4, 2, (13,), 6)
+PATHS = {
+    "basis_convolution": ("fast", "interpreter"),
+    "gaussian_convolution": ("interpreter",),
+    "softmax_convolution": ("interpreter",),
+    "softmax_basis": ("fast",),
+    "chebyshev_convolution": ("fast", "interpreter"),
+    "sparse_product": ("fast", "interpreter"),
+}
+
+
+def values(*shape: int, seed: int) -> Tensor:
+    return drawn(*shape, seed=seed).float().requires_grad_()
+
+
+def inputs(name: str) -> list[Any]:
+    """Of an operator, whose pattern is six tensors."""
+    pattern = edges(SIZES, loops=True)
+    count, batch = pattern.num_edges, SIZES.batch[0]
+    x = values(batch, SIZES.vertices, SIZES.channels, seed=1)
+    theta, skip = values(2, 3, 4, seed=2), values(3, 4, seed=3)
+    fixed, scores = drawn(count, seed=5).float().abs(), values(batch, SIZES.vertices, 2, seed=6)
+    tensors = [pattern.senders, pattern.receivers, None, pattern.offsets, pattern.by_sender, pattern.sender_offsets]
+    own = skip, values(4, seed=4)
+    return {
+        "basis_convolution": [x, values(2, count, 1, seed=7), theta, *tensors, *own],
+        "gaussian_convolution": [
+            *(x, values(count, 2, seed=7), values(2, 2, seed=8), values(2, 2, seed=9), theta, *tensors, *own)
+        ],
+        "softmax_convolution": [
+            *(x, values(2, 3, seed=7), None, values(2, seed=8), fixed, theta, *tensors, *own),
+        ],
+        "softmax_basis": [scores, scores.detach() * 2, values(2, seed=8), fixed, *tensors],
+        "chebyshev_convolution": [x, fixed, theta, *tensors, 1, *own],
+        "sparse_product": [x, fixed, *tensors],
+    }[name]
+
+
+@pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in PATHS.items() for path in paths])
+def test_operators_follow_the_rules_of_torch(name: str, path: str) -> None:
+    kernel: Kernel = getattr(functional, f"_{name}")
+    with use_path(path):
+        torch.library.opcheck(kernel._op, inputs(name))
+
+
+def test_every_kernel_with_an_operator_is_tried() -> None:
+    kernels = [value for value in vars(functional).values() if isinstance(value, Kernel)]
+    assert {kernel.name for kernel in kernels if hasattr(kernel, "_op")} == set(PATHS)
