@@ -17,7 +17,7 @@ from geoskip.cli import app
 from geoskip.cli.errors import on_purpose, one_line
 from geoskip.meshes import icosphere, write_mesh
 from geoskip.training.signals import Interrupted
-from tests.paper.runs import job_of, kept, recipe_named
+from tests.paper.runs import job_of, kept, row_named
 
 SOURCE = Path(geoskip.__file__).parents[1]
 
@@ -71,7 +71,7 @@ def test_counts_as_json() -> None:
     entries = json.loads(run("params", "--json").stdout)
     assert len(entries) == 42 + 13 + 9
     assert all(entry["params"] == entry["paper"] for entry in entries)
-    assert {entry["experiment"] for entry in entries} == {"reconstruction", "superpixels", "correspondence"}
+    assert {entry["experiment"] for entry in entries} == {"table1", "table2", "correspondence"}
 
 
 def test_counts_as_tables() -> None:
@@ -103,7 +103,7 @@ def test_traceback_on_demand() -> None:
 
 
 def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("geoskip.paper.rows.all_rows", lambda: (tmp_path / "absent").read_text())
+    monkeypatch.setattr("geoskip.paper.experiments.all_rows", lambda: (tmp_path / "absent").read_text())
     told = run("params")
     assert told.exit_code == 2
     assert told.stderr == f"geoskip: {tmp_path / 'absent'}: there is no such file or folder; check the name\n"
@@ -111,7 +111,7 @@ def test_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ValueError that somebody else's code raises is not the user's doing."""
-    monkeypatch.setattr("geoskip.paper.rows.all_rows", lambda: json.loads("{"))
+    monkeypatch.setattr("geoskip.paper.experiments.all_rows", lambda: json.loads("{"))
     told = run("params")
     assert isinstance(told.exception, json.JSONDecodeError)
 
@@ -120,7 +120,7 @@ def test_an_interruption_is_one_line_with_the_code_of_its_signal(monkeypatch: py
     def stop() -> None:
         raise Interrupted(signal.SIGTERM, "saved in runs/faces")
 
-    monkeypatch.setattr("geoskip.paper.rows.all_rows", stop)
+    monkeypatch.setattr("geoskip.paper.experiments.all_rows", stop)
     told = run("params")
     assert (told.exit_code, told.stderr) == (143, "geoskip: saved in runs/faces\n")
 
@@ -164,7 +164,7 @@ def test_files_that_are_refused_are_named_as_they_were_given(
     Path("plain.md").write_text("no tables\n")
     Path("slip.md").write_text("<!-- tabel1 -->\n<!-- /tabel1 -->\n")
     write_mesh(icosphere(1), "mesh.ply")
-    kept(job_of(recipe_named("table1", "MoNet M=9")), Path("runs"), mean_mm=0.5, std_mm=0.1, median_mm=0.4)
+    kept(job_of(row_named("table1", "MoNet M=9")), Path("runs"), mean_mm=0.5, std_mm=0.1, median_mm=0.4)
     answer = run(*arguments)
     assert answer.exit_code == 2
     assert answer.stderr.startswith("geoskip: ")

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.rows import all_rows
+from geoskip.paper.experiments import EXPERIMENTS, all_rows
 from tests.docs.pages import DOCS, blocks
 from tests.report.made_runs import made_run, write_runs
 
@@ -34,8 +33,8 @@ def run(found: dict[int, str], page: str) -> dict[str, Any]:
 def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an empty folder, with some runs in results/ for the page that is about them."""
     monkeypatch.chdir(tmp_path)
-    recipe = EXPERIMENTS["table1"].recipes[0]
-    write_runs(tmp_path / "results", [made_run(recipe, "faces", 0)])
+    row = EXPERIMENTS["table1"].rows[0]
+    write_runs(tmp_path / "results", [made_run(row, "faces", 0)])
     run(snippets(page), page)
 
 
@@ -49,10 +48,10 @@ def test_a_snippet_that_fails_is_seen() -> None:
 def test_the_counts_on_the_page_are_the_papers() -> None:
     lines = [line for line in (DOCS / "models.md").read_text().splitlines() if ", M = " in line]
     assert len(lines) == 3
-    counts = {(row.experiment, row.column, row.pseudo, row.method): row.figures["params"] for row in all_rows()}
+    counts = {(row.task, row.column, row.pseudo, row.method): row.figures["params"] for row in all_rows()}
     for line in lines:
-        experiment = line.split(",")[0].removeprefix("| ")
+        task = line.split(",")[0].removeprefix("| ").replace("superpixels", "classification")
         column = int(line.split("M = ")[1].split(",")[0].split()[0])
         pseudo = "position" if "by position" in line else None
         for method in ("MoNet", "Aff-MoNet"):
-            assert f"{counts[experiment, column, pseudo, method]:,}" in line
+            assert f"{counts[task, column, pseudo, method]:,}" in line

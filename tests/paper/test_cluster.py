@@ -14,10 +14,10 @@ import pytest
 
 from geoskip.paper.parallel import run_on_ray
 from geoskip.paper.running import Outcome, finished
-from tests.paper.runs import job_of, recipe_named, record_of
+from tests.paper.runs import job_of, record_of, row_named
 from tests.paper.troubled import troubled
 
-JOBS = [job_of(recipe_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
+JOBS = [job_of(row_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ SIZE = 16
 
 
 def runs_with(name: str, out: Path, samples: MeshSamples | CorrespondenceSamples) -> dict[Job, RunRecord]:
-    jobs = [job_of(recipe) for recipe in EXPERIMENTS[name].recipes]
+    jobs = [job_of(row) for row in EXPERIMENTS[name].rows]
     for job in jobs:
         job.folder(out).mkdir(parents=True)
         write_samples(job.folder(out) / "samples.safetensors", samples)
@@ -51,7 +51,7 @@ def test_errors_are_colored(tmp_path: Path) -> None:
     assert large[0] > 3 * large[2]
     assert np.abs(large - larger).max() <= 2, "saturated"
     image, rows = found[0]
-    assert rows == [recipe.label for recipe in EXPERIMENTS["error_maps"].recipes]
+    assert rows == [row.label for row in EXPERIMENTS["error_maps"].rows]
     assert image.shape == (8 * SIZE, 2 * SIZE, 3)
 
 
@@ -71,7 +71,7 @@ def test_geodesic_errors_are_colored(tmp_path: Path) -> None:
 
 def test_reconstructions_stand_under_their_inputs(tmp_path: Path) -> None:
     image, rows = drawn("reconstructions", tmp_path, meshes(0.0))
-    assert rows == ["input", *(recipe.label for recipe in EXPERIMENTS["reconstructions"].recipes)]
+    assert rows == ["input", *(row.label for row in EXPERIMENTS["reconstructions"].rows)]
     assert np.array_equal(image[:SIZE], image[SIZE : 2 * SIZE]), "reconstructed without error"
 
 
@@ -82,6 +82,6 @@ def test_affine_only(tmp_path: Path) -> None:
 
 
 def test_records_alone_cannot_be_drawn(tmp_path: Path) -> None:
-    job = job_of(EXPERIMENTS["affine_only"].recipes[0])
+    job = job_of(EXPERIMENTS["affine_only"].rows[0])
     with pytest.raises(ValueError, match=r"figure: no samples of affine_only in .*work; records alone cannot be drawn"):
         draw(EXPERIMENTS["affine_only"], {job: record_of(job, {})}, tmp_path)

@@ -13,9 +13,9 @@ from geoskip.paper import running
 from geoskip.paper.reproduction import Reproduction
 from geoskip.paper.running import Job, Outcome
 from geoskip.records import RunRecord
-from tests.paper.runs import job_of, kept, recipe_named, record_of
+from tests.paper.runs import job_of, kept, record_of, row_named
 
-MONET, AFF = recipe_named("table1", "MoNet M=9"), recipe_named("table1", "Aff-MoNet M=9")
+MONET, AFF = row_named("table1", "MoNet M=9"), row_named("table1", "Aff-MoNet M=9")
 ROWS = ("MoNet M=9", "Aff-MoNet M=9")
 
 
@@ -30,7 +30,7 @@ def started(out: Path, seeds: tuple[int, ...] = (0, 1)) -> Reproduction:
 def test_what_is_done_is_skipped(tmp_path: Path) -> None:
     kept(job_of(MONET), tmp_path, mean_mm=0.5)
     progress = started(tmp_path)
-    assert [(job.recipe, job.seed) for job in progress.pending] == [(AFF, 0), (MONET, 1), (AFF, 1)]
+    assert [(job.row, job.seed) for job in progress.pending] == [(AFF, 0), (MONET, 1), (AFF, 1)]
     assert progress.summary() == "1 of 4 done, about 3 min left"
 
 
@@ -45,7 +45,7 @@ def test_it_counts_what_ends(tmp_path: Path) -> None:
     for job in (third, fourth):
         progress.add(Outcome(job, record_of(job, {"mean_mm": 0.4})))
     assert progress.summary() == "3 of 4 done, 1 failed"
-    assert {recipe: list(records) for recipe, records in progress.runs.items()} == {MONET: [0, 1], AFF: [1]}
+    assert {row: list(records) for row, records in progress.runs.items()} == {MONET: [0, 1], AFF: [1]}
     assert progress.table().lines[0][1].startswith("0.456 ± ")
 
 

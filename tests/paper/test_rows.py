@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geoskip.paper.rows import METHODS, PaperRow, all_rows, num_parameters, paper, paper_model, rows
+from geoskip.paper.experiments import CORRESPONDENCE, TABLE1, TABLE2, all_rows
+from geoskip.paper.rows import PaperRow, num_parameters, paper, paper_model
 
 
 def label(row: PaperRow) -> str:
-    return "-".join(str(part) for part in (row.experiment, row.method, row.column, row.pseudo) if part is not None)
+    return "-".join(str(part) for part in (row.task, row.method, row.column, row.pseudo) if part is not None)
 
 
 @pytest.mark.parametrize("row", all_rows(), ids=label)
@@ -19,47 +20,38 @@ def test_model_has_the_parameters_of_the_paper(row: PaperRow) -> None:
 
 def test_every_row_of_the_paper_is_there_once() -> None:
     """In the order of the tables, M by M."""
-    table = paper()["table1_reconstruction"]
+    table = paper()["table1"]
     printed = [(int(column), method) for column, methods in table.items() for method in methods]
-    assert [(row.column, row.method) for row in rows("reconstruction")] == printed
+    assert [(row.column, row.method) for row in TABLE1.rows] == printed
     assert len(printed) == 3 * 14
-    for experiment, name, count in [
-        ("superpixels", "table2_superpixels", 13),
-        ("correspondence", "correspondence_faust", 9),
-    ]:
-        listed = [(entry["method"], entry.get("pseudo")) for entry in paper()[name]]
-        assert [(row.method, row.pseudo) for row in rows(experiment)] == listed
+    for experiment, count in ((TABLE2, 13), (CORRESPONDENCE, 9)):
+        listed = [(entry["method"], entry.get("pseudo")) for entry in paper()[experiment.name]]
+        assert [(row.method, row.pseudo) for row in experiment.rows] == listed
         assert len(listed) == count
 
 
 def test_counts_round_to_what_the_paper_prints() -> None:
     """Table 1 is rounded to 0.1k, Table 2 cut down to the k or 0.1k."""
-    for row in rows("reconstruction"):
+    for row in TABLE1.rows:
         assert round(row.figures["params"] / 1000, 1) == pytest.approx(row.figures["params_k"], abs=0.051)
-    for row in rows("superpixels"):
+    for row in TABLE2.rows:
         assert 0 <= row.figures["params"] / 1000 - row.figures["params_k"] < 1
 
 
 def test_only_the_difference_shows() -> None:
-    found = {row.method: row for row in rows("reconstruction") if row.column == 9}
+    found = {row.method: row for row in TABLE1.rows if row.column == 9}
     assert found["MoNet"].kernel_size == 9
     assert found["MoNet+"].kernel_size == 10
     assert (found["Aff-FeaStNet"].operator, found["Aff-FeaStNet"].skip) == ("feast", "affine")
     assert found["SpiralNet++†"].options == {"center": False}
-    daggered = {row.method: row for row in rows("correspondence")}["Aff-FeaStNet†"]
+    daggered = {row.method: row for row in CORRESPONDENCE.rows}["Aff-FeaStNet†"]
     assert (daggered.skip, daggered.options) == ("affine", {"self_loops": False})
-    assert [row.kernel_size for row in rows("superpixels")][:5] == [None, None, None, None, 25]
+    assert [row.kernel_size for row in TABLE2.rows][:5] == [None, None, None, None, 25]
 
 
 def test_counting_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(3)
     wanted = torch.rand(2)
     torch.manual_seed(3)
-    paper_model(rows("superpixels")[1])
+    paper_model(TABLE2.rows[1])
     assert torch.equal(torch.rand(2), wanted)
-
-
-def test_unknown_experiment() -> None:
-    with pytest.raises(ValueError, match="experiment: unknown name 'table1'; choose from reconstruction, superpixels"):
-        rows("table1")
-    assert set(METHODS) == {"reconstruction", "superpixels", "correspondence"}

@@ -22,10 +22,10 @@ from geoskip.report.runs import find_runs
 from geoskip.training.loop import train
 from geoskip.training.signals import Interrupted
 from geoskip.training.tasks import make_task
-from tests.paper.runs import job_of, recipe_named
+from tests.paper.runs import job_of, row_named
 
 # Four steps of one mesh each.
-JOB = job_of(recipe_named("correspondence", "GCN"), 0, "smoke", "tiny")
+JOB = job_of(row_named("correspondence", "GCN"), 0, "smoke", "tiny")
 
 
 @pytest.fixture(autouse=True)

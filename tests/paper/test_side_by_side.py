@@ -13,9 +13,9 @@ import pytest
 
 from geoskip.paper.parallel import TRIES, run_side_by_side
 from geoskip.paper.running import Job, finished
-from tests.paper.runs import job_of, recipe_named, record_of
+from tests.paper.runs import job_of, record_of, row_named
 
-JOBS = [job_of(recipe_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
+JOBS = [job_of(row_named("table1", "MoNet M=9"), seed, "smoke", "tiny") for seed in range(4)]
 # A worker that does as the file "orders" in its folder says for each seed, once; then it writes the record.
 WORKER = """
 import json, os, sys, time

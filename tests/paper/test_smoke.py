@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from geoskip.cli import app
 from geoskip.paper.demo import one_thread
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.recipes import chosen_data
-from geoskip.paper.running import finished_runs
+from geoskip.paper.running import stored_runs
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +30,15 @@ def test_every_row_runs(name: str, results: Path) -> None:
     told = reproduce(name, "-o", str(results))
     assert told.exit_code == 0, told.output
     experiment = EXPERIMENTS[name]
-    count = len(experiment.recipes)
+    count = len(experiment.rows)
     assert f"{count} of {count} done" in told.output
-    runs = finished_runs(experiment, chosen_data(experiment.tasks, schedule="smoke"), "smoke", results)
-    for recipe in experiment.recipes:
-        record = runs[recipe][0]
-        assert (record.experiment, record.row, record.name) == (recipe.home, recipe.label, recipe.name)
+    runs = stored_runs(experiment.rows, results)["tiny", "smoke"]
+    for row in experiment.rows:
+        record = runs[row][0]
+        assert (record.experiment, record.row, record.name) == (row.home, row.label, row.method)
         assert record.schedule == "smoke"
-        assert set(recipe.metrics) <= set(record.metrics)
-        assert record.paper == recipe.paper
+        assert set(row.metrics) <= set(record.metrics)
+        assert record.paper == row.paper
         assert record.steps > 0
     assert bool(experiment.figure) == (results / "figures" / f"{name}-tiny-smoke.png").is_file()
 
@@ -48,14 +47,14 @@ def test_parameters_are_those_of_the_rows(results: Path) -> None:
     """Classifiers do not depend on the size of their data, so they are the paper's down to the last number."""
     experiment = EXPERIMENTS["table2"]
     reproduce("table2", "-o", str(results))
-    for recipe, records in finished_runs(experiment, {"classification": "tiny"}, "smoke", results).items():
-        assert records[0].parameters == recipe.row.figures["params"]
+    for row, records in stored_runs(experiment.rows, results)["tiny", "smoke"].items():
+        assert records[0].parameters == row.figures["params"]
 
 
 def test_correspondence_has_its_curve(results: Path) -> None:
     experiment = EXPERIMENTS["correspondence"]
     reproduce("correspondence", "-o", str(results))
-    for records in finished_runs(experiment, {"correspondence": "tiny"}, "smoke", results).values():
+    for records in stored_runs(experiment.rows, results)["tiny", "smoke"].values():
         shares = [share for _, share in records[0].curves["geodesic"]]
         assert shares == sorted(shares)
         assert 0 <= shares[0] <= shares[-1] <= 100

@@ -7,13 +7,23 @@ from pathlib import Path
 import pytest
 
 import geoskip
+from geoskip.paper.claims import judge_all
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.tables import BLOCKS, block, cell, experiment_table, filled
-from tests.paper.runs import job_of, kept, papers_own, recipe_named, record_of
+from geoskip.paper.tables import (
+    BLOCKS,
+    block,
+    cell,
+    claims_table,
+    experiment_table,
+    filled,
+    main_table,
+    published_runs,
+)
+from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
 ROOT = Path(geoskip.__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MONET = recipe_named("table1", "MoNet M=9")
+MONET = row_named("table1", "MoNet M=9")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -70,7 +80,7 @@ def test_cells() -> None:
     assert cell(MONET, records, "mean_mm") == f"0.520 ± {4.303 * 0.02 / 3**0.5:.3f} (0.528)"
     assert cell(MONET, {0: records[0]}, "mean_mm") == "0.500 (0.528)"
     assert cell(MONET, {}, "mean_mm") == "– (0.528)"
-    assert cell(recipe_named("spline_supplement", "SplineCNN m=3"), {}, "mean_mm") == "–"
+    assert cell(row_named("spline_supplement", "SplineCNN m=3"), {}, "mean_mm") == "–"
 
 
 def test_layout_follows_the_paper() -> None:
@@ -98,21 +108,86 @@ def test_layout_follows_the_paper() -> None:
 def test_seeds_are_told(tmp_path: Path) -> None:
     for seed in range(3):
         kept(job_of(MONET, seed), tmp_path, mean_mm=0.5)
-    kept(job_of(recipe_named("table1", "Aff-MoNet M=9")), tmp_path, mean_mm=0.5)
+    kept(job_of(row_named("table1", "Aff-MoNet M=9")), tmp_path, mean_mm=0.5)
     assert "seeds 1 to 3;" in block("table1", tmp_path)
+
+
+def claim_counts(results: Path, subject: str = "an affine skip helps") -> tuple[str, ...]:
+    """The counts of one claim: comparisons, holds, same direction, opposite direction, fails, one seed."""
+    table = claims_table(judge_all(published_runs(EXPERIMENTS.values(), results)))
+    (counts,) = (line[1:] for line in table.lines if line[0] == subject)
+    return counts
+
+
+def test_one_line_per_claim(tmp_path: Path) -> None:
+    plain, affine = (row_named("table2", name) for name in ("GCN", "Aff-GCN"))
+    kept(job_of(plain, 0), tmp_path, accuracy_pct=40.0)
+    kept(job_of(affine, 0), tmp_path, accuracy_pct=50.0)
+    assert claim_counts(tmp_path) == ("1", "–", "–", "–", "–", "1")
+    for seed in range(3):
+        kept(job_of(plain, seed), tmp_path, accuracy_pct=40.0 + seed)
+        kept(job_of(affine, seed), tmp_path, accuracy_pct=50.0 + 1.01 * seed)
+    assert claim_counts(tmp_path) == ("1", "1", "–", "–", "–", "–")
+    assert claim_counts(tmp_path, "**all**") == ("1", "1", "–", "–", "–", "–")
+    assert "| an affine skip helps | 1 | 1 | – | – | – | – |" in block("main", tmp_path)
+    for seed, accuracy in enumerate((60.0, 45.0, 41.0)):
+        kept(job_of(affine, seed), tmp_path, accuracy_pct=accuracy)
+    assert claim_counts(tmp_path) == ("1", "–", "1", "–", "–", "–")
+    for seed in range(3):
+        kept(job_of(affine, seed), tmp_path, accuracy_pct=30.0 + 1.01 * seed)
+    assert claim_counts(tmp_path) == ("1", "–", "–", "–", "1", "–")
 
 
 def test_claims_of_the_paper_as_tables(tmp_path: Path) -> None:
     papers_own(tmp_path, seeds=2)
-    claims = block("claims", tmp_path)
-    assert "| an affine skip helps | 18 of 22 | 18 | – | – | – |" in claims
-    assert "| a weight for the center vertex helps | 6 | 5 | – | 1 (1 with p < 0.05) | – |" in claims
-    assert "| Aff-GCN has fewer parameters than GIN-0 | 1 | 1 (1 exact) | – | – | – |" in claims
-    comparisons = block("comparisons", tmp_path)
-    assert (
-        "| an affine skip helps more than a residual one | reconstruction: Aff-MoNet M=9 | Res-MoNet M=9 | yes |"
-        in comparisons
+    assert claim_counts(tmp_path) == ("18", "18", "–", "–", "–", "–")
+    everything = claim_counts(tmp_path, "**all**")
+    assert everything[0] == everything[1] == "66", "two of the 68 comparisons serve two claims"
+    comparison = (
+        "| an affine skip helps more than a residual one | Aff-MoNet M=9 | Res-MoNet M=9 | faces, short | 0.020 mm "
+        "| 0.020 ± 0.000 mm | 2 | < 0.001 | holds |"
     )
+    assert comparison in block("comparisons", tmp_path)
+
+
+def test_operators_down_and_skips_across(tmp_path: Path) -> None:
+    papers_own(tmp_path, seeds=1)
+    table = main_table(published_runs(EXPERIMENTS.values(), tmp_path))
+    assert table.header == ("task, data", "operator", "plain", "residual", "affine")
+    tasks = {task: [line[1:] for line in table.lines if line[0] == task] for task, *_ in table.lines}
+    faces, digits, bodies = tasks.values()
+    assert list(tasks) == [
+        "Shape reconstruction, faces: mean error, mm",
+        "Digit classification, superpixels: accuracy, %",
+        "Dense correspondence, bodies: accuracy, %",
+    ]
+    assert [line[0] for line in faces] == ["ChebNet M=9", "SpiralNet++ M=9", "FeaStNet M=9", "MoNet M=9"]
+    assert faces[0] == ("ChebNet M=9", "0.438 (0.438)", "0.444 (0.444)", "")
+    assert faces[-1] == ("MoNet M=9", "0.528 (0.528)", "0.426 (0.426)", "0.406 (0.406)")
+    assert [line[0] for line in digits] == ["GCN", "FeaStNet M=25", "MoNet (degree) M=25", "MoNet (position) M=25"]
+    assert digits[0] == ("GCN", "31.21 (31.21)", "42.32 (42.32)", "58.96 (58.96)")
+    assert [line[0] for line in bodies] == ["FeaStNet M=10", "FeaStNet† M=10", "MoNet M=10", "GCN"]
+
+
+def test_operators_without_runs_are_left_out(tmp_path: Path) -> None:
+    kept(job_of(row_named("table2", "Aff-GCN")), tmp_path, accuracy_pct=50.0)
+    (line,) = main_table(published_runs(EXPERIMENTS.values(), tmp_path)).lines
+    assert line[1:] == ("GCN", "– (31.21)", "– (42.32)", "50.00 (58.96)")
+    assert "50.00" in block("main", tmp_path)
+    assert "claim" not in block("main", tmp_path), "nothing was compared"
+
+
+def test_tasks_with_several_schedules_are_combined(tmp_path: Path) -> None:
+    """Table 3 has three tasks: one table for each combination of their schedules."""
+    faces, digits = (row_named("table3", label) for label in ("FeaStNet† M=9", "FeaStNet† M=25"))
+    for schedule in ("first60", "short"):
+        kept(job_of(faces, schedule=schedule), tmp_path, mean_mm=0.5)
+    kept(job_of(digits, schedule="first200"), tmp_path, accuracy_pct=50.0)
+    first, second = block("table3", tmp_path).split("**Self-loops")[1:]
+    assert "schedule first60" in first
+    assert "schedule short" in second
+    assert "schedule first200" in first
+    assert "schedule first200" in second
 
 
 def test_blocks_of_others_are_left_alone(tmp_path: Path) -> None:

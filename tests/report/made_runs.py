@@ -12,7 +12,7 @@ import numpy as np
 from geoskip.meshes import Mesh, icosphere, mesh_hierarchy
 from geoskip.paper.claims import published_tables
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.recipes import Recipe
+from geoskip.paper.rows import PaperRow
 from geoskip.records import (
     CorrespondenceSamples,
     GraphSamples,
@@ -124,30 +124,28 @@ def result_tables(runs: Sequence[ReportRun]) -> list[ResultTable]:
     return summarized(runs, published_tables())
 
 
-def made_run(recipe: Recipe, data: str, seed: int, samples: Samples | None = None, **changes: Any) -> ReportRun:
+def made_run(row: PaperRow, /, data: str, seed: int, samples: Samples | None = None, **changes: Any) -> ReportRun:
     """A run of a row of the paper, with figures near the paper's own."""
-    rng = np.random.default_rng([seed, *recipe.label.encode()])
-    metrics = {name: float(value * (1 + 0.02 * rng.normal())) for name, value in recipe.paper.items()}
+    rng = np.random.default_rng([seed, *row.label.encode()])
+    metrics = {name: float(value * (1 + 0.02 * rng.normal())) for name, value in row.paper.items()}
     accuracy = min(metrics.get("accuracy_pct", 0.0), 99.0)
     curves: dict[str, list[tuple[float, float]]] = {
         "loss": [
-            (float(e), float(0.3 * np.exp(-e / 6) + 0.1 * HARM[recipe.row.skip] + 0.01 * rng.random()))
-            for e in range(1, 41)
+            (float(e), float(0.3 * np.exp(-e / 6) + 0.1 * HARM[row.skip] + 0.01 * rng.random())) for e in range(1, 41)
         ]
     }
-    if recipe.task == "correspondence":
+    if row.task == "correspondence":
         metrics["geodesic_mean_pct"] = (100 - accuracy) / 8
         curves["geodesic"] = [(x / 5, 100 - (100 - accuracy) * float(np.exp(-x / 12))) for x in range(51)]
-    row = recipe.row
     config = {
-        "task": recipe.task, "data": data, "operator": row.operator, "skip": row.skip, "kernel_size": row.kernel_size,
+        "task": row.task, "data": data, "operator": row.operator, "skip": row.skip, "kernel_size": row.kernel_size,
         "pseudo": row.pseudo, "options": dict(row.options), "seed": seed,
     }  # fmt: skip
     entries: dict[str, Any] = {
-        "name": recipe.name, "config": config, "seed": seed, "parameters": int(row.figures.get("params", 1000)),
+        "name": row.method, "config": config, "seed": seed, "parameters": int(row.figures.get("params", 1000)),
         "steps": 1000, "epochs": 40.0, "seconds": 600.0, "device": "a made-up device", "versions": {"geoskip": "0"},
-        "metrics": metrics, "curves": curves, "experiment": recipe.home, "row": recipe.label, "schedule": "short",
-        "paper": dict(recipe.paper),
+        "metrics": metrics, "curves": curves, "experiment": row.home, "row": row.label, "schedule": "short",
+        "paper": dict(row.paper),
     }  # fmt: skip
     return ReportRun(RunRecord(**(entries | changes)), samples)
 
@@ -155,19 +153,17 @@ def made_run(recipe: Recipe, data: str, seed: int, samples: Samples | None = Non
 def made_runs(shapes: Shapes, bodies: Shapes, seeds: int = 3, patterns: tuple[str, ...] = ()) -> list[ReportRun]:
     """Every row of Table 1, of the correspondence and of the superpixels; the first seed of each has samples."""
     runs = []
-    for number, recipe in enumerate(EXPERIMENTS["table1"].select(patterns)):
-        error = recipe.paper["mean_mm"]
-        sampled = mesh_samples(shapes, recipe.row.skip, number, error) if recipe.row.column != 14 else None
-        runs += [made_run(recipe, "faces", seed, sampled if seed == 0 else None) for seed in range(seeds)]
-    for number, recipe in enumerate(EXPERIMENTS["correspondence"].recipes):
-        wrong = 1 - recipe.paper.get("accuracy_pct", 50.0) / 100
+    for number, row in enumerate(EXPERIMENTS["table1"].select(patterns)):
+        error = row.paper["mean_mm"]
+        sampled = mesh_samples(shapes, row.skip, number, error) if row.column != 14 else None
+        runs += [made_run(row, "faces", seed, sampled if seed == 0 else None) for seed in range(seeds)]
+    for number, row in enumerate(EXPERIMENTS["correspondence"].rows):
+        wrong = 1 - row.paper.get("accuracy_pct", 50.0) / 100
+        runs += [made_run(row, "bodies", s, matched(bodies, wrong, number) if s == 0 else None) for s in range(seeds)]
+    for number, row in enumerate(EXPERIMENTS["table2"].rows):
+        right = row.paper["accuracy_pct"] / 100
         runs += [
-            made_run(recipe, "bodies", s, matched(bodies, wrong, number) if s == 0 else None) for s in range(seeds)
-        ]
-    for number, recipe in enumerate(EXPERIMENTS["table2"].recipes):
-        right = recipe.paper["accuracy_pct"] / 100
-        runs += [
-            made_run(recipe, "superpixels", s, digit_samples(right, number) if s == 0 else None) for s in range(seeds)
+            made_run(row, "superpixels", s, digit_samples(right, number) if s == 0 else None) for s in range(seeds)
         ]
     return runs
 

@@ -17,7 +17,7 @@ def by_key(runs: list) -> dict[str, Chart]:
 
 def test_curves_are_means_over_seeds_in_a_band() -> None:
     points = [[(1.0, 4.0), (2.0, 2.0), (3.0, 1.0)], [(1.0, 2.0), (2.0, 1.0)]]
-    runs = [made_run(TABLE1.recipes[0], "faces", s, curves={"loss": curve}) for s, curve in enumerate(points)]
+    runs = [made_run(TABLE1.rows[0], "faces", s, curves={"loss": curve}) for s, curve in enumerate(points)]
     (series,) = by_key(runs)["e0-loss"].series
     assert series.points == ((1.0, 3.0), (2.0, 1.5))
     assert (series.low, series.high) == ((2.0, 1.0), (4.0, 2.0))
@@ -25,19 +25,19 @@ def test_curves_are_means_over_seeds_in_a_band() -> None:
 
 def test_long_curves_keep_their_ends() -> None:
     curve = [(float(x), 1.0 / (x + 1)) for x in range(1001)]
-    (series,) = by_key([made_run(TABLE1.recipes[0], "faces", 0, curves={"loss": curve})])["e0-loss"].series
+    (series,) = by_key([made_run(TABLE1.rows[0], "faces", 0, curves={"loss": curve})])["e0-loss"].series
     assert len(series.points) <= MAX_POINTS + 1
     assert (series.points[0], series.points[-1]) == (curve[0], curve[-1])
     assert series.low == ()
 
 
 def test_seeds_without_a_common_epoch_have_no_curve() -> None:
-    runs = [made_run(TABLE1.recipes[0], "faces", s, curves={"loss": [(float(s), 1.0)]}) for s in (0, 1)]
+    runs = [made_run(TABLE1.rows[0], "faces", s, curves={"loss": [(float(s), 1.0)]}) for s in (0, 1)]
     assert "e0-loss" not in by_key(runs)
 
 
 def test_error_against_kernel_size_and_parameters() -> None:
-    runs = [made_run(recipe, "faces", 0) for recipe in TABLE1.select(["Aff-MoNet"])]
+    runs = [made_run(row, "faces", 0) for row in TABLE1.select(["Aff-MoNet"])]
     found = by_key(runs)
     ours, paper = found["e0-size"].series
     assert [x for x, _ in ours.points] == [4.0, 9.0, 14.0]
@@ -50,8 +50,8 @@ def test_error_against_kernel_size_and_parameters() -> None:
 
 
 def test_splines_are_drawn_at_their_number_of_matrices() -> None:
-    recipes = EXPERIMENTS["spline_supplement"].recipes
-    runs = [made_run(recipe, "faces", 0, metrics={"mean_mm": 1.0}) for recipe in recipes]
+    rows = EXPERIMENTS["spline_supplement"].rows
+    runs = [made_run(row, "faces", 0, metrics={"mean_mm": 1.0}) for row in rows]
     found = by_key(runs)
     chart = found["e0-size"]
     places = {series.name: [x for x, _ in series.points] for series in chart.series}
@@ -64,19 +64,17 @@ def test_splines_are_drawn_at_their_number_of_matrices() -> None:
 
 
 def test_the_papers_marks_stand_at_its_own_numbers_of_parameters() -> None:
-    recipes = TABLE1.select(["Aff-MoNet"])
-    chart = by_key([made_run(recipe, "faces", 0, parameters=100 * n) for n, recipe in enumerate(recipes, 1)])[
-        "e0-parameters"
-    ]
+    rows = TABLE1.select(["Aff-MoNet"])
+    chart = by_key([made_run(row, "faces", 0, parameters=100 * n) for n, row in enumerate(rows, 1)])["e0-parameters"]
     ours, paper = chart.series
     assert [x for x, _ in ours.points] == [100.0, 200.0, 300.0]
-    assert [x for x, _ in paper.points] == [float(recipe.row.figures["params"]) for recipe in recipes]
+    assert [x for x, _ in paper.points] == [float(row.figures["params"]) for row in rows]
     assert chart.text.endswith("results, at its own parameter counts.")
 
 
 def test_where_the_papers_numbers_of_parameters_are_not_known_ours_stand_in() -> None:
-    recipes = EXPERIMENTS["spline_supplement"].select(["MoNet M=8", "SplineCNN m=2"])
-    runs = [made_run(recipe, "faces", 0, parameters=100 * n) for n, recipe in enumerate(recipes, 1)]
+    rows = EXPERIMENTS["spline_supplement"].select(["MoNet M=8", "SplineCNN m=2"])
+    runs = [made_run(row, "faces", 0, parameters=100 * n) for n, row in enumerate(rows, 1)]
     chart = by_key(runs)["e0-parameters"]
     places = {series.name: series.points[0][0] for series in chart.series}
     assert places == {"SplineCNN": 100.0, "SplineCNN, paper": 100.0, "MoNet": 200.0, "MoNet, paper": 200.0}
@@ -86,9 +84,9 @@ def test_where_the_papers_numbers_of_parameters_are_not_known_ours_stand_in() ->
 
 
 def test_bars_are_the_intervals_of_the_tables() -> None:
-    recipes = TABLE1.select(["Aff-MoNet"])
-    chart = by_key([made_run(recipe, "faces", seed) for recipe in recipes for seed in (0, 1, 2)])["e0-size"]
-    values = [made_run(recipes[0], "faces", seed).record.metrics["mean_mm"] for seed in (0, 1, 2)]
+    rows = TABLE1.select(["Aff-MoNet"])
+    chart = by_key([made_run(row, "faces", seed) for row in rows for seed in (0, 1, 2)])["e0-size"]
+    values = [made_run(rows[0], "faces", seed).record.metrics["mean_mm"] for seed in (0, 1, 2)]
     half = summarize(values).half or 0.0
     assert chart.series[0].high[0] - chart.series[0].low[0] == pytest.approx(2 * half)
     assert "95 %" in chart.text
@@ -96,24 +94,24 @@ def test_bars_are_the_intervals_of_the_tables() -> None:
 
 def test_titles_are_distinct() -> None:
     """Tables with the same data, and with the same title under two schedules."""
-    recipes = [*TABLE1.recipes, *(r for r in EXPERIMENTS["table3"].recipes if r.home == "table3" and r.row.column == 9)]
-    runs = [made_run(recipe, "faces", 0, schedule=schedule) for recipe in recipes for schedule in ("short", "full")]
+    rows = [*TABLE1.rows, *(r for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 9)]
+    runs = [made_run(row, "faces", 0, schedule=schedule) for row in rows for schedule in ("short", "full")]
     titles = [chart.title for chart in charts(result_tables(runs))]
     assert len(titles) == len(set(titles))
 
 
 def test_one_size_is_no_chart() -> None:
-    assert "e0-size" not in by_key([made_run(recipe, "faces", 0) for recipe in TABLE1.select(["Aff-MoNet M=9"])])
+    assert "e0-size" not in by_key([made_run(row, "faces", 0) for row in TABLE1.select(["Aff-MoNet M=9"])])
 
 
 def test_the_cumulative_geodesic_error_has_a_chart() -> None:
-    chart = by_key([made_run(recipe, "bodies", 0) for recipe in MATCHING.recipes])["e0-geodesic"]
-    assert len(chart.series) == len(MATCHING.recipes)
+    chart = by_key([made_run(row, "bodies", 0) for row in MATCHING.rows])["e0-geodesic"]
+    assert len(chart.series) == len(MATCHING.rows)
     assert all(series.points[-1][0] == 10.0 for series in chart.series)
 
 
 def test_the_group_with_most_skips_is_looked_at_first() -> None:
-    runs = [made_run(recipe, "faces", 0) for recipe in TABLE1.recipes]
+    runs = [made_run(row, "faces", 0) for row in TABLE1.rows]
     assert by_key(runs)["e0-size"].first == "MoNet"
     variants = {series.name: series.variant for series in by_key(runs)["e0-size"].series}
     assert (variants["MoNet+"], variants["ChebNet†"], variants["SpiralNet++"], variants["MoNet"]) == ("+", "†", "", "")
@@ -121,9 +119,7 @@ def test_the_group_with_most_skips_is_looked_at_first() -> None:
 
 def test_words_and_lines_are_of_what_there_is() -> None:
     """A user's own runs: no figures of the paper, one kind of pseudo-coordinates, one seed, one epoch."""
-    runs = [
-        made_run(recipe, "mine", 0, paper={}, curves={"loss": [(1.0, 0.5)]}) for recipe in TABLE1.select(["*MoNet M=9"])
-    ]
+    runs = [made_run(row, "mine", 0, paper={}, curves={"loss": [(1.0, 0.5)]}) for row in TABLE1.select(["*MoNet M=9"])]
     runs = [
         replace(run, record=replace(run.record, config={**run.record.config, "pseudo": "position"})) for run in runs
     ]
@@ -136,7 +132,7 @@ def test_words_and_lines_are_of_what_there_is() -> None:
 
 
 def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
-    runs = [made_run(recipe, "$data$", 0) for recipe in TABLE1.select(["*MoNet*"])]
+    runs = [made_run(row, "$data$", 0) for row in TABLE1.select(["*MoNet*"])]
     found = charts(result_tables(runs))
     paths = write_charts(found, tmp_path / "a")
     again = write_charts(found, tmp_path / "b")
@@ -147,7 +143,7 @@ def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = charts(result_tables([made_run(TABLE1.recipes[0], "faces", 0)]))
+    found = charts(result_tables([made_run(TABLE1.rows[0], "faces", 0)]))
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install geoskip\[plots\]"):
         write_charts(found, tmp_path)

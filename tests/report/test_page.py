@@ -83,7 +83,7 @@ def test_scripts_are_all_there_and_short() -> None:
 
 def test_hostile_words_are_text() -> None:
     run = made_run(
-        EXPERIMENTS["table1"].recipes[0],
+        EXPERIMENTS["table1"].rows[0],
         HOSTILE, 0, name=HOSTILE, row=HOSTILE, device=HOSTILE, versions={HOSTILE: HOSTILE}, experiment=HOSTILE,
     )  # fmt: skip
     page = page_html([run], Page(title=HOSTILE, problems=(HOSTILE,)))
@@ -117,5 +117,5 @@ def test_fewer_samples_where_the_page_would_grow_too_large(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("seconds", "told"), [(4.2, "4.2 seconds"), (90.0, "1.5 minutes"), (5400.0, "1.5 hours")])
 def test_time_is_told_in_units_that_fit(seconds: float, told: str) -> None:
-    run = made_run(EXPERIMENTS["table1"].recipes[0], "faces", 0, seconds=seconds)
+    run = made_run(EXPERIMENTS["table1"].rows[0], "faces", 0, seconds=seconds)
     assert f"{told} in total" in page_html([run])

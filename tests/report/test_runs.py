@@ -8,23 +8,23 @@ from geoskip.records import RecordError, write_record
 from geoskip.report.runs import find_runs
 from tests.report.made_runs import made_run, mesh_samples, spheres, write_runs
 
-RECIPES = EXPERIMENTS["table1"].recipes
+ROWS = EXPERIMENTS["table1"].rows
 
 
 def test_runs_are_found_at_any_depth_in_the_order_of_their_paths(tmp_path: Path) -> None:
-    runs = [made_run(recipe, "faces", 0) for recipe in RECIPES[:3]]
-    runs[1] = made_run(RECIPES[1], "faces", 0, mesh_samples(spheres(1), "none", 0, 1.0))
+    runs = [made_run(row, "faces", 0) for row in ROWS[:3]]
+    runs[1] = made_run(ROWS[1], "faces", 0, mesh_samples(spheres(1), "none", 0, 1.0))
     write_runs(tmp_path / "a" / "b", runs)
     found = find_runs([tmp_path])
-    assert [run.record.row for run in found.runs] == [recipe.label for recipe in RECIPES[:3]]
+    assert [run.record.row for run in found.runs] == [row.label for row in ROWS[:3]]
     assert [run.samples is not None for run in found.runs] == [False, True, False]
     assert found.problems == ()
-    assert [run.record.row for run in find_runs([tmp_path / "a" / "b" / "run-002"]).runs] == [RECIPES[2].label]
+    assert [run.record.row for run in find_runs([tmp_path / "a" / "b" / "run-002"]).runs] == [ROWS[2].label]
     assert len(find_runs([tmp_path / "a" / "b" / "run-002" / "record.json", tmp_path]).runs) == 3
 
 
 def test_a_record_by_any_name_counts_once_with_its_samples(tmp_path: Path) -> None:
-    run = made_run(RECIPES[0], "faces", 4, mesh_samples(spheres(1), "none", 0, 1.0))
+    run = made_run(ROWS[0], "faces", 4, mesh_samples(spheres(1), "none", 0, 1.0))
     write_record(tmp_path / "results" / "faces-short-4.json", run.record)
     write_runs(tmp_path / "work", [run])
     (tmp_path / "work" / "config.json").write_text('{"format": 1}')
@@ -36,11 +36,11 @@ def test_a_record_by_any_name_counts_once_with_its_samples(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_read_is_reported_and_costs_no_other_run(tmp_path: Path) -> None:
-    write_runs(tmp_path, [made_run(recipe, "faces", 0) for recipe in RECIPES[:3]])
+    write_runs(tmp_path, [made_run(row, "faces", 0) for row in ROWS[:3]])
     (tmp_path / "run-000" / "record.json").write_text("{}")
     (tmp_path / "run-001" / "samples.safetensors").write_bytes(b"no")
     found = find_runs([tmp_path])
-    assert [run.record.row for run in found.runs] == [recipe.label for recipe in RECIPES[1:3]]
+    assert [run.record.row for run in found.runs] == [row.label for row in ROWS[1:3]]
     assert [Path(problem.split(":")[0]).parent.name for problem in found.problems] == ["run-000", "run-001"]
 
 

@@ -18,7 +18,7 @@ TABLE1, MATCHING, TABLE2 = (EXPERIMENTS[name] for name in ("table1", "correspond
 
 def reconstructed(*patterns: str) -> list[ReportRun]:
     chosen = enumerate(TABLE1.select(patterns))
-    return [made_run(r, "faces", 0, mesh_samples(SPHERES, r.row.skip, n, 0.5)) for n, r in chosen]
+    return [made_run(r, "faces", 0, mesh_samples(SPHERES, r.skip, n, 0.5)) for n, r in chosen]
 
 
 def test_a_scene_for_each_operator_and_kernel_size() -> None:
@@ -31,7 +31,7 @@ def test_a_scene_for_each_operator_and_kernel_size() -> None:
 def test_what_more_seeds_have_measured_comes_first() -> None:
     runs = reconstructed("*MoNet M=4", "*MoNet M=14")
     assert scenes.mesh_scenes(result_tables(runs))[0].title == "MoNet, M = 14, faces"
-    more = [made_run(recipe, "faces", 1) for recipe in TABLE1.select(["*MoNet M=4"])]
+    more = [made_run(row, "faces", 1) for row in TABLE1.select(["*MoNet M=4"])]
     assert scenes.mesh_scenes(result_tables([*runs, *more]))[0].title == "MoNet, M = 4, faces"
 
 
@@ -77,10 +77,10 @@ def test_nice_numbers(value: float, expected: float) -> None:
 
 def test_the_scale_ends_where_the_paper_ends_it_or_before() -> None:
     (large,) = scenes.mesh_scenes(
-        result_tables([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 30.0))])
+        result_tables([made_run(TABLE1.rows[0], "f", 0, mesh_samples(SPHERES, "none", 0, 30.0))])
     )
     (small,) = scenes.mesh_scenes(
-        result_tables([made_run(TABLE1.recipes[0], "f", 0, mesh_samples(SPHERES, "none", 0, 0.01))])
+        result_tables([made_run(TABLE1.rows[0], "f", 0, mesh_samples(SPHERES, "none", 0, 0.01))])
     )
     assert scenes.saturation_mm(large) == PAPER_MM
     assert 0.01 < scenes.saturation_mm(small) < 0.1
@@ -113,7 +113,7 @@ def without_labels(samples: CorrespondenceSamples, every: int) -> Correspondence
 def test_vertices_without_a_label_do_not_count() -> None:
     made = matched(SPHERES, 0.3, 0)
     samples = without_labels(made, 3)
-    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     blobs = Blobs()
     entry = scenes.embedded_matches(matching, blobs, 1)
     body, known = made.meshes[0], np.arange(len(made.meshes[0].labels)) % 3 > 0
@@ -127,7 +127,7 @@ def test_vertices_without_a_label_do_not_count() -> None:
 
 def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
-    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     assert scenes.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
     assert "the error is unknown" in match_still(matching, 32).text
 
@@ -140,7 +140,7 @@ def test_bodies_of_any_connectivity_are_embedded() -> None:
     )
     target = spheres(1, 1)
     samples = CorrespondenceSamples(few, target.verts[0], target.faces)
-    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.recipes[0], "bodies", 0, samples)]))
+    (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     blobs = Blobs()
     entry = scenes.embedded_matches(matching, blobs, 2)
     for faces, body in zip(entry["faces"], meshes, strict=True):

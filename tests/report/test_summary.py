@@ -4,20 +4,19 @@ from dataclasses import replace
 import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.recipes import Recipe
-from geoskip.paper.rows import rows
+from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
 from geoskip.report.runs import ReportRun, subject_of
 from geoskip.report.tables import best, headline_html, headlines, result_table_html
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1 = EXPERIMENTS["table1"]
-RUNS = [made_run(recipe, "faces", seed) for recipe in TABLE1.recipes for seed in (0, 1, 2)]
+RUNS = [made_run(row, "faces", seed) for row in TABLE1.rows for seed in (0, 1, 2)]
 
 
 def test_seeds_of_a_row_are_summed_up() -> None:
     (experiment,) = result_tables(RUNS)
-    assert len(experiment.rows) == len(TABLE1.recipes)
+    assert len(experiment.rows) == len(TABLE1.rows)
     for row in experiment.rows:
         values = [run.record.metrics["mean_mm"] for run in row.runs]
         assert row.metrics["mean_mm"].mean == pytest.approx(statistics.fmean(values))
@@ -26,10 +25,10 @@ def test_seeds_of_a_row_are_summed_up() -> None:
 
 
 def test_data_and_schedules_are_kept_apart() -> None:
-    runs = [made_run(TABLE1.recipes[0], data, 0, schedule=s) for data in ("faces", "coma") for s in ("short", "full")]
+    runs = [made_run(TABLE1.rows[0], data, 0, schedule=s) for data in ("faces", "coma") for s in ("short", "full")]
     found = result_tables(runs)
     assert [(e.data, e.schedule) for e in found] == [(d, s) for d in ("faces", "coma") for s in ("short", "full")]
-    path = made_run(TABLE1.recipes[0], "/home/someone/data/mine", 0)
+    path = made_run(TABLE1.rows[0], "/home/someone/data/mine", 0)
     assert result_tables([path])[0].data == "mine"
 
 
@@ -37,8 +36,8 @@ def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> N
     """Two rates under one name: two rows, each beside the plain one of its own rate."""
     plain, affine = TABLE1.select(["MoNet M=9", "Aff-MoNet M=9"])
 
-    def trained(recipe: Recipe, rate: float, seed: int) -> ReportRun:
-        run = made_run(recipe, "faces", seed)
+    def trained(row: PaperRow, rate: float, seed: int) -> ReportRun:
+        run = made_run(row, "faces", seed)
         return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"lr": rate}}))
 
     runs = [trained(affine, rate, seed) for rate in (0.1, 0.01) for seed in (0, 1)]
@@ -76,7 +75,7 @@ def test_one_row_alone_is_not_the_best_of_anything() -> None:
 def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
     (experiment,) = result_tables(RUNS)
     table = result_table_html(experiment)
-    assert table.count("<tr>") == len(rows("reconstruction")) + 1
+    assert table.count("<tr>") == len(TABLE1.rows) + 1
     assert table.count("<tbody>") == 12
     row = experiment.rows[0]
     value = row.metrics["mean_mm"]
@@ -87,7 +86,7 @@ def test_tables_have_every_row_with_its_spread_and_the_paper() -> None:
 
 def test_names_are_text() -> None:
     hostile = '<img src=x onerror="boom()">'
-    run = made_run(TABLE1.recipes[0], hostile, 0, name=hostile, row=hostile, experiment=hostile)
+    run = made_run(TABLE1.rows[0], hostile, 0, name=hostile, row=hostile, experiment=hostile)
     (experiment,) = result_tables([run])
     table = result_table_html(experiment)
     assert "<img" not in table
@@ -95,7 +94,7 @@ def test_names_are_text() -> None:
 
 
 def test_a_task_and_metrics_that_are_not_known() -> None:
-    run = made_run(TABLE1.recipes[0], "", 0, metrics={"joy": 1.0}, paper={}, config={"task": "singing"}, experiment="")
+    run = made_run(TABLE1.rows[0], "", 0, metrics={"joy": 1.0}, paper={}, config={"task": "singing"}, experiment="")
     (experiment,) = result_tables([run])
     assert experiment.title == "Singing"
     assert "joy" in result_table_html(experiment)
@@ -118,15 +117,15 @@ def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:
 
 def test_nothing_to_see_at_a_glance() -> None:
     assert headlines(result_tables(RUNS[:3])) == []
-    smoke = [made_run(recipe, "tiny", 0, schedule="smoke") for recipe in TABLE1.recipes]
+    smoke = [made_run(row, "tiny", 0, schedule="smoke") for row in TABLE1.rows]
     assert headlines(result_tables(smoke)) == []
 
 
 def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
     """Table 3 repeats rows of Table 2, beside its own."""
     table2 = EXPERIMENTS["table2"].select(["FeaStNet", "Aff-FeaStNet", "MoNet"])
-    own = [recipe for recipe in EXPERIMENTS["table3"].recipes if recipe.home == "table3" and recipe.row.column == 25]
-    first, second = result_tables([made_run(recipe, "superpixels", 0) for recipe in (*table2, *own)])
+    own = [row for row in EXPERIMENTS["table3"].rows if row.home == "table3" and row.column == 25]
+    first, second = result_tables([made_run(row, "superpixels", 0) for row in (*table2, *own)])
     assert [row.method for row in second.rows] == ["FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†"]
     assert [row.method for row in second.own] == ["FeaStNet†", "Aff-FeaStNet†"]
     assert first.own == first.rows
@@ -136,12 +135,8 @@ def test_rows_that_two_tables_show_are_trained_and_drawn_once() -> None:
 
 def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
     """Table 3 has no bodies of its own: they are the correspondence's; shown where Table 3 is, drawn once."""
-    bodies = [made_run(recipe, "bodies", 0) for recipe in EXPERIMENTS["correspondence"].recipes]
-    own = [
-        made_run(r, "superpixels", 0)
-        for r in EXPERIMENTS["table3"].recipes
-        if r.home == "table3" and r.row.column == 25
-    ]
+    bodies = [made_run(row, "bodies", 0) for row in EXPERIMENTS["correspondence"].rows]
+    own = [made_run(r, "superpixels", 0) for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 25]
     matching, digits, borrowed = result_tables([*bodies, *own])
     assert (digits.name, borrowed.name, borrowed.task, borrowed.data) == (
         "table3",
@@ -157,8 +152,8 @@ def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
 
 def test_a_part_with_rows_of_its_own_waits_for_them() -> None:
     """Rows of Table 2 alone, beside Table 3 on faces, make no Table 3 of superpixels."""
-    faces = [made_run(r, "faces", 0) for r in EXPERIMENTS["table3"].recipes if r.home == "table3" and r.row.column == 9]
-    digits = [made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].select(["FeaStNet"])]
+    faces = [made_run(r, "faces", 0) for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 9]
+    digits = [made_run(row, "superpixels", 0) for row in EXPERIMENTS["table2"].select(["FeaStNet"])]
     assert [(e.name, e.data) for e in result_tables([*faces, *digits])] == [
         ("table3", "faces"),
         ("table2", "superpixels"),
@@ -166,7 +161,7 @@ def test_a_part_with_rows_of_its_own_waits_for_them() -> None:
 
 
 def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
-    (experiment,) = result_tables([made_run(recipe, "faces", 0) for recipe in EXPERIMENTS["spline_supplement"].recipes])
+    (experiment,) = result_tables([made_run(row, "faces", 0) for row in EXPERIMENTS["spline_supplement"].rows])
     found = [(row.method, row.matrices, row.size) for row in experiment.rows if row.skip == "none"]
     assert found == [
         ("SplineCNN", 1, "M = 1"),
@@ -182,7 +177,7 @@ def test_splines_stand_beside_kernels_with_as_many_matrices() -> None:
 
 
 def test_pseudo_coordinates_are_named_where_they_differ() -> None:
-    (experiment,) = result_tables([made_run(recipe, "superpixels", 0) for recipe in EXPERIMENTS["table2"].recipes])
+    (experiment,) = result_tables([made_run(row, "superpixels", 0) for row in EXPERIMENTS["table2"].rows])
     named = [experiment.named(row) for row in experiment.rows]
     assert {"GCN", "FeaStNet", "MoNet (degree)", "Aff-MoNet (position)"} <= {*named}
     assert "Aff-MoNet (degree)" in result_table_html(experiment)
@@ -199,14 +194,14 @@ def test_validation_has_columns_of_its_own_and_no_headline() -> None:
 
 
 def test_rows_of_one_method_go_by_their_labels_where_nothing_else_differs() -> None:
-    (recipe,) = EXPERIMENTS["table2"].select(["GCN"])
-    (experiment,) = result_tables([made_run(recipe, "superpixels", 0, row=name) for name in ("GCN, a", "GCN, b")])
+    (row,) = EXPERIMENTS["table2"].select(["GCN"])
+    (experiment,) = result_tables([made_run(row, "superpixels", 0, row=name) for name in ("GCN, a", "GCN, b")])
     assert [experiment.named(row) for row in experiment.rows] == ["GCN, a", "GCN, b"]
 
 
 def test_length_is_told_where_all_rows_agree() -> None:
     def trained(epochs: int, seed: int) -> ReportRun:
-        run = made_run(TABLE1.recipes[0], "faces", seed)
+        run = made_run(TABLE1.rows[0], "faces", seed)
         return replace(run, record=replace(run.record, config={**run.record.config, "optim": {"epochs": epochs}}))
 
     assert result_tables([trained(20, 0), trained(20, 1)])[0].epochs == "20 epochs"

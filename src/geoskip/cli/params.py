@@ -8,12 +8,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-TITLES = {
-    "reconstruction": "Shape reconstruction, CoMA (Table 1)",
-    "superpixels": "Superpixel MNIST (Table 2)",
-    "correspondence": "Correspondence, FAUST",
-}
-
 
 def params(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
@@ -31,11 +25,12 @@ def params(
 
 
 def _counts() -> list[dict[str, Any]]:
-    from geoskip.paper.rows import all_rows, num_parameters, paper_model
+    from geoskip.paper.experiments import all_rows
+    from geoskip.paper.rows import num_parameters, paper_model
 
     return [
         {
-            "experiment": row.experiment,
+            "experiment": row.home,
             "method": row.method,
             "kernel_size": row.kernel_size,
             "column": row.column,
@@ -49,8 +44,10 @@ def _counts() -> list[dict[str, Any]]:
 
 def _table(experiment: str, entries: list[dict[str, Any]]) -> Table:
     """A line per method, a column per M where there are several."""
+    from geoskip.paper.experiments import find_experiment
+
     columns = sorted({entry["column"] for entry in entries if entry["column"] is not None})
-    title = TITLES[experiment] if len(columns) > 1 else f"{TITLES[experiment]}, M={columns[0]}"
+    title = find_experiment(experiment).title + (f", M={columns[0]}" if len(columns) == 1 else "")
     table = Table(title=f"\n{title}", title_justify="left")
     table.add_column("method")
     for column in columns:

@@ -25,7 +25,9 @@ Rows = Annotated[
 ]
 Data = Annotated[
     list[str] | None,
-    typer.Option(help="coma, faust or published-superpixels instead of the generated sets; or tiny; may be repeated."),
+    typer.Option(
+        help="A data set instead of the task's default, such as coma or mixed-faces; or tiny; may be repeated."
+    ),
 ]
 On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")]
 

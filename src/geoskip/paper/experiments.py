@@ -1,43 +1,118 @@
-"""The paper's tables and figures as experiments: the recipes that each one needs.
+"""The paper's tables and figures as experiments: the rows that each one needs.
 
-A row that several tables show is trained once: each recipe belongs to one experiment, and the others refer to it.
+A row that several tables show is trained once: each row belongs to one experiment, its home, and others refer to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
-from geoskip.paper.recipes import NO_TEST, Experiment, Recipe
 from geoskip.paper.rows import (
+    CHEB,
     FEAST,
     GCN,
+    GIN,
     MONET,
+    NO_TEST,
+    SPIRAL,
+    SPLINE,
+    TINY,
     PaperRow,
     affine,
     by_degree,
     by_position,
     daggered,
-    in_table,
+    larger,
     paper,
-    rows,
+    residual,
+    table_row,
+    table_rows,
 )
 
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper.
+
+    figure: what to draw from the samples of the runs: ``"errors"``, ``"reconstructions"`` or ``"affine"``.
+    """
+
+    name: str
+    title: str
+    rows: tuple[PaperRow, ...]
+    figure: str = ""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.task for row in self.rows))
+
+    def select(self, patterns: Sequence[str] = ()) -> tuple[PaperRow, ...]:
+        """The rows whose label or method matches one of the patterns, such as ``Aff-*``; all if there are none."""
+        for pattern in patterns:
+            if not any(_matches(row, pattern) for row in self.rows):
+                labels = ", ".join(row.label for row in self.rows)
+                raise ValueError(f"rows: {self.name} has none like {pattern!r}; it has {labels}")
+        return tuple(row for row in self.rows if not patterns or any(_matches(row, each) for each in patterns))
+
+
+def _matches(row: PaperRow, pattern: str) -> bool:
+    names = (row.label, row.line, row.title, row.method)
+    return any(fnmatchcase(name.lower(), pattern.lower()) for name in names)
+
+
 TABLE1 = Experiment(
-    "table1", "Shape reconstruction (Table 1)", tuple(Recipe("table1", row) for row in rows("reconstruction"))
+    "table1",
+    "Shape reconstruction (Table 1)",
+    table_rows(
+        "table1",
+        "reconstruction",
+        (4, 9, 14),
+        (
+            *(daggered(CHEB), CHEB, residual(CHEB)),
+            *(daggered(SPIRAL), SPIRAL, residual(SPIRAL)),
+            *(FEAST, larger(FEAST), residual(FEAST), affine(FEAST)),
+            *(MONET, larger(MONET), residual(MONET), affine(MONET)),
+        ),
+    ),
 )
-TABLE2 = Experiment("table2", "Superpixel MNIST (Table 2)", tuple(Recipe("table2", row) for row in rows("superpixels")))
+TABLE2 = Experiment(
+    "table2",
+    "Superpixel MNIST (Table 2)",
+    table_rows(
+        "table2",
+        "classification",
+        (25,),
+        (
+            GIN,
+            *(GCN, residual(GCN), affine(GCN)),
+            *(FEAST, residual(FEAST), affine(FEAST)),
+            *map(by_degree, (MONET, residual(MONET), affine(MONET))),
+            *map(by_position, (MONET, residual(MONET), affine(MONET))),
+        ),
+    ),
+)
 CORRESPONDENCE = Experiment(
     "correspondence",
     "Shape correspondence (curves and text)",
-    tuple(Recipe("correspondence", row) for row in rows("correspondence")),
+    table_rows(
+        "correspondence",
+        "correspondence",
+        (10,),
+        (
+            *(FEAST, affine(FEAST), daggered(FEAST), daggered(affine(FEAST))),
+            *(MONET, affine(MONET)),
+            *(GCN, residual(GCN), affine(GCN)),
+        ),
+    ),
 )
 # The paper's text compares kernel size 9; Table 1, whose first rows these are, has all three.
+CENTER_METHODS = ("ChebNet†", "ChebNet", "SpiralNet++†", "SpiralNet++")
 CENTER_ABLATION = Experiment(
     "center_ablation",
     "A weight for the center vertex (ablation, first rows of Table 1)",
-    TABLE1.select(["ChebNet†", "ChebNet", "SpiralNet++†", "SpiralNet++"]),
+    TABLE1.select(CENTER_METHODS),
 )
 
 # Table 3: FeaStNet with and without self-loops (†), with and without affine skips, on three tasks. Most of its rows are
@@ -45,53 +120,46 @@ CENTER_ABLATION = Experiment(
 FEAST_PAIR = ("FeaStNet", "Aff-FeaStNet")
 
 
-def _without_loops(recipe: Recipe, section: str) -> Recipe:
+def _with_and_without_loops(pair: tuple[PaperRow, ...]) -> tuple[PaperRow, ...]:
+    return (*pair, *map(_without_loops, pair))
+
+
+def _without_loops(row: PaperRow) -> PaperRow:
     """The † of a row of another table. Self-loops have no parameters, so the count is the same."""
-    row = daggered(affine(FEAST) if recipe.row.skip == "affine" else FEAST)
-    figures = {**_table3_figures(section, row.method), "params": recipe.row.figures["params"]}
-    return Recipe("table3", replace(row, experiment=recipe.row.experiment, column=recipe.row.column, figures=figures))
-
-
-def _table3_figures(section: str, method: str) -> Mapping[str, Any]:
-    printed = paper()["table3_self_loops"][section][method]
-    if isinstance(printed, list):
-        return dict(zip(("mean_mm", "std_mm", "median_mm"), printed, strict=True))
-    return {"accuracy_pct": printed}
-
-
-def _with_and_without_loops(pair: tuple[Recipe, ...], section: str) -> tuple[Recipe, ...]:
-    return (*pair, *(_without_loops(recipe, section) for recipe in pair))
+    dagger = daggered(row)
+    printed = paper()["table3"][row.task][dagger.method]
+    names = ("mean_mm", "std_mm", "median_mm") if row.task == "reconstruction" else ("accuracy_pct",)
+    values = printed if isinstance(printed, list) else [printed]
+    figures = {**dict(zip(names, values, strict=True)), "params": row.figures["params"]}
+    return replace(dagger, home="table3", figures=figures)
 
 
 TABLE3 = Experiment(
     "table3",
     "Self-loops or affine skips (Table 3)",
     (
-        *_with_and_without_loops(TABLE1.select([f"{name} M=9" for name in FEAST_PAIR]), "reconstruction_M9"),
+        *_with_and_without_loops(TABLE1.select([f"{name} M=9" for name in FEAST_PAIR])),
         *CORRESPONDENCE.select([*FEAST_PAIR, *(f"{name}†" for name in FEAST_PAIR)]),
-        *_with_and_without_loops(TABLE2.select(FEAST_PAIR), "classification_M25"),
+        *_with_and_without_loops(TABLE2.select(FEAST_PAIR)),
     ),
 )
 
+
 # The supplement's SplineCNN: m = 1 … 5 control values per dimension give M = m³ matrices, compared with MoNet at M = 8.
 # The paper prints figures for M = 8 and for the best one, and shows the rest as a curve.
-SPLINE = PaperRow("SplineCNN", "spline")
-SPLINE_SIZES = (1, 2, 3, 4, 5)
-
-
-def _spline_recipe(row: PaperRow, column: int) -> Recipe:
-    section = "M8" if (row.operator, column) in (("monet", 8), ("spline", 2)) else f"m{column}"
-    mean = paper()["splinecnn_supplement"].get(section, {}).get(row.method)
+def _supplement_row(method: PaperRow, column: int) -> PaperRow:
+    section = "M8" if (method.operator, column) in (("monet", 8), ("spline", 2)) else f"m{column}"
+    mean = paper()["spline_supplement"].get(section, {}).get(method.method)
     figures = {} if mean is None else {"mean_mm": mean}
-    return Recipe("spline_supplement", replace(row, experiment="reconstruction", column=column, figures=figures))
+    return replace(method, home="spline_supplement", task="reconstruction", column=column, figures=figures)
 
 
 SPLINE_SUPPLEMENT = Experiment(
     "spline_supplement",
     "SplineCNN (supplement)",
     (
-        *(_spline_recipe(row, size) for size in SPLINE_SIZES for row in (SPLINE, affine(SPLINE))),
-        *(_spline_recipe(row, 8) for row in (MONET, affine(MONET))),
+        *(_supplement_row(method, size) for size in (1, 2, 3, 4, 5) for method in (SPLINE, affine(SPLINE))),
+        *(_supplement_row(method, 8) for method in (MONET, affine(MONET))),
     ),
 )
 
@@ -100,13 +168,13 @@ SPLINE_SUPPLEMENT = Experiment(
 # recipe, which differs in all settings. The public code has polar coordinates at the finest level; the paper says
 # Cartesian, and the recipe follows the paper.
 VALIDATED = ("validation=0.1", NO_TEST, "evaluate_every=5")
-AUTHORS = (
-    "coarsening.matchings=1",
-    "coarsening.drawn=epoch",
-    "coarsening.weight=far",
-    "pseudo_scale=batch",
-    "options.init=authors",
-)
+AUTHORS = {
+    "coarsening.matchings": "1",
+    "coarsening.drawn": "epoch",
+    "coarsening.weight": "far",
+    "pseudo_scale": "batch",
+    "options.init": "authors",
+}
 # The settings of a variant replace the authors'; None removes one.
 VARIANTS: dict[str, dict[str, str | None]] = {
     "authors' recipe": {},
@@ -120,65 +188,68 @@ VARIANTS: dict[str, dict[str, str | None]] = {
     "compactness 0.1": {"data_options.compactness": "0.1"},
     "compactness 1": {"data_options.compactness": "1.0"},
     "8 neighbors on average": {"data_options.degree": "8.0"},
-    "stored levels": dict.fromkeys(setting.partition("=")[0] for setting in AUTHORS),
+    "stored levels": dict.fromkeys(AUTHORS),
 }
 # Settings without effect on other operators, and on other pseudo-coordinates.
 MONET_SETTINGS = ("pseudo_scale", "options.init")
 POSITION_SETTINGS = ("finest_pseudo",)
 
 
-def _variant_settings(row: PaperRow, changes: dict[str, str | None]) -> tuple[str, ...]:
-    chosen = dict(setting.split("=") for setting in AUTHORS) | changes
+def _ablation_rows() -> tuple[PaperRow, ...]:
+    methods = (by_position(MONET), by_degree(MONET), GCN, affine(GCN))
+    rows: dict[tuple[str, tuple[str, ...]], PaperRow] = {}
+    for variant, changes in VARIANTS.items():
+        for method in methods:
+            row = table_row("table2", "classification", 25, method)
+            settings = _variant_settings(row, changes)
+            # A variant that changes nothing for a method needs no training.
+            changed = replace(row, home="superpixel_ablation", variant=variant, settings=settings)
+            rows.setdefault((row.title, settings), changed)
+    return tuple(rows.values())
+
+
+def _variant_settings(row: PaperRow, changes: Mapping[str, str | None]) -> tuple[str, ...]:
     without_effect = (
         *(() if row.operator == "monet" else MONET_SETTINGS),
         *(() if row.pseudo == "position" else POSITION_SETTINGS),
     )
-    kept = {name: value for name, value in chosen.items() if name not in without_effect}
-    return (*(f"{name}={value}" for name, value in kept.items() if value is not None), *VALIDATED)
-
-
-def _superpixel_recipes() -> tuple[Recipe, ...]:
-    methods = [in_table(row, "superpixels", 25) for row in (by_position(MONET), by_degree(MONET), GCN, affine(GCN))]
-    recipes: dict[tuple[str, tuple[str, ...]], Recipe] = {}
-    for variant, changes in VARIANTS.items():
-        for row in methods:
-            recipe = Recipe("superpixel_ablation", row, variant, _variant_settings(row, changes))
-            # A variant that changes nothing for a method needs no training.
-            recipes.setdefault((recipe.method, recipe.settings), recipe)
-    return tuple(recipes.values())
+    chosen = {**AUTHORS, **changes}
+    kept = [f"{name}={value}" for name, value in chosen.items() if value is not None and name not in without_effect]
+    return (*kept, *VALIDATED)
 
 
 SUPERPIXEL_ABLATION = Experiment(
     "superpixel_ablation",
     "Superpixels: differences from the authors' code (validation accuracy, %)",
-    _superpixel_recipes(),
+    _ablation_rows(),
 )
 
 # The figures that show meshes. They need no training of their own: their runs are those of Table 1 and of the
 # correspondence. Colors saturate at 5 mm for reconstructions, at 10 % of the geodesic diameter for correspondences.
-ADDITION = ("FeaStNet", "Aff-FeaStNet", "MoNet", "Aff-MoNet")
-ABLATION = ("ChebNet†", "ChebNet", "SpiralNet++†", "SpiralNet++")
-MATCHING = (*ADDITION, "GCN", "Res-GCN", "Aff-GCN")
+SHOWN = ("FeaStNet", "Aff-FeaStNet", "MoNet", "Aff-MoNet")
 
 
-def _faces(names: tuple[str, ...], size: int) -> tuple[Recipe, ...]:
-    return TABLE1.select([f"{name} M={size}" for name in names])
+def _faces(methods: Sequence[str], size: int) -> tuple[PaperRow, ...]:
+    return TABLE1.select([f"{method} M={size}" for method in methods])
 
 
 FIGURES = (
     Experiment(
-        "error_maps", "Error at each vertex of reconstructions (supplement)", _faces(ADDITION + ABLATION, 14), "errors"
+        "error_maps",
+        "Error at each vertex of reconstructions (supplement)",
+        _faces((*SHOWN, *CENTER_METHODS), 14),
+        "errors",
     ),
     Experiment(
         "matching_maps",
         "Geodesic error at each vertex (figure of GCN, supplement)",
-        CORRESPONDENCE.select(MATCHING),
+        CORRESPONDENCE.select((*SHOWN, "GCN", "Res-GCN", "Aff-GCN")),
         "errors",
     ),
     Experiment(
         "reconstructions",
         "Sample reconstructions: addition and ablation",
-        _faces(ADDITION + ABLATION, 9),
+        _faces((*SHOWN, *CENTER_METHODS), 9),
         "reconstructions",
     ),
     # The paper does not say which M its figure has.
@@ -201,9 +272,35 @@ def find_experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def find_recipe(home: str, label: str) -> Recipe:
-    """A recipe by the experiment that it belongs to and its label."""
-    for recipe in find_experiment(home).recipes:
-        if (recipe.home, recipe.label) == (home, label):
-            return recipe
+def find_row(home: str, label: str) -> PaperRow:
+    """A row by the experiment that it belongs to and its label."""
+    for row in find_experiment(home).rows:
+        if (row.home, row.label) == (home, label):
+            return row
     raise ValueError(f"row: {home} has no row {label!r} of its own")
+
+
+def all_rows() -> tuple[PaperRow, ...]:
+    """The rows of Tables 1 and 2 and of the correspondence, whose parameters the paper gives."""
+    return (*TABLE1.rows, *TABLE2.rows, *CORRESPONDENCE.rows)
+
+
+def chosen_data(tasks: Sequence[str], named: Sequence[str] = (), schedule: str = "full") -> Mapping[str, str]:
+    """The data set of each task: those ``named``, otherwise the task's default; tiny sets for the smoke schedule.
+
+    Each name belongs to one task; ``tiny`` applies to all of them.
+    """
+    from geoskip.data import find_data_set
+    from geoskip.training.config import resolve
+
+    if schedule == "smoke" or TINY in named:
+        chosen = dict.fromkeys(tasks, TINY)
+    else:
+        chosen = {task: resolve(task).data for task in tasks}
+    for name in named:
+        if name != TINY:
+            task = find_data_set(name).task
+            if task not in tasks:
+                raise ValueError(f"data: {name} is for {task}; this experiment is about {', '.join(tasks)}")
+            chosen[task] = name
+    return chosen

@@ -4,9 +4,9 @@ Small models leave a GPU idle between their kernels; a second process fills the 
 other and keeps its data in memory. If it dies (out of memory, killed), it is replaced, and its job resumes from the
 last checkpoint.
 
-On a cluster, a task takes a share of a GPU, so that several small models fit on one. If a worker is lost, Ray runs its
-task again; it resumes from the last checkpoint if the results are in a shared folder. Records are sent back to the
-caller, which writes them, so nothing else needs to be shared.
+On a cluster, a task takes a share of a GPU. If a worker is lost, Ray runs its task again; it resumes from the last
+checkpoint if the results are in a shared folder. Records are sent back to the caller, which writes them, so nothing
+else needs to be shared.
 
 ``python -m geoskip.paper.parallel OUT DEVICE`` is the worker process: one job per line of JSON on standard input, one
 answer per line on standard output. Everything else that is printed goes to standard error, the log.
@@ -34,7 +34,7 @@ from geoskip.records.files import termination_signals
 from geoskip.records.run_record import record_from_json, record_to_json
 
 TRIES = 3
-PATIENCE = 60.0  # seconds that a process has to save its work after SIGTERM
+STOP_SECONDS = 60.0  # that a process has to save its work after SIGTERM
 
 
 def run_side_by_side(
@@ -77,7 +77,9 @@ class WorkerPool:
     """Worker processes; a job takes an idle one, or starts a new one."""
 
     def __init__(self, command: Sequence[str], out: Path, threads: int) -> None:
-        self.command, self.out, self.threads = command, out, threads
+        self.command, self.out = command, out
+        self.logs = out / "work" / "logs"
+        self.environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
         self.idle: list[Worker] = []
         self.all: list[Worker] = []
         self.lock = Lock()
@@ -97,7 +99,7 @@ class WorkerPool:
             code = worker.stop()
             if answer is not None:
                 return Outcome(job, None, answer["fault"])
-        return Outcome(job, None, f"its process ended {TRIES} times, with exit code {code}; see {self._log(0).parent}")
+        return Outcome(job, None, f"its process ended {TRIES} times, with exit code {code}; see {self.logs}")
 
     def close(self) -> None:
         """Ask every process to save its work and exit, and wait for it."""
@@ -114,50 +116,46 @@ class WorkerPool:
                 return None
             if self.idle:
                 return self.idle.pop()
-            worker = Worker(self.command, self._log(len(self.all)), self.threads)
+            worker = Worker(self.command, self.logs / f"worker-{len(self.all)}.log", self.environment)
             self.all.append(worker)
             return worker
-
-    def _log(self, number: int) -> Path:
-        return self.out / "work" / "logs" / f"worker-{number}.log"
 
 
 class Worker:
     """A process that runs jobs, one at a time."""
 
-    def __init__(self, command: Sequence[str], log: Path, threads: int) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
+        pipe = subprocess.PIPE
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment, encoding="utf-8"
+                command, stdin=pipe, stdout=pipe, stderr=errors, env=environment, encoding="utf-8"
             )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.requests, self.replies = self.process.stdin, self.process.stdout
 
     def ask(self, job: Job) -> dict[str, str] | None:
         """Send a job and wait for the answer; None if the process died."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         try:
-            self.process.stdin.write(json.dumps(job.to_json()) + "\n")
-            self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
+            self.requests.write(json.dumps(job.to_json()) + "\n")
+            self.requests.flush()
+            return json.loads(self.replies.readline())
         except (OSError, ValueError):  # died, perhaps in the middle of a line
             return None
 
     def stop(self) -> int:
         """Send no more jobs, wait for the process to end, and return its exit code."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         # It may have died already, or another thread may be waiting for its answer.
         with suppress(OSError, ValueError):
-            self.process.stdin.close()
+            self.requests.close()
         try:
-            code = self.process.wait(PATIENCE)
+            code = self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
         with suppress(OSError, ValueError):
-            self.process.stdout.close()
+            self.replies.close()
         return code
 
 
@@ -170,12 +168,6 @@ def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, de
         reply(json.dumps({"fault": outcome.fault}))
 
 
-RETRIES = 3
-# Workers look for data in the same folders, unless they have settings of their own.
-FOLDERS = ("GEOSKIP_CACHE", "GEOSKIP_DATA")
-Remote = Callable[[Mapping[str, Any], str, str], Mapping[str, Any]]
-
-
 def run_on_ray(
     jobs: Sequence[Job],
     out: Path,
@@ -183,8 +175,8 @@ def run_on_ray(
     *,
     address: str | None = None,
     gpus: float = 0.0,
-    retries: int = RETRIES,
-    run: Remote | None = None,
+    retries: int = TRIES,
+    run: Callable[[Mapping[str, Any], str, str], Mapping[str, Any]] | None = None,
 ) -> Iterator[Outcome]:
     """Yield outcomes in the order in which jobs end.
 
@@ -193,21 +185,33 @@ def run_on_ray(
     retries: how often a job is repeated after its worker was lost.
     run: replaces :func:`run_remotely` on the worker.
     """
-    ray = _ray()
-    settings = {name: os.environ[name] for name in FOLDERS if name in os.environ}
-    mine = not ray.is_initialized()
-    if mine:
-        own = {} if address else {"include_dashboard": False}
-        environment = {"runtime_env": {"env_vars": settings}} if settings else {}
-        ray.init(address, log_to_driver=False, **own, **environment)
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("running on a cluster needs Ray: pip install geoskip[cluster]") from error
+    starts = not ray.is_initialized()
+    if starts:
+        # Workers look for data in the same folders, unless they have settings of their own.
+        folders = {name: os.environ[name] for name in ("GEOSKIP_CACHE", "GEOSKIP_DATA") if name in os.environ}
+        options = {} if address else {"include_dashboard": False}
+        ray.init(address, log_to_driver=False, runtime_env={"env_vars": folders}, **options)
     try:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)
         pending = {task.remote(job.to_json(), str(out.absolute()), device): job for job in jobs}
         while pending:
-            (done, *_), _ = ray.wait(list(pending))
-            yield _collected(ray, done, pending.pop(done), out, retries)
+            (ended, *_), _ = ray.wait(list(pending))
+            job = pending.pop(ended)
+            try:
+                reply = ray.get(ended)
+            except ray.exceptions.RayError as error:
+                lost = f"lost on the cluster {1 + retries} times: {str(error).splitlines()[0]}"
+                reply = {"record": None, "fault": lost}
+            record = None if reply["record"] is None else record_from_json(reply["record"], job.label)
+            if record is not None:
+                write_record(job.record_path(out), record)
+            yield Outcome(job, record, reply["fault"])
     finally:
-        if mine:
+        if starts:
             ray.shutdown()
 
 
@@ -216,26 +220,6 @@ def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, 
     outcome = attempt(Job.from_json(job), Path(out), device)
     record = None if outcome.record is None else record_to_json(outcome.record)
     return {"record": record, "fault": outcome.fault}
-
-
-def _collected(ray: Any, done: Any, job: Job, out: Path, retries: int) -> Outcome:
-    try:
-        reply = ray.get(done)
-    except ray.exceptions.RayError as error:
-        return Outcome(job, None, f"lost on the cluster {1 + retries} times: {str(error).splitlines()[0]}")
-    if reply["record"] is None:
-        return Outcome(job, None, reply["fault"])
-    record = record_from_json(reply["record"], job.label)
-    write_record(job.record_path(out), record)
-    return Outcome(job, record)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("running on a cluster needs Ray: pip install geoskip[cluster]") from error
-    return ray
 
 
 if __name__ == "__main__":

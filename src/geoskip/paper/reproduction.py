@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
 from geoskip.meshes import Mesh
-from geoskip.paper.experiments import find_experiment
-from geoskip.paper.recipes import Experiment, Recipe, chosen_data
-from geoskip.paper.running import Job, Outcome, finished, make_jobs
+from geoskip.paper.experiments import Experiment, chosen_data, find_experiment
+from geoskip.paper.rows import PaperRow
+from geoskip.paper.running import Job, Outcome, Runs, finished
 from geoskip.paper.tables import TextTable, cell, experiment_table
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
 from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.report.palette import colored
 from geoskip.report.pictures import picture, png_bytes, sheet
+from geoskip.report.sheets import errors_mm
 
 
 @dataclass
@@ -44,29 +45,32 @@ class Reproduction:
         out: Path,
         processes: int = 1,
     ) -> Reproduction:
-        """The jobs that have no record in ``out`` are pending."""
+        """The jobs that have no record in ``out`` are pending.
+
+        Jobs are ordered by seed, so that a table is complete with one seed as early as possible.
+        """
         whole = find_experiment(name)
-        chosen = Experiment(whole.name, whole.title, whole.select(patterns), whole.figure)
-        jobs = make_jobs(chosen.recipes, chosen_data(chosen.tasks, data, schedule), schedule, seeds)
-        records = {job: finished(job, out) for job in jobs}
-        done = {job: record for job, record in records.items() if record is not None}
+        chosen = replace(whole, rows=whole.select(patterns))
+        data_of = chosen_data(chosen.tasks, data, schedule)
+        jobs = [Job(row, data_of[row.task], schedule, seed) for seed in seeds for row in chosen.rows]
+        done = {job: record for job in jobs if (record := finished(job, out)) is not None}
         return cls(chosen, [job for job in jobs if job not in done], done, processes)
 
     def add(self, outcome: Outcome) -> str:
         """Count an outcome, and describe it in a line."""
-        if outcome.record is None:
+        job, record = outcome.job, outcome.record
+        if record is None:
             self.faults.append(outcome)
-            return f"{outcome.job.label}: failed: {outcome.fault}"
-        self.done[outcome.job] = outcome.record
-        recipe, seed = outcome.job.recipe, outcome.job.seed
-        figure = cell(recipe, {seed: outcome.record}, recipe.metrics[0])
-        return f"{outcome.job.label}: {figure} in {duration(outcome.record.seconds)}; {self.summary()}"
+            return f"{job.label}: failed: {outcome.fault}"
+        self.done[job] = record
+        figure = cell(job.row, {job.seed: record}, job.row.metrics[0])
+        return f"{job.label}: {figure} in {duration(record.seconds)}; {self.summary()}"
 
     @property
-    def runs(self) -> Mapping[Recipe, Mapping[int, RunRecord]]:
-        runs: dict[Recipe, dict[int, RunRecord]] = {recipe: {} for recipe in self.experiment.recipes}
+    def runs(self) -> Runs:
+        runs: dict[PaperRow, dict[int, RunRecord]] = {row: {} for row in self.experiment.rows}
         for job, record in self.done.items():
-            runs[job.recipe][job.seed] = record
+            runs[job.row][job.seed] = record
         return runs
 
     def table(self) -> TextTable:
@@ -81,33 +85,24 @@ class Reproduction:
         text += f", {len(failed)} failed" if failed else ""
         if not waiting:
             return text
-        left = remaining_seconds(waiting, list(self.done.items()), self.processes)
+        left = remaining_seconds(waiting, self.done, self.processes)
         return f"{text}, {len(waiting)} to go" if left is None else f"{text}, about {duration(left)} left"
 
 
-def remaining_seconds(
-    pending: Sequence[Job], done: Sequence[tuple[Job, RunRecord]], processes: int = 1
-) -> float | None:
+def remaining_seconds(pending: Sequence[Job], done: Mapping[Job, RunRecord], processes: int = 1) -> float | None:
     """Each pending job takes as long as its row with other seeds, or else as the average row of its task.
 
     None if no job has ended yet. Parallel jobs share the time.
     """
     if not done:
         return None
-    costs = [_cost(job, done) for job in pending]
-    return sum(costs) / max(1, min(processes, len(costs)))
 
+    def estimate(job: Job) -> float:
+        same_row = [record.seconds for other, record in done.items() if other.row == job.row]
+        same_task = [record.seconds for other, record in done.items() if other.row.task == job.row.task]
+        return fmean(same_row or same_task or [record.seconds for record in done.values()])
 
-def _cost(job: Job, done: Sequence[tuple[Job, RunRecord]]) -> float:
-    known = [(other, record.seconds) for other, record in done]
-    for alike in (
-        [seconds for other, seconds in known if other.recipe == job.recipe],
-        [seconds for other, seconds in known if other.recipe.task == job.recipe.task],
-        [seconds for _, seconds in known],
-    ):
-        if alike:
-            return fmean(alike)
-    return 0.0
+    return sum(map(estimate, pending)) / max(1, min(processes, len(pending)))
 
 
 def duration(seconds: float) -> str:
@@ -122,74 +117,69 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """``0..4`` means 0, 1, 2, 3, 4; ``0,2,7`` lists seeds; both can be combined. Sorted, without duplicates."""
     seeds: set[int] = set()
     for part in text.split(","):
-        single = re.fullmatch(r"\s*(\d+)(?:\s*\.\.\s*(\d+))?\s*", part)
-        if single is None or (single[2] is not None and int(single[2]) < int(single[1])):
+        bounds = re.fullmatch(r"\s*(\d+)(?:\s*\.\.\s*(\d+))?\s*", part)
+        if bounds is None or (bounds[2] is not None and int(bounds[2]) < int(bounds[1])):
             raise ValueError(f"seeds: write 0..4 or 0,2,7, not {text!r}")
-        seeds |= set(range(int(single[1]), int(single[2] or single[1]) + 1))
+        seeds |= set(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
     return tuple(sorted(seeds))
 
 
 # Where colors saturate, as in the paper.
 LARGEST_MM, LARGEST_PCT = 5.0, 10.0
-SIZE = 240
-Picture = np.ndarray
 
 
-def draw(experiment: Experiment, done: Mapping[Job, RunRecord], out: Path, size: int = SIZE) -> list[Path]:
+def draw(experiment: Experiment, done: Mapping[Job, RunRecord], out: Path, size: int = 240) -> list[Path]:
     """Draw a figure from the samples of its runs with the smallest seed: one row per method, one column per sample.
 
     Returns the paths: ``figures/NAME-DATA-SCHEDULE.png``, and a JSON file that names its rows.
     """
-    first = min(job.seed for job in done)
-    jobs = [job for job in done if job.seed == first]
+    seed = min(job.seed for job in done)
+    jobs = [job for job in done if job.seed == seed]
     paths = [(job, job.folder(out) / "samples.safetensors") for job in jobs]
-    sampled = [(job, read_samples(path)) for job, path in paths if path.is_file()]
-    if not sampled:
+    samples = {job: read_samples(path) for job, path in paths if path.is_file()}
+    if not samples:
         raise ValueError(f"figure: no samples of {experiment.name} in {out / 'work'}; records alone cannot be drawn")
-    rows = [
-        row
-        for number, (job, samples) in enumerate(sampled)
-        for row in _rows(experiment.figure, job, samples, size, inputs=number == 0)
-    ]
-    pictures = [one for _, row in rows for one in row]
+    pictures: dict[str, list[np.ndarray]] = {}
+    for job, of_job in samples.items():
+        # The row of inputs, which methods share, is drawn once.
+        pictures |= {name: row for name, row in _pictures(experiment.figure, job, of_job, size) if name not in pictures}
     path = out / "figures" / f"{experiment.name}-{jobs[0].data}-{jobs[0].schedule}.png"
-    atomic_write(path, png_bytes(sheet(pictures, len(rows[0][1]))))
-    legend = {"title": experiment.title, "seed": first, "rows": [name for name, _ in rows]}
-    if isinstance(sampled[0][1], CorrespondenceSamples):
-        legend["blue-grey"] = "no label"
+    columns = len(next(iter(pictures.values())))
+    atomic_write(path, png_bytes(sheet([one for row in pictures.values() for one in row], columns)))
+    legend = {"title": experiment.title, "seed": seed, "rows": list(pictures)}
+    if any(isinstance(of_job, CorrespondenceSamples) for of_job in samples.values()):
+        legend["blue-gray"] = "no label"
     atomic_write(path.with_suffix(".json"), json.dumps(legend, indent=1, ensure_ascii=False).encode())
     return [path, path.with_suffix(".json")]
 
 
-def _rows(figure: str, job: Job, samples: Samples, size: int, inputs: bool) -> list[tuple[str, list[Picture]]]:
-    """The rows of pictures of one run, with their names. ``inputs`` adds the row of inputs, which methods share."""
+def _pictures(figure: str, job: Job, samples: Samples, size: int) -> list[tuple[str, list[np.ndarray]]]:
+    """The rows of pictures of one run, with their names."""
+    label = job.row.label
     if isinstance(samples, CorrespondenceSamples):
-        return [(job.recipe.label, _matched(samples, size))]
+        return [(label, _matched(samples, size))]
     assert isinstance(samples, MeshSamples)
     if figure == "errors":
-        return [(job.recipe.label, _errors(samples, size))]
-    if figure == "reconstructions":
-        given = [("input", _part(samples, "input", size))] if inputs else []
-        return [*given, (job.recipe.label, _part(samples, "full", size))]
-    return [(f"{job.recipe.label}: {part}", _part(samples, part, size)) for part in ("input", "full", "affine")]
-
-
-def _part(samples: MeshSamples, part: str, size: int) -> list[Picture]:
-    return [picture(Mesh(verts.astype(float), samples.faces), size=size) for verts in samples.parts[part]]
-
-
-def _errors(samples: MeshSamples, size: int) -> list[Picture]:
-    """Reconstructions, colored by the distance of each vertex from its true position."""
-    full, true = (samples.parts[part].astype(float) for part in ("full", "input"))
-    distances = np.linalg.norm(full - true, axis=2) * samples.unit_mm
+        return [(label, _errors(samples, size))]
+    parts = {"input": "input", label: "full"}
+    if figure == "affine":
+        parts = {f"{label}: {part}": part for part in ("input", "full", "affine")}
     return [
-        picture(Mesh(verts, samples.faces), colors=colored(errors, LARGEST_MM, "viridis"), size=size)
-        for verts, errors in zip(full, distances, strict=True)
+        (name, [picture(Mesh(verts.astype(float), samples.faces), size=size) for verts in samples.parts[part]])
+        for name, part in parts.items()
     ]
 
 
-def _matched(samples: CorrespondenceSamples, size: int) -> list[Picture]:
-    """Bodies, colored by the geodesic error of each vertex; blue-grey where a vertex has no label."""
+def _errors(samples: MeshSamples, size: int) -> list[np.ndarray]:
+    """Reconstructions, colored by the distance of each vertex from its true position."""
+    return [
+        picture(Mesh(verts.astype(float), samples.faces), colors=colored(errors, LARGEST_MM, "viridis"), size=size)
+        for verts, errors in zip(samples.parts["full"], errors_mm(samples), strict=True)
+    ]
+
+
+def _matched(samples: CorrespondenceSamples, size: int) -> list[np.ndarray]:
+    """Bodies, colored by the geodesic error of each vertex; blue-gray where a vertex has no label."""
     return [
         picture(
             Mesh(body.verts.astype(float), body.faces),

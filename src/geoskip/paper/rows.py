@@ -1,58 +1,82 @@
-"""The rows of the paper's tables: the methods, the published figures, and the models at the paper's sizes.
+"""The rows of the paper's tables: methods, published figures, configurations to train them, models at the paper's size.
 
 A row is written as a variation of a plain operator, such as ``affine(MONET)`` or ``larger(FEAST)``. The published
 figures are in ``paper.json``, with the exact number of trainable parameters of each architecture.
+
+A schedule says how long a row is trained. ``full`` is the paper's; ``first200`` is its first 200 epochs, and any other
+number will do; ``smoke`` is a step or two. ``short`` passes through the paper's learning rates faster, or stops before
+the lowest ones; see :data:`SHORT`. The last epoch counts in all of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from geoskip.blocks import skip_prefix
 from geoskip.graphs import Graph, SparseMatrix
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import operator_info
+from geoskip.report.runs import SUBJECTS, VALIDATION
 
+if TYPE_CHECKING:
+    from geoskip.training.config import Config
+
+# The skips that the paper compares.
+SKIPS = ("none", "residual", "affine")
 # Vertices of CoMA's template after quadric decimation by 4, four times; vertices of FAUST's template; digits.
 COMA_SIZES = (5023, 1256, 314, 79, 20)
 FAUST_CLASSES = 6890
 DIGITS = 10
+# A few generated items for every task; see geoskip.paper.small_sets.
+TINY = "tiny"
+NO_TEST = "test=false"
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row of a table in the paper.
+    """One row of a table in the paper. With data, schedule and seed it becomes a configuration.
 
     Attributes:
         method: the method's name as printed in the paper.
         operator: the name for :func:`geoskip.operators.make_operator`.
         skip: the name for :func:`geoskip.blocks.make_block`.
-        experiment: ``"reconstruction"``, ``"superpixels"`` or ``"correspondence"``.
+        task: ``"reconstruction"``, ``"classification"`` or ``"correspondence"``.
         column: the kernel size M of the row's column; None if the operator has no kernel size.
         more: weight matrices beyond M; 1 for the paper's MoNet+ and FeaStNet+.
         pseudo: ``"position"`` or ``"degree"`` where a table compares pseudo-coordinates.
         options: further options of the operator.
         figures: the published figures, and ``params``.
+        home: the experiment that its records belong to. Table 3 repeats rows of Tables 1 and 2, which are trained once.
+        variant: for an ablation, the difference in a few words.
+        settings: the difference as settings of the configuration, such as ``coarsening.matchings=2``.
     """
 
     method: str
     operator: str
     skip: str = "none"
-    experiment: str = ""
+    task: str = ""
     column: int | None = None
     more: int = 0
     pseudo: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
+    home: str = ""
+    variant: str = ""
+    settings: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.home, self.label))
 
     @property
     def kernel_size(self) -> int | None:
@@ -64,21 +88,116 @@ class PaperRow:
         size = self.kernel_size
         return size**3 if size is not None and self.operator == "spline" else size
 
+    @property
+    def title(self) -> str:
+        """The method with its pseudo-coordinates, if several are compared: ``Aff-MoNet (degree)``."""
+        return self.method if self.pseudo is None else f"{self.method} ({self.pseudo})"
 
-CHEB = PaperRow("ChebNet", "cheb")
-SPIRAL = PaperRow("SpiralNet++", "spiral")
-FEAST = PaperRow("FeaStNet", "feast")
-MONET = PaperRow("MoNet", "monet")
-GCN = PaperRow("GCN", "gcn")
-GIN = PaperRow("GIN-0", "gin")
+    @property
+    def line(self) -> str:
+        """The name of its line in a table: the method, or the variant of an ablation."""
+        return self.variant or self.title
+
+    @property
+    def label(self) -> str:
+        """Unique in its experiment: ``Aff-MoNet M=9``; for SplineCNN m instead of M = m³."""
+        letter = "m" if self.operator == "spline" else "M"
+        sized = self.title if self.column is None else f"{self.title} {letter}={self.column}"
+        return f"{sized}, {self.variant}" if self.variant else sized
+
+    @property
+    def slug(self) -> str:
+        """The label as a file name."""
+        plain = self.label.replace("++", "pp").replace("+", "-plus").replace("†", "-dagger").lower()
+        return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the task, the main one first; of the validation items if the test set is not used."""
+        prefix = VALIDATION if NO_TEST in self.settings else ""
+        return tuple(prefix + metric.key for metric in SUBJECTS[self.task].metrics)
+
+    @property
+    def paper(self) -> Mapping[str, float]:
+        """The published figures, with the metric names of records."""
+        return {name: float(value) for name, value in self.figures.items() if name in self.metrics}
+
+    def config(self, data: str, schedule: str, seed: int, device: str = "auto") -> Config:
+        from geoskip.training.config import override, resolve
+
+        full = resolve(
+            self.task,
+            data=data,
+            operator=self.operator,
+            skip=self.skip,
+            kernel_size=self.kernel_size,
+            pseudo=self.pseudo,
+            options=dict(self.options),
+            # Coarsening the 42 vertices of the tiny template by 4, four times, would leave none.
+            model={"factors": [2, 2, 2, 2]} if data == TINY and self.task == "reconstruction" else {},
+            seed=seed,
+            device=device,
+        )
+        return shortened(override(full, self.settings), schedule)
+
+
+@dataclass(frozen=True)
+class Short:
+    """``epochs`` that pass through ``speed`` times as many epochs of the paper's learning rates."""
+
+    epochs: int
+    speed: int
+    tf32: bool = False
+
+
+# Classification leaves out the paper's last 380 epochs, with rates of 1/16 and below; correspondence the last 700, with
+# rates of 1/20 and below (FeaStNet: 1/8), and it multiplies matrices in TensorFloat-32 on a GPU.
+SHORT = {
+    "reconstruction": Short(epochs=6, speed=50),
+    "correspondence": Short(epochs=300, speed=1, tf32=True),
+    "classification": Short(epochs=20, speed=6),
+}
+
+
+def shortened(config: Config, schedule: str) -> Config:
+    """The configuration with another schedule than the paper's."""
+    optim = config.optim
+    if first := re.fullmatch(r"first([1-9]\d*)", schedule):
+        epochs = int(first[1])
+        if epochs > optim.epochs:
+            raise ValueError(f"schedule: {schedule} is longer than the paper's {optim.epochs} epochs; use full")
+        return replace(config, optim=replace(optim, epochs=epochs))
+    if schedule == "full":
+        return config
+    if schedule == "smoke":
+        return replace(config, optim=replace(optim, epochs=1), train_items=4, test_items=2)
+    if schedule != "short":
+        choices = "full, short, smoke, or firstN, such as first200"
+        raise ValueError(f"schedule: unknown name {schedule!r}; choose from {choices}")
+    short = SHORT[config.task]
+    if optim.decay_every % short.speed == 0:
+        decay, every = optim.lr_decay, optim.decay_every // short.speed
+    else:
+        decay, every = optim.lr_decay ** (short.speed / optim.decay_every), 1
+    faster = replace(optim, epochs=short.epochs, lr_decay=decay, decay_every=every)
+    return replace(config, optim=faster, tf32=config.tf32 or short.tf32)
+
+
+CHEB, SPIRAL, FEAST, SPLINE, MONET, GCN, GIN = (
+    PaperRow(operator_info(name).title, name) for name in ("cheb", "spiral", "feast", "spline", "monet", "gcn", "gin")
+)
 
 
 def residual(row: PaperRow) -> PaperRow:
-    return replace(row, method=f"Res-{row.method}", skip="residual")
+    return _with_skip(row, "residual")
 
 
 def affine(row: PaperRow) -> PaperRow:
-    return replace(row, method=f"Aff-{row.method}", skip="affine")
+    return _with_skip(row, "affine")
+
+
+def _with_skip(row: PaperRow, skip: str) -> PaperRow:
+    return replace(row, method=f"{skip_prefix(skip)}{row.method}", skip=skip)
 
 
 def larger(row: PaperRow) -> PaperRow:
@@ -99,69 +218,34 @@ def by_degree(row: PaperRow) -> PaperRow:
     return replace(row, pseudo="degree")
 
 
-METHODS: dict[str, tuple[PaperRow, ...]] = {
-    "reconstruction": (
-        *(daggered(CHEB), CHEB, residual(CHEB)),
-        *(daggered(SPIRAL), SPIRAL, residual(SPIRAL)),
-        *(FEAST, larger(FEAST), residual(FEAST), affine(FEAST)),
-        *(MONET, larger(MONET), residual(MONET), affine(MONET)),
-    ),
-    "superpixels": (
-        GIN,
-        *(GCN, residual(GCN), affine(GCN)),
-        *(FEAST, residual(FEAST), affine(FEAST)),
-        *map(by_degree, (MONET, residual(MONET), affine(MONET))),
-        *map(by_position, (MONET, residual(MONET), affine(MONET))),
-    ),
-    "correspondence": (
-        *(FEAST, affine(FEAST), daggered(FEAST), daggered(affine(FEAST))),
-        *(MONET, affine(MONET)),
-        *(GCN, residual(GCN), affine(GCN)),
-    ),
-}
-COLUMNS = {"reconstruction": (4, 9, 14), "superpixels": (25,), "correspondence": (10,)}
-
-
-def rows(experiment: str) -> tuple[PaperRow, ...]:
-    """All rows of an experiment, column by column."""
-    if experiment not in METHODS:
-        raise ValueError(f"experiment: unknown name {experiment!r}; choose from {', '.join(METHODS)}")
-    return tuple(
-        in_table(method, experiment, column) for column in COLUMNS[experiment] for method in METHODS[experiment]
-    )
-
-
-def all_rows() -> tuple[PaperRow, ...]:
-    return tuple(row for experiment in METHODS for row in rows(experiment))
-
-
-def in_table(method: PaperRow, experiment: str, column: int) -> PaperRow:
-    """A method as a row of an experiment, with the published figures."""
-    sized = operator_info(method.operator).has_kernel_size
-    row = replace(method, experiment=experiment, column=column if sized else None)
-    return replace(row, figures=_figures(row, column))
-
-
-def _figures(row: PaperRow, column: int) -> Mapping[str, Any]:
-    if row.experiment == "reconstruction":
-        return paper()["table1_reconstruction"][str(column)][row.method]
-    table = paper()["table2_superpixels" if row.experiment == "superpixels" else "correspondence_faust"]
-    return next(entry for entry in table if (entry["method"], entry.get("pseudo")) == (row.method, row.pseudo))
-
-
 @cache
 def paper() -> Mapping[str, Any]:
     """All figures of the paper's tables."""
     return json.loads(files(__package__).joinpath("paper.json").read_text(encoding="utf-8"))
 
 
+def table_rows(home: str, task: str, columns: Sequence[int], methods: Sequence[PaperRow]) -> tuple[PaperRow, ...]:
+    """Methods as the rows of a table, column by column, with the published figures."""
+    return tuple(table_row(home, task, column, method) for column in columns for method in methods)
+
+
+def table_row(home: str, task: str, column: int, method: PaperRow) -> PaperRow:
+    sized = operator_info(method.operator).has_kernel_size
+    row = replace(method, home=home, task=task, column=column if sized else None)
+    printed = paper()[home]
+    if isinstance(printed, dict):
+        return replace(row, figures=printed[str(column)][row.method])
+    entry = next(entry for entry in printed if (entry["method"], entry.get("pseudo")) == (row.method, row.pseudo))
+    return replace(row, figures=entry)
+
+
 def paper_model(row: PaperRow) -> nn.Module:
     """The model of a row at the paper's size. Autoencoders get a hierarchy without edges: no data is needed."""
     chosen = {"operator": row.operator, "skip": row.skip, "kernel_size": row.kernel_size, **row.options}
     with torch.random.fork_rng(devices=[]):
-        if row.experiment == "reconstruction":
+        if row.task == "reconstruction":
             return MeshAutoencoder(edgeless_hierarchy(COMA_SIZES), **chosen)
-        if row.experiment == "correspondence":
+        if row.task == "correspondence":
             return CorrespondenceNet(FAUST_CLASSES, **chosen)
         return GraphClassifier(dim=1 if row.pseudo == "degree" else 2, num_classes=DIGITS, **chosen)
 
@@ -172,10 +256,10 @@ def num_parameters(model: nn.Module) -> int:
 
 
 @cache
-def edgeless_hierarchy(sizes: tuple[int, ...], dim: int = 3) -> Hierarchy:
+def edgeless_hierarchy(sizes: tuple[int, ...]) -> Hierarchy:
     """Levels of the given sizes without edges, and pooling matrices without entries."""
     none = torch.empty(0, dtype=torch.long)
-    levels = [Graph.from_edge_index(torch.stack([none, none]), size, torch.empty(0, dim)) for size in sizes]
+    levels = [Graph.from_edge_index(torch.stack([none, none]), size, torch.empty(0, 3)) for size in sizes]
     up = [SparseMatrix.from_entries(none, none, torch.empty(0), step) for step in pairwise(sizes)]
     down = [SparseMatrix.from_entries(none, none, torch.empty(0), step[::-1]) for step in pairwise(sizes)]
     return Hierarchy.from_matrices(levels, down, up)

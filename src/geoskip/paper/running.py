@@ -1,4 +1,4 @@
-"""Jobs: a recipe with data, schedule and seed. Where its record is stored, whether it is finished, how to train it.
+"""Jobs: a row with data, schedule and seed. Where its record is stored, whether it is finished, how to train it.
 
 .. code-block:: text
 
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.data.locks import alone
-from geoskip.paper.experiments import find_recipe
-from geoskip.paper.recipes import TINY, Experiment, Recipe
-from geoskip.records import RecordError, RunRecord, read_record, write_record
+from geoskip.paper.experiments import find_row
+from geoskip.paper.rows import TINY, PaperRow
+from geoskip.records import RunRecord, read_record, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_from_manifest
 from geoskip.training.config import Config
 from geoskip.training.progress import Lines, Progress
@@ -32,48 +32,44 @@ from geoskip.training.signals import Interrupted
 
 # Settings that cannot change the result.
 IMMATERIAL = ("device", "evaluate_every", "checkpoint_every", "keep")
+# The records of each row, by seed.
+Runs = Mapping[PaperRow, Mapping[int, RunRecord]]
 
 
 @dataclass(frozen=True)
 class Job:
     """One model to train."""
 
-    recipe: Recipe
+    row: PaperRow
     data: str
     schedule: str
     seed: int
 
     @property
     def label(self) -> str:
-        return f"{self.recipe.label}, seed {self.seed}"
+        return f"{self.row.label}, seed {self.seed}"
 
     def config(self, device: str = "auto") -> Config:
-        return self.recipe.config(self.data, self.schedule, self.seed, device)
+        return self.row.config(self.data, self.schedule, self.seed, device)
 
     def record_path(self, out: Path) -> Path:
-        return out / "runs" / self.recipe.home / self.recipe.slug / f"{self._stem}.json"
+        return out / "runs" / self.row.home / self.row.slug / f"{self._stem}.json"
 
     def folder(self, out: Path) -> Path:
-        return out / "work" / self.recipe.home / self.recipe.slug / f"{self._stem}-{config_key(self.config())[:8]}"
+        return out / "work" / self.row.home / self.row.slug / f"{self._stem}-{config_key(self.config())[:8]}"
 
     @property
     def _stem(self) -> str:
         return f"{self.data}-{self.schedule}-{self.seed}"
 
     def to_json(self) -> dict[str, Any]:
-        row = {"experiment": self.recipe.home, "row": self.recipe.label}
+        row = {"experiment": self.row.home, "row": self.row.label}
         return {**row, "data": self.data, "schedule": self.schedule, "seed": self.seed}
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> Job:
-        recipe = find_recipe(entries["experiment"], entries["row"])
-        return cls(recipe, entries["data"], entries["schedule"], entries["seed"])
-
-
-def make_jobs(recipes: Iterable[Recipe], data: Mapping[str, str], schedule: str, seeds: Sequence[int]) -> list[Job]:
-    """Seed by seed, so that a table is complete with one seed as early as possible."""
-    chosen = tuple(recipes)
-    return [Job(recipe, data[recipe.task], schedule, seed) for seed in seeds for recipe in chosen]
+        row = find_row(entries["experiment"], entries["row"])
+        return cls(row, entries["data"], entries["schedule"], entries["seed"])
 
 
 def config_key(config: Config) -> str:
@@ -82,40 +78,29 @@ def config_key(config: Config) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
-def made_by(record: RunRecord, job: Job) -> bool:
-    """Whether the record was made with exactly the settings of the job."""
-    try:
-        return config_key(Config.from_json(record.config)) == config_key(job.config())
-    except ValueError:  # a configuration of an incompatible version
-        return False
-
-
 def finished(job: Job, out: Path) -> RunRecord | None:
     """The record of a finished job; None if there is none, or if it was made with other settings."""
     try:
         record = read_record(job.record_path(out))
-    except RecordError:
+        same = config_key(Config.from_json(record.config)) == config_key(job.config())
+    except ValueError:  # no record, a damaged one, or one of an incompatible version
         return None
-    return record if made_by(record, job) else None
+    return record if same else None
 
 
-def finished_runs(
-    experiment: Experiment, data: Mapping[str, str], schedule: str, out: Path
-) -> dict[Recipe, dict[int, RunRecord]]:
-    """The records of every recipe, by seed."""
-    runs: dict[Recipe, dict[int, RunRecord]] = {}
-    for recipe in experiment.recipes:
-        prefix = f"{data[recipe.task]}-{schedule}-"
-        paths = sorted((out / "runs" / recipe.home / recipe.slug).glob(f"{prefix}*.json"))
-        seeds = sorted(int(path.stem.removeprefix(prefix)) for path in paths if _is_seed(path, prefix))
-        jobs = [Job(recipe, data[recipe.task], schedule, seed) for seed in seeds]
-        records = {job.seed: finished(job, out) for job in jobs}
-        runs[recipe] = {seed: record for seed, record in records.items() if record is not None}
-    return runs
-
-
-def _is_seed(path: Path, prefix: str) -> bool:
-    return path.stem.removeprefix(prefix).isdigit()
+def stored_runs(rows: Iterable[PaperRow], out: Path) -> dict[tuple[str, str], dict[PaperRow, dict[int, RunRecord]]]:
+    """The records of the rows in a folder, by data set and schedule."""
+    groups: dict[tuple[str, str], dict[PaperRow, dict[int, RunRecord]]] = {}
+    for row in rows:
+        jobs = []
+        for path in (out / "runs" / row.home / row.slug).glob("*-*-*.json"):
+            data, schedule, seed = path.stem.rsplit("-", 2)
+            if seed.isdigit():
+                jobs.append(Job(row, data, schedule, int(seed)))
+        for job in sorted(jobs, key=lambda job: (job.data, job.schedule, job.seed)):
+            if record := finished(job, out):
+                groups.setdefault((job.data, job.schedule), {}).setdefault(row, {})[job.seed] = record
+    return dict(sorted(groups.items()))
 
 
 @dataclass(frozen=True)
@@ -137,7 +122,8 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
     An interrupted run resumes from its last checkpoint. Raises Busy if another process on this machine runs the job.
     """
     ignored_by_git(out / "work")
-    lock = out / "work" / "locks" / f"{job.recipe.home}-{job.folder(out).parent.name}-{job.folder(out).name}.lock"
+    folder = job.folder(out)
+    lock = out / "work" / "locks" / f"{job.row.home}-{folder.parent.name}-{folder.name}.lock"
     with alone(lock, lambda other: Busy(f"{job.label}: {other} is running it")):
         return finished(job, out) or _train(job, out, device, progress)
 
@@ -152,11 +138,11 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
     run = train(config, job.folder(out), task=task, progress=progress)
     record = replace(
         run.record,
-        name=job.recipe.name,
-        experiment=job.recipe.home,
-        row=job.recipe.label,
+        name=job.row.method,
+        experiment=job.row.home,
+        row=job.row.label,
         schedule=job.schedule,
-        paper=dict(job.recipe.paper),
+        paper=dict(job.row.paper),
     )
     # The same record next to the samples, so that a report recognizes the two as one run.
     remove_from_manifest(run.folder, [RECORD])

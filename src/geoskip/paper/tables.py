@@ -1,4 +1,4 @@
-"""Tables of the records in a folder: our figures beside the paper's, and the claims; in Markdown, or as cells of text.
+"""Tables of the records in a folder: our figures next to the paper's, and the claims; in Markdown, or as text cells.
 
 In a page, the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what :func:`filled` writes there. The names
 are those of the experiments, and
@@ -7,36 +7,37 @@ are those of the experiments, and
 - ``claims``: one line per claim, ``comparisons``: one line per comparison,
 - ``study``, ``roughness``, ``decoded_parts``: what a study of the skips found.
 
-A block without records stays empty.
+Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from geoskip.paper.claims import ClaimResult, Runs, judge_all
-from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.claims import VERDICTS, ClaimResult, Groups, judge_all
+from geoskip.paper.experiments import EXPERIMENTS, Experiment
 from geoskip.paper.findings import FINDINGS, finding
-from geoskip.paper.recipes import ORIGINAL, STAND_IN, Experiment, Recipe
-from geoskip.paper.running import finished_runs
+from geoskip.paper.rows import SKIPS, TINY, PaperRow
+from geoskip.paper.running import Runs, stored_runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import summarize
-from geoskip.report.runs import SUBJECTS, Metric
+from geoskip.report.runs import SUBJECTS, VALIDATION, Metric
+from geoskip.report.tables import VERDICT_RULE
 
 MISSING = "–"
-VALIDATION = "validation_"
+COUNTED_ONCE = "A comparison that serves two claims counts once in the last line."
 LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t); the paper's figure in brackets."
-# Tiny data and the smoke schedule prove nothing, so they are not published.
-PUBLISHED = [(schedule, data) for data in (ORIGINAL, STAND_IN) for schedule in ("full", "short")]
-# The short form: columns, and the experiments with the kernel size to show where there are several.
-SKIPS = {"none": "plain", "residual": "residual", "affine": "affine"}
+# The short form: the experiments, with the kernel size to show where there are several.
 MAIN = {"table1": 9, "table2": None, "correspondence": None}
-BLOCKS = (*EXPERIMENTS, "main", "claims", "comparisons", *FINDINGS)
+TABLES = {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.figure}
+BLOCKS = (*TABLES, "main", "claims", "comparisons", *FINDINGS)
 OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
 
@@ -50,32 +51,40 @@ class TextTable:
     lines: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
+    def markdown(self, title: bool = True) -> str:
+        rule = ("---", *("---:" for _ in self.header[1:]))
+        lines = ["| " + " | ".join(cells) + " |" for cells in (self.header, rule, *self.lines)]
+        return "\n".join([*([f"**{self.title}**", ""] if title else []), *lines, "", "  \n".join(self.notes)]).rstrip()
+
 
 def experiment_table(experiment: Experiment, runs: Runs, *, num_metrics: int = 1) -> TextTable:
     """One line per method, one column per kernel size or task; cells read ``ours ± half (paper)``.
 
     With two metrics, the second follows the first: the median of reconstructions, the mean geodesic error.
     """
-    columns = [(column, rank) for column in _columns(experiment) for rank in range(num_metrics)]
-    cells = {
-        (recipe.line, _column(experiment, recipe), rank): cell(recipe, runs.get(recipe, {}), metric)
-        for recipe in experiment.recipes
-        for rank, metric in enumerate(_shown_metrics(recipe))
+    columns = {
+        (_column(experiment, row), rank): _heading(experiment, row, metric, num_metrics)
+        for row in experiment.rows
+        for rank, metric in enumerate(_shown_metrics(row)[:num_metrics])
     }
-    columns = [column for column in columns if any(key[1:] == column for key in cells)]
-    lines = dict.fromkeys(recipe.line for recipe in experiment.recipes)
+    cells = {
+        (row.line, _column(experiment, row), rank): cell(row, runs.get(row, {}), metric)
+        for row in experiment.rows
+        for rank, metric in enumerate(_shown_metrics(row))
+    }
+    lines = dict.fromkeys(row.line for row in experiment.rows)
     return TextTable(
         experiment.title,
-        ("method", *(_heading(experiment, column, rank, num_metrics) for column, rank in columns)),
+        ("method", *columns.values()),
         tuple((line, *(cells.get((line, *column), "") for column in columns)) for line in lines),
         notes(experiment, runs),
     )
 
 
-def cell(recipe: Recipe, records: Mapping[int, RunRecord], metric: str) -> str:
+def cell(row: PaperRow, records: Mapping[int, RunRecord], metric: str) -> str:
     """``0.412 ± 0.004 (0.406)``: mean over seeds, half of the 95 % interval, the paper's figure."""
-    digits = _metric(recipe, metric).digits
-    paper = f" ({recipe.paper[metric]:.{digits}f})" if metric in recipe.paper else ""
+    digits = _metric(row, metric).digits
+    paper = f" ({row.paper[metric]:.{digits}f})" if metric in row.paper else ""
     values = [record.metrics[metric] for record in records.values() if metric in record.metrics]
     if not values:
         return MISSING + paper
@@ -86,9 +95,9 @@ def cell(recipe: Recipe, records: Mapping[int, RunRecord], metric: str) -> str:
 
 def notes(experiment: Experiment, runs: Runs) -> tuple[str, ...]:
     """One line per task that has runs: data, schedule, number of seeds, device."""
-    lines: list[str] = []
+    lines = []
     for task in experiment.tasks:
-        records = [r for recipe in experiment.recipes if recipe.task == task for r in runs.get(recipe, {}).values()]
+        records = [record for row in experiment.rows if row.task == task for record in runs.get(row, {}).values()]
         if records:
             lines.append(f"{task}: {_provenance(records)}")
     return tuple(lines)
@@ -96,14 +105,14 @@ def notes(experiment: Experiment, runs: Runs) -> tuple[str, ...]:
 
 def _provenance(records: Sequence[RunRecord]) -> str:
     data = ", ".join(sorted({str(record.config["data"]) for record in records}))
-    schedules = sorted({record.schedule for record in records})
-    described = "; ".join(f"schedule {schedule} ({_rates(records, schedule)})" for schedule in schedules)
+    rates: dict[str, set[str]] = {}
+    for record in records:
+        rates.setdefault(record.schedule, set()).add(_rate(record.config["optim"]))
+    schedules = "; ".join(f"schedule {name} ({' or '.join(sorted(rates[name]))})" for name in sorted(rates))
+    counts = Counter((record.experiment, record.row) for record in records).values()
+    seeds = " to ".join(map(str, dict.fromkeys([min(counts), max(counts)])))
     devices = ", ".join(sorted({record.device for record in records}))
-    return f"data {data}; {described}; seeds {_num_seeds(records)}; {devices}"
-
-
-def _rates(records: Sequence[RunRecord], schedule: str) -> str:
-    return " or ".join(sorted({_rate(record.config["optim"]) for record in records if record.schedule == schedule}))
+    return f"data {data}; {schedules}; seeds {seeds}; {devices}"
 
 
 def _rate(optim: Mapping[str, Any]) -> str:
@@ -112,121 +121,103 @@ def _rate(optim: Mapping[str, Any]) -> str:
     return f"{epochs}, rate {optim['lr']:g} × {optim['lr_decay']:.3g} {every}"
 
 
-def _num_seeds(records: Sequence[RunRecord]) -> str:
-    """The number of seeds per row: ``3``, or ``1 to 3``."""
-    counts: dict[tuple[str, str], int] = {}
-    for record in records:
-        key = record.experiment, record.row
-        counts[key] = counts.get(key, 0) + 1
-    low, high = min(counts.values()), max(counts.values())
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _metric(recipe: Recipe, name: str) -> Metric:
+def _metric(row: PaperRow, name: str) -> Metric:
     key = name.removeprefix(VALIDATION)
-    return next(metric for metric in SUBJECTS[recipe.task].metrics if metric.key == key)
+    return next(metric for metric in SUBJECTS[row.task].metrics if metric.key == key)
 
 
-def _unit(recipe: Recipe, name: str) -> str:
+def _unit(row: PaperRow, name: str) -> str:
     """``mean error, mm``; ``validation accuracy, %``."""
-    metric, prefix = _metric(recipe, name), "validation " if name.startswith(VALIDATION) else ""
+    metric, prefix = _metric(row, name), "validation " if name.startswith(VALIDATION) else ""
     return f"{prefix}{metric.heading.lower()}, {metric.unit}"
 
 
-def _shown_metrics(recipe: Recipe) -> list[str]:
-    return [metric for metric in recipe.metrics if metric != "std_mm"]
+def _shown_metrics(row: PaperRow) -> list[str]:
+    return [metric for metric in row.metrics if metric != "std_mm"]
 
 
-def _columns(experiment: Experiment) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_column(experiment, recipe) for recipe in experiment.recipes))
-
-
-def _column(experiment: Experiment, recipe: Recipe) -> str:
+def _column(experiment: Experiment, row: PaperRow) -> str:
     if len(experiment.tasks) > 1:
-        return recipe.task
-    if recipe.variant:
-        return recipe.method
-    sizes = {other.row.column for other in experiment.recipes if other.row.column is not None}
-    return recipe.label.removeprefix(recipe.line).strip() if len(sizes) > 1 else ""
+        return row.task
+    if row.variant:
+        return row.title
+    sizes = {other.column for other in experiment.rows if other.column is not None}
+    return row.label.removeprefix(row.line).strip() if len(sizes) > 1 else ""
 
 
-def _heading(experiment: Experiment, column: str, rank: int, num_metrics: int) -> str:
-    recipe = next(recipe for recipe in experiment.recipes if _column(experiment, recipe) == column)
-    unit = _unit(recipe, _shown_metrics(recipe)[rank])
+def _heading(experiment: Experiment, row: PaperRow, metric: str, num_metrics: int) -> str:
+    column, unit = _column(experiment, row), _unit(row, metric)
     if not column:
         return unit
     return f"{column}: {unit}" if num_metrics > 1 or len(experiment.tasks) > 1 else column
 
 
-def main_table(runs: Runs) -> TextTable:
+def main_table(groups: Groups) -> TextTable:
     """Tables 1 (one kernel size) and 2 and the correspondence: one line per operator, one column per skip."""
-    lines = [line for name, column in MAIN.items() for line in _by_skip(EXPERIMENTS[name], column, runs)]
-    return TextTable("Main results", ("task", "operator", *SKIPS.values()), tuple(lines), (LEGEND,))
+    lines = [
+        line
+        for name, column in MAIN.items()
+        for (data, _), runs in groups.items()
+        for line in _by_skip(EXPERIMENTS[name], column, data, runs)
+    ]
+    header = ("task, data", "operator", *("plain" if skip == "none" else skip for skip in SKIPS))
+    return TextTable("Main results", header, tuple(lines), (LEGEND,))
 
 
-def _by_skip(experiment: Experiment, column: int | None, runs: Runs) -> Iterator[tuple[str, ...]]:
-    recipes = [r for r in experiment.recipes if not r.row.more and column in (None, r.row.column)]
-    task = f"{experiment.title.partition(' (')[0]}: {_unit(recipes[0], recipes[0].metrics[0])}"
-    for operator in dict.fromkeys(map(_without_skip, recipes)):
-        by_skip = {recipe.row.skip: recipe for recipe in recipes if _without_skip(recipe) == operator}
-        if len(by_skip) > 1 and any(runs.get(recipe) for recipe in by_skip.values()):
-            yield (task, operator, *(_main_cell(by_skip.get(skip), runs) for skip in SKIPS))
+def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) -> Iterator[tuple[str, ...]]:
+    rows = [row for row in experiment.rows if not row.more and column in (None, row.column)]
+    unit = _unit(rows[0], rows[0].metrics[0])
+    for operator in dict.fromkeys(map(_without_skip, rows)):
+        by_skip = {row.skip: row for row in rows if _without_skip(row) == operator}
+        if len(by_skip) > 1 and any(runs.get(row) for row in by_skip.values()):
+            cells = (
+                cell(by_skip[skip], runs.get(by_skip[skip], {}), by_skip[skip].metrics[0]) if skip in by_skip else ""
+                for skip in SKIPS
+            )
+            yield (f"{SUBJECTS[rows[0].task].title}, {data}: {unit}", operator, *cells)
 
 
-def _without_skip(recipe: Recipe) -> str:
-    return recipe.label.removeprefix("Res-").removeprefix("Aff-")
-
-
-def _main_cell(recipe: Recipe | None, runs: Runs) -> str:
-    return "" if recipe is None else cell(recipe, runs.get(recipe, {}), recipe.metrics[0])
+def _without_skip(row: PaperRow) -> str:
+    return row.label.removeprefix("Res-").removeprefix("Aff-")
 
 
 def claims_table(results: Sequence[ClaimResult]) -> TextTable:
-    """One line per claim of the paper: how many of its comparisons went which way, and how surely."""
+    """One line per claim of the paper: how many of its comparisons have which verdict."""
     by_subject: dict[str, list[ClaimResult]] = {}
     for result in results:
         by_subject.setdefault(result.claim.subject, []).append(result)
-    header = ("claim of the paper", "comparisons", "held (p < 0.05)", "same direction", "opposite", "one seed only")
+    distinct = list({result.key: result for result in results}.values())
     lines = [(subject, *_counts(group)) for subject, group in by_subject.items()]
-    return TextTable("Claims", header, (*lines, ("**all**", *_counts(results))))
+    header = ("claim of the paper", "comparisons", *VERDICTS)
+    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), (VERDICT_RULE, COUNTED_ONCE))
 
 
 def _counts(results: Sequence[ClaimResult]) -> tuple[str, ...]:
-    run = [result for result in results if result.comparison is not None]
-    repeated = [result for result in run if not result.one_seed]
-    held = [result for result in repeated if result.holds and (result.significant or result.exact)]
-    opposite = [result for result in repeated if not result.holds]
-    one_seed = [bool(result.holds) for result in run if result.one_seed]
-    directions = {"for": sum(one_seed), "against": len(one_seed) - sum(one_seed)}
-    return (
-        str(len(results)) if len(run) == len(results) else f"{len(run)} of {len(results)}",
-        _count(len(held), sum(result.exact for result in held), "exact"),
-        _count(len(repeated) - len(held) - len(opposite)),
-        _count(len(opposite), sum(result.significant for result in opposite), "with p < 0.05"),
-        ", ".join(f"{count} {direction}" for direction, count in directions.items() if count) or MISSING,
-    )
-
-
-def _count(count: int, some: int = 0, kind: str = "") -> str:
-    """``4 (1 with p < 0.05)``; a dash for zero."""
-    return (str(count) if count else MISSING) + (f" ({some} {kind})" if some else "")
+    counts = Counter(result.verdict for result in results)
+    return str(len(results)), *(str(counts[verdict] or MISSING) for verdict in VERDICTS)
 
 
 def comparisons_table(results: Sequence[ClaimResult]) -> TextTable:
-    """One line per comparison: its gain and the paired tests."""
-    header = ("claim", "better", "than", "paper", "gain here", "t test", "sign test", "holds")
-    return TextTable("Claims, one by one", header, tuple(_comparison(r) for r in results if r.comparison is not None))
+    """One line per comparison: the paper's gain, ours with its 95 % interval, and the verdict."""
+    header = ("claim", "better", "than", "data", "gain in the paper", "gain here", "seeds", "p, corrected", "verdict")
+    return TextTable("Claims, one by one", header, tuple(map(_comparison, results)))
 
 
 def _comparison(result: ClaimResult) -> tuple[str, ...]:
-    claim, comparison, rival = result.claim, result.comparison, result.rival
-    assert comparison is not None
-    assert rival is not None
-    paper = {True: "yes", False: "no", None: MISSING}[claim.paper_holds]
-    p = MISSING if comparison.t_p is None else f"{comparison.t_p:.3g}"
-    gain = f"{comparison.gain:.3g}" + ("" if comparison.half is None else f" ± {comparison.half:.2g}")
-    than = rival.label if len(claim.rivals) == 1 else f"{rival.label} (the closest of all)"
-    return claim.subject, claim.where, than, paper, gain, p, f"{comparison.sign_p:.3g}", result.summary
+    claim, comparison = result.claim, result.comparison
+    digits, unit = claim.unit.digits, "points" if claim.unit.unit == "%" else claim.unit.unit
+    half = "" if comparison.half is None else f" ± {comparison.half:.{digits}f}"
+    return (
+        claim.subject,
+        claim.better.label,
+        result.rival.label if len(claim.rivals) == 1 else f"{result.rival.label} (the closest of all)",
+        f"{result.data}, {result.schedule}",
+        f"{claim.paper_gain:.{digits}f} {unit}",
+        f"{comparison.gain:.{digits}f}{half} {unit}",
+        str(comparison.pairs),
+        MISSING if result.p is None else "< 0.001" if result.p < 0.001 else f"{result.p:.3f}",
+        result.verdict,
+    )
 
 
 def filled(page: str, results: Path) -> str:
@@ -240,64 +231,48 @@ def filled(page: str, results: Path) -> str:
             raise ValueError(f"page: <!-- {name} --> is not closed by <!-- /{name} -->")
         if name not in BLOCKS and (near := get_close_matches(name, BLOCKS, n=1, cutoff=0.8)):
             raise ValueError(f"page: unknown block <!-- {name} -->; did you mean {near[0]}?")
-    return BLOCK.sub(lambda match: _rewritten(match, results) if match[1] in BLOCKS else match[0], page)
 
+    def rewritten(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->\n{block(match[1], results)}<!-- /{match[1]} -->"
 
-def _rewritten(match: re.Match[str], results: Path) -> str:
-    return f"<!-- {match[1]} -->\n{block(match[1], results)}<!-- /{match[1]} -->"
+    return BLOCK.sub(lambda match: rewritten(match) if match[1] in BLOCKS else match[0], page)
 
 
 def block(name: str, results: Path) -> str:
-    """The Markdown of one of ``BLOCKS``, for each published schedule and choice of data; empty without records."""
+    """The Markdown of one of ``BLOCKS``; empty without records."""
     if name in FINDINGS:
         parts = [finding(name, results / "analysis")]
+    elif name in TABLES:
+        parts = list(_experiment_tables(TABLES[name], results))
     else:
-        parts = [_part(name, results, schedule, data) for schedule, data in PUBLISHED]
+        parts = _claim_tables(name, published_runs(TABLES.values(), results))
     return "".join(f"\n{part}\n\n" for part in parts if part)
 
 
-def _part(name: str, results: Path, schedule: str, data: Mapping[str, str]) -> str:
-    if name in EXPERIMENTS:
-        return _experiment_part(EXPERIMENTS[name], results, schedule, data)
-    runs = all_runs(results, schedule, data)
-    judged = judge_all(runs)
+def published_runs(experiments: Iterable[Experiment], results: Path) -> Groups:
+    """The records of all rows, by data set and schedule; tiny data and the smoke schedule prove nothing."""
+    rows = dict.fromkeys(row for experiment in experiments for row in experiment.rows)
+    groups = stored_runs(rows, results)
+    return {(data, schedule): runs for (data, schedule), runs in groups.items() if data != TINY and schedule != "smoke"}
+
+
+def _experiment_tables(experiment: Experiment, results: Path) -> Iterator[str]:
+    """One table for each data set and schedule; with several tasks, for each combination of them."""
+    groups = published_runs([experiment], results)
+    by_task = [
+        [key for key, runs in groups.items() if any(row.task == task for row in runs)] for task in experiment.tasks
+    ]
+    for keys in product(*filter(None, by_task)) if groups else ():
+        runs = {row: records for key in keys for row, records in groups[key].items()}
+        table = experiment_table(experiment, runs)
+        lines = tuple(line for line in table.lines if any(text and not text.startswith(MISSING) for text in line[1:]))
+        yield TextTable(table.title, table.header, lines, (LEGEND, *table.notes)).markdown()
+
+
+def _claim_tables(name: str, groups: Groups) -> list[str]:
+    judged = judge_all(groups)
+    claims = [claims_table(judged).markdown(title=name == "claims")] if judged else []
     if name == "main":
-        return _main_part(runs, judged)
-    make = claims_table if name == "claims" else comparisons_table
-    return markdown(make(judged)) if judged else ""
-
-
-def _experiment_part(experiment: Experiment, results: Path, schedule: str, data: Mapping[str, str]) -> str:
-    runs = finished_runs(experiment, data, schedule, results)
-    if not any(runs.values()):
-        return ""
-    table = experiment_table(experiment, runs)
-    lines = tuple(line for line in table.lines if any(not text.startswith(MISSING) for text in line[1:] if text))
-    return markdown(TextTable(table.title, table.header, lines, (LEGEND, *table.notes)))
-
-
-def _main_part(runs: Runs, judged: Sequence[ClaimResult]) -> str:
-    table = main_table(runs)
-    if not table.lines:
-        return ""
-    claims = ["", *_lines(claims_table(judged))] if judged else []
-    return "\n".join([*_lines(table), "", *table.notes, *claims])
-
-
-def markdown(table: TextTable) -> str:
-    """A table with its title above and its notes below."""
-    return "\n".join([f"**{table.title}**", "", *_lines(table), "", *("  \n".join(table.notes).splitlines())])
-
-
-def _lines(table: TextTable) -> list[str]:
-    rule = ("---", *("---:" for _ in table.header[1:]))
-    return ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.lines)]
-
-
-def all_runs(results: Path, schedule: str, data: Mapping[str, str]) -> Runs:
-    """The records of every row of the paper."""
-    runs: dict[Recipe, Mapping[int, RunRecord]] = {}
-    for experiment in EXPERIMENTS.values():
-        if not experiment.figure:  # figures have no rows of their own
-            runs |= finished_runs(experiment, data, schedule, results)
-    return runs
+        table = main_table(groups)
+        return [table.markdown(title=False), *claims] if table.lines else []
+    return claims if name == "claims" or not judged else [comparisons_table(judged).markdown()]

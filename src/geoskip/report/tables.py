@@ -186,9 +186,9 @@ def _number(text: str, value: float | int | None, bold: bool = False, kind: str 
 # The style of a verdict; any other text is shown as open.
 VERDICT_STYLES = {"holds": "yes", "fails": "no"}
 VERDICT_RULE = (
-    '<p class="note">A comparison holds or fails if its difference over seeds is significant (p &lt; 0.05); otherwise '
-    "it is open. The README and docs/results.md count every comparison by the sign of its mean difference, "
-    "significant or not.</p>"
+    "A comparison holds or fails if its difference is significant: p < 0.05 in a paired t-test over the seeds, "
+    "corrected by Holm's method for the number of comparisons. Otherwise it is too small to tell with these seeds. "
+    "A single seed settles nothing."
 )
 
 
@@ -221,7 +221,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
         by_claim.setdefault((row.claim, row.data), []).append(row)
     comparisons = _claims_html(
         "All comparisons",
-        "Difference: first method minus second, on the same seeds. p: paired t-test.",
+        "Difference: first method minus second, on the same seeds. p: paired t-test, corrected by Holm's method.",
         {
             "Claim": "",
             "Compared": "",
@@ -233,8 +233,9 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
         },
         map(_claim_line, claims),
     )
+    note = f'<p class="note">{escape(VERDICT_RULE)}</p>'
     if len(by_claim) == len(claims):
-        return VERDICT_RULE + comparisons
+        return note + comparisons
     overview = _claims_html(
         "The paper’s claims",
         "Number of comparisons for which each claim holds, fails, or stays open.",
@@ -242,7 +243,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
         {"Claim": "", "Data": "", "Comparisons": "number lesser"} | dict.fromkeys(("Hold", "Fail", "Open"), "number"),
         (_claim_overview(*key, rows) for key, rows in by_claim.items()),
     )
-    return f"{VERDICT_RULE}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
+    return f"{note}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
 
 
 def _claim_overview(claim: str, data: str, rows: Sequence[ClaimRow]) -> str:

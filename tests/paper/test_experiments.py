@@ -1,4 +1,4 @@
-"""Recipes: every row of the paper once, with its own configuration, and schedules that end as the paper's do."""
+"""Experiments: every row of the paper once, with its own configuration, and schedules that end as the paper's do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.experiments import EXPERIMENTS, find_experiment, find_recipe
-from geoskip.paper.recipes import ORIGINAL, SHORT, STAND_IN, Recipe, chosen_data
+from geoskip.paper.experiments import EXPERIMENTS, chosen_data, find_experiment, find_row
 from geoskip.paper.reproduction import parse_seeds
-from geoskip.paper.rows import paper
+from geoskip.paper.rows import SHORT, PaperRow, paper
 from geoskip.paper.tables import experiment_table
-from tests.paper.runs import recipe_named
+from tests.paper.runs import row_named
 
-OWN = [recipe for name, experiment in EXPERIMENTS.items() for recipe in experiment.recipes if recipe.home == name]
+DEFAULTS = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}
+OWN = [row for name, experiment in EXPERIMENTS.items() for row in experiment.rows if row.home == name]
 SIZES = {
     "table1": 42,
     "table2": 13,
@@ -30,51 +30,46 @@ SIZES = {
 }
 
 
-def identity(recipe: Recipe) -> str:
-    return f"{recipe.home}/{recipe.slug}"
+def identity(row: PaperRow) -> str:
+    return f"{row.home}/{row.slug}"
 
 
 def test_every_experiment_of_the_paper() -> None:
-    assert {name: len(experiment.recipes) for name, experiment in EXPERIMENTS.items()} == SIZES
+    assert {name: len(experiment.rows) for name, experiment in EXPERIMENTS.items()} == SIZES
 
 
-def test_names_tell_recipes_apart() -> None:
-    assert len({identity(recipe) for recipe in OWN}) == len(OWN)
-    assert len({(recipe.home, recipe.label) for recipe in OWN}) == len(OWN)
-    for recipe in OWN:
-        assert find_recipe(recipe.home, recipe.label) is recipe
+def test_labels_are_unique() -> None:
+    assert len({identity(row) for row in OWN}) == len(OWN)
+    assert len({(row.home, row.label) for row in OWN}) == len(OWN)
+    for row in OWN:
+        assert find_row(row.home, row.label) is row
 
 
-def test_no_two_recipes_are_the_same_model() -> None:
+def test_no_two_rows_are_the_same_model() -> None:
     """What several tables show is trained once."""
-    configs = [str(recipe.config(STAND_IN[recipe.task], "full", 0).to_json()) for recipe in OWN]
+    configs = [str(row.config(DEFAULTS[row.task], "full", 0).to_json()) for row in OWN]
     assert len(set(configs)) == len(configs)
 
 
 def test_shared_rows_belong_to_their_own_tables() -> None:
-    homes = {(recipe.label, recipe.task): recipe.home for recipe in EXPERIMENTS["table3"].recipes}
+    homes = {(row.label, row.task): row.home for row in EXPERIMENTS["table3"].rows}
     assert homes["FeaStNet M=9", "reconstruction"] == "table1"
     assert homes["FeaStNet† M=9", "reconstruction"] == "table3"
     assert homes["Aff-FeaStNet† M=10", "correspondence"] == "correspondence"
     assert homes["Aff-FeaStNet M=25", "classification"] == "table2"
     assert homes["Aff-FeaStNet† M=25", "classification"] == "table3"
-    assert {recipe.home for recipe in EXPERIMENTS["center_ablation"].recipes} == {"table1"}
+    assert {row.home for row in EXPERIMENTS["center_ablation"].rows} == {"table1"}
 
 
 def test_table_3_has_the_papers_figures() -> None:
     """Those of its own, and those of other tables, which the paper repeats."""
-    sections = {
-        "reconstruction": "reconstruction_M9",
-        "correspondence": "correspondence_M10",
-        "classification": "classification_M25",
-    }
-    for recipe in EXPERIMENTS["table3"].recipes:
-        printed = paper()["table3_self_loops"][sections[recipe.task]][recipe.name]
-        assert list(recipe.paper.values()) == (printed if isinstance(printed, list) else [printed])
+    for row in EXPERIMENTS["table3"].rows:
+        printed = paper()["table3"][row.task][row.method]
+        assert list(row.paper.values()) == (printed if isinstance(printed, list) else [printed])
 
 
 def test_spline_supplement_has_the_papers_figures() -> None:
-    found = {recipe.label: dict(recipe.paper) for recipe in EXPERIMENTS["spline_supplement"].recipes}
+    found = {row.label: dict(row.paper) for row in EXPERIMENTS["spline_supplement"].rows}
     assert found["SplineCNN m=2"] == {"mean_mm": 0.605}
     assert found["Aff-SplineCNN m=5"] == {"mean_mm": 0.241}
     assert found["SplineCNN m=3"] == {}
@@ -82,69 +77,69 @@ def test_spline_supplement_has_the_papers_figures() -> None:
 
 
 def test_configuration_says_what_the_row_says() -> None:
-    config = recipe_named("table1", "MoNet+ M=9").config("faces", "full", 3)
+    config = row_named("table1", "MoNet+ M=9").config("faces", "full", 3)
     assert (config.operator, config.skip, config.kernel_size, config.seed) == ("monet", "none", 10, 3)
     assert config.data == "faces"
-    config = recipe_named("table2", "Aff-MoNet (degree)").config("superpixels", "full", 0)
+    config = row_named("table2", "Aff-MoNet (degree)").config("superpixels", "full", 0)
     assert (config.skip, config.pseudo, config.kernel_size) == ("affine", "degree", 25)
-    config = recipe_named("table3", "Aff-FeaStNet† M=25").config("superpixels", "full", 0)
+    config = row_named("table3", "Aff-FeaStNet† M=25").config("superpixels", "full", 0)
     assert config.options == {"self_loops": False}
-    assert recipe_named("table2", "GIN-0").config("superpixels", "full", 0).kernel_size is None
+    assert row_named("table2", "GIN-0").config("superpixels", "full", 0).kernel_size is None
 
 
 def test_full_schedules_are_the_papers() -> None:
-    optim = recipe_named("table1", "MoNet M=9").config("faces", "full", 0).optim
+    optim = row_named("table1", "MoNet M=9").config("faces", "full", 0).optim
     assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (1e-3, 0.99, 1, 300, 32)
-    optim = recipe_named("correspondence", "FeaStNet").config("bodies", "full", 0).optim
+    optim = row_named("correspondence", "FeaStNet").config("bodies", "full", 0).optim
     assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (0.01, 0.5, 100, 1000, 1)
-    optim = recipe_named("correspondence", "Res-GCN").config("bodies", "full", 0).optim
+    optim = row_named("correspondence", "Res-GCN").config("bodies", "full", 0).optim
     assert (optim.lr, optim.lr_decay, optim.decay_every) == (1e-3, 0.99, 1)
-    optim = recipe_named("table2", "GCN").config("superpixels", "full", 0).optim
+    optim = row_named("table2", "GCN").config("superpixels", "full", 0).optim
     assert (optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (0.5, 30, 500, 64)
     assert optim.weight_decay == 1e-4
 
 
-@pytest.mark.parametrize("recipe", OWN, ids=identity)
-def test_short_schedule_goes_through_the_same_rates(recipe: Recipe) -> None:
+@pytest.mark.parametrize("row", OWN, ids=identity)
+def test_short_schedule_goes_through_the_same_rates(row: PaperRow) -> None:
     """Epoch e of the short one has the rate of epoch speed · e of the paper's, and nothing else differs."""
-    full, short = (recipe.config(STAND_IN[recipe.task], schedule, 0) for schedule in ("full", "short"))
-    speed = SHORT[recipe.task].speed
+    full, short = (row.config(DEFAULTS[row.task], schedule, 0) for schedule in ("full", "short"))
+    speed = SHORT[row.task].speed
     assert short.optim.epochs < full.optim.epochs
     for epoch in range(short.optim.epochs):
         assert short.optim.rate(epoch) == pytest.approx(full.optim.rate(speed * epoch))
-    halved_thrice = recipe.task == "correspondence" and full.operator == "feast"
+    halved_thrice = row.task == "correspondence" and full.operator == "feast"
     assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / (8 if halved_thrice else 16)
-    same = {"optim": None, "tf32": SHORT[recipe.task].tf32}
+    same = {"optim": None, "tf32": SHORT[row.task].tf32}
     assert {**full.to_json(), **same} == {**short.to_json(), "optim": None}
 
 
 def test_first_epochs_keep_the_papers_rates() -> None:
-    recipe = recipe_named("table2", "GCN")
-    full, first = (recipe.config("superpixels", schedule, 0) for schedule in ("full", "first200"))
+    row = row_named("table2", "GCN")
+    full, first = (row.config("superpixels", schedule, 0) for schedule in ("full", "first200"))
     assert first.optim.epochs == 200
     assert [first.optim.rate(epoch) for epoch in range(200)] == [full.optim.rate(epoch) for epoch in range(200)]
     with pytest.raises(ValueError, match="first501 is longer than the paper's 500 epochs; use full"):
-        recipe.config("superpixels", "first501", 0)
+        row.config("superpixels", "first501", 0)
     for wrong in ("first", "first0", "first-3"):
         with pytest.raises(ValueError, match="schedule: unknown name"):
-            recipe.config("superpixels", wrong, 0)
+            row.config("superpixels", wrong, 0)
 
 
 def test_the_ablation_changes_one_setting_at_a_time_and_never_looks_at_the_test() -> None:
-    recipes = EXPERIMENTS["superpixel_ablation"].recipes
-    leaves = {recipe: dict(flat(recipe.config("superpixels", "first20", 0).to_json())) for recipe in recipes}
-    methods = dict.fromkeys(recipe.method for recipe in recipes)
+    rows = EXPERIMENTS["superpixel_ablation"].rows
+    leaves = {row: dict(flat(row.config("superpixels", "first20", 0).to_json())) for row in rows}
+    methods = dict.fromkeys(row.title for row in rows)
     assert list(methods) == ["MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN"]
-    for recipe in recipes:
-        own = leaves[recipe]
+    for row in rows:
+        own = leaves[row]
         assert (own["validation"], own["test"]) == (0.1, False)
-        assert recipe.metrics == ("validation_accuracy_pct",)
-        base = next(each for each in recipes if each.method == recipe.method)
+        assert row.metrics == ("validation_accuracy_pct",)
+        base = next(each for each in rows if each.title == row.title)
         assert base.variant == "authors' recipe"
         differ = {name for name in own.keys() | leaves[base].keys() if own.get(name) != leaves[base].get(name)}
-        earlier = recipe.variant == "stored levels"
-        assert len(differ) == (0 if recipe is base else (5 if recipe.row.operator == "monet" else 3) if earlier else 1)
-    base_leaves = leaves[recipes[0]]
+        earlier = row.variant == "stored levels"
+        assert len(differ) == (0 if row is base else (5 if row.operator == "monet" else 3) if earlier else 1)
+    base_leaves = leaves[rows[0]]
     assert base_leaves["coarsening.drawn"] == "epoch"
     assert base_leaves["options.init"] == "authors"
 
@@ -166,21 +161,21 @@ def test_a_table_of_variants_has_a_column_for_each_method() -> None:
 
 
 def test_smoke_is_small() -> None:
-    config = recipe_named("table1", "MoNet M=9").config("faces", "smoke", 0)
+    config = row_named("table1", "MoNet M=9").config("faces", "smoke", 0)
     assert (config.optim.epochs, config.train_items, config.test_items) == (1, 4, 2)
     assert config.kernel_size == 9
 
 
 def test_unknown_schedule() -> None:
     with pytest.raises(ValueError, match="schedule: unknown name 'long'; choose from full, short, smoke"):
-        recipe_named("table1", "MoNet M=9").config("faces", "long", 0)
+        row_named("table1", "MoNet M=9").config("faces", "long", 0)
 
 
 def test_rows_are_chosen_by_patterns() -> None:
     table = EXPERIMENTS["table1"]
     assert len(table.select()) == 42
     wanted = ["Aff-FeaStNet M=4", "Aff-FeaStNet M=9", "MoNet M=9", "Aff-FeaStNet M=14"]
-    assert [recipe.label for recipe in table.select(["monet m=9", "Aff-FeaStNet"])] == wanted
+    assert [row.label for row in table.select(["monet m=9", "Aff-FeaStNet"])] == wanted
     assert len(table.select(["*M=9"])) == 14
     with pytest.raises(ValueError, match=r"rows: table1 has none like 'GCN'; it has ChebNet† M=4, "):
         table.select(["GCN"])
@@ -190,19 +185,23 @@ def test_unknown_names() -> None:
     with pytest.raises(ValueError, match="experiment: unknown name 'table4'; choose from table1, table2"):
         find_experiment("table4")
     with pytest.raises(ValueError, match="row: table3 has no row 'FeaStNet M=9' of its own"):
-        find_recipe("table3", "FeaStNet M=9")
+        find_row("table3", "FeaStNet M=9")
 
 
 def test_data_are_chosen_by_task() -> None:
     tasks = EXPERIMENTS["table3"].tasks
-    assert chosen_data(tasks) == STAND_IN
-    assert chosen_data(tasks, ["coma", "faust", "published-superpixels"]) == ORIGINAL
-    assert chosen_data(tasks, ["faust"]) == STAND_IN | {"correspondence": "faust"}
+    assert chosen_data(tasks) == DEFAULTS
+    assert chosen_data(tasks, ["coma", "faust", "published-superpixels"]) == {
+        "reconstruction": "coma",
+        "correspondence": "faust",
+        "classification": "published-superpixels",
+    }
+    assert chosen_data(tasks, ["faust"]) == DEFAULTS | {"correspondence": "faust"}
     assert set(chosen_data(tasks, schedule="smoke").values()) == {"tiny"}
     assert chosen_data(tasks, ["faces"], "smoke")["reconstruction"] == "faces"
     with pytest.raises(ValueError, match="data: faust is for correspondence; this experiment is about reconstruction"):
         chosen_data(["reconstruction"], ["faust"])
-    with pytest.raises(ValueError, match="data: unknown name 'shrec'; choose from faces, bodies"):
+    with pytest.raises(ValueError, match="data: unknown name 'shrec'; choose from bodies, coma"):
         chosen_data(tasks, ["shrec"])
 
 
