@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from geoskip.cli import app
 from geoskip.cli.plan import plan
 from geoskip.cli.train import default_name
-from geoskip.meshes.files import write_mesh
+from geoskip.meshes.formats import write_mesh
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification

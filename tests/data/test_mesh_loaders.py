@@ -18,9 +18,8 @@ from geoskip.data.declaration import MissingData
 from geoskip.data.faust import faust
 from geoskip.data.folder import correspondence_folder, mesh_folder
 from geoskip.data.geodesics import geodesics
-from geoskip.meshes.files import write_mesh
-from geoskip.meshes.mesh import Mesh, MeshError
-from geoskip.meshes.primitives import grid, icosphere
+from geoskip.meshes.formats import write_mesh
+from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere
 
 BASE = grid(2, 2)
 

@@ -34,7 +34,7 @@ from geoskip.inference.files import read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.inference.pretrained import load, save_pretrained
 from geoskip.meshes import icosphere, read_mesh
-from geoskip.meshes.files.ply import encode_ply
+from geoskip.meshes.formats.ply import encode_ply
 from geoskip.paper.analyses import read_study, write_study
 from geoskip.paper.findings import make_record, read_analysis, write_analysis
 from geoskip.rbf.warping import read_landmarks

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from geoskip.meshes import Mesh, icosphere
-from geoskip.meshes.files.gltf import encode_glb, encode_gltf
-from geoskip.meshes.files.obj_off_stl import encode_obj, encode_off, encode_stl
-from geoskip.meshes.files.ply import encode_ply, encode_ply_ascii
+from geoskip.meshes.formats.gltf import encode_glb, encode_gltf
+from geoskip.meshes.formats.obj_off_stl import encode_obj, encode_off, encode_stl
+from geoskip.meshes.formats.ply import encode_ply, encode_ply_ascii
 
 SQUARE = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.5]])
 # A quadrilateral and a triangle over it; the fan of the first is (0 1 2), (0 2 3).

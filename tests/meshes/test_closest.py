@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoskip.meshes import Mesh, MeshError, closest, grid, icosphere
-from geoskip.meshes.closest import closest_on_triangles, closest_points
+from geoskip.meshes import Mesh, MeshError, grid, hierarchy, icosphere
+from geoskip.meshes.hierarchy import closest_on_triangles, closest_points
 
 Vector = np.ndarray
 
@@ -128,7 +128,7 @@ def test_no_face_is_nearer(seed: int, num_faces: int) -> None:
 def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh, queries = sizes_mixed(1), np.random.default_rng(4).standard_normal((100, 3))
     whole = closest_points(mesh, queries)
-    monkeypatch.setattr(closest, "_PAIRS_PER_CHUNK", 7)
+    monkeypatch.setattr(hierarchy, "_PAIRS_PER_CHUNK", 7)
     pieces = closest_points(mesh, queries)
     np.testing.assert_array_equal(pieces.faces, whole.faces)
     np.testing.assert_array_equal(pieces.weights, whole.weights)

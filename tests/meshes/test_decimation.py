@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoskip.meshes import Mesh, MeshError, grid, icosphere, torus
-from geoskip.meshes.closest import closest_points
-from geoskip.meshes.collapse import Rules, Surface
-from geoskip.meshes.decimation import decimate
+from geoskip.meshes.decimation import MutableMesh, Rules, decimate
+from geoskip.meshes.hierarchy import closest_points
 
 Faces = list[tuple[int, ...]]
 
@@ -254,7 +253,7 @@ def test_a_face_without_area_may_turn() -> None:
     rim = np.column_stack([radius * np.cos(angle), radius * np.sin(angle), np.zeros(6)])
     fan = Mesh(np.vstack([np.zeros(3), rim]), np.array([[0, k, k % 6 + 1] for k in range(1, 7)]))
     assert fan.face_areas()[1] == 0
-    plan = Surface(fan).plan(0, 5, Rules.NO_FOLDS)
+    plan = MutableMesh(fan).plan(0, 5, Rules.NO_FOLDS)
     assert plan is not None
     assert len(plan.turned) == 4
 
@@ -351,8 +350,8 @@ def test_the_last_triangle_stays() -> None:
     # All faces share the edge 0–1: its collapse would leave none.
     fin = Mesh(np.random.default_rng(0).standard_normal((6, 3)), np.array([[0, 1, k] for k in (2, 3, 4, 5)]))
     assert decimate(fin, 3).mesh.num_faces == 1
-    assert Surface(fin).plan(0, 1, Rules.ANY_EDGE) is None
-    assert Surface(fin).plan(2, 1, Rules.ANY_EDGE) is not None
+    assert MutableMesh(fin).plan(0, 1, Rules.ANY_EDGE) is None
+    assert MutableMesh(fin).plan(2, 1, Rules.ANY_EDGE) is not None
 
 
 def test_zero_area_and_doubled_faces_are_taken() -> None:

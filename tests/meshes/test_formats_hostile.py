@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from geoskip.meshes import Mesh, MeshError, grid, parse_mesh, read_mesh, write_mesh
-from geoskip.meshes.files.gltf import encode_glb
-from geoskip.meshes.files.obj_off_stl import encode_stl
-from geoskip.meshes.files.ply import encode_ply
+from geoskip.meshes.formats.gltf import encode_glb
+from geoskip.meshes.formats.obj_off_stl import encode_stl
+from geoskip.meshes.formats.ply import encode_ply
 from geoskip.records import reading
 from tests.meshes.mesh_files import encode, seeds, square_gltf, square_ply, square_stl
 

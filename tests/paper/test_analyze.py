@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from geoskip.cli import app
-from geoskip.meshes.files import write_mesh
+from geoskip.meshes.formats import write_mesh
 from geoskip.paper.findings import read_analysis
 from tests.paper.small_run import small_run, spheres
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.meshes.files import write_mesh
+from geoskip.meshes.formats import write_mesh
 from geoskip.training.devices import Group, joined
 from geoskip.training.loop import train
 from geoskip.training.progress import read_metrics

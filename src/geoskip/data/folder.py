@@ -16,7 +16,7 @@ from geoskip.data.correspondence_set import CorrespondenceSet
 from geoskip.data.mesh_family import read_family
 from geoskip.data.mesh_set import MeshSet, StoredShapes
 from geoskip.data.split import Split
-from geoskip.meshes.files import PARSERS, read_mesh
+from geoskip.meshes.formats import PARSERS, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text
 

@@ -12,7 +12,7 @@ from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import cached, fingerprint, fingerprint_files
 from geoskip.data.entries import Stored
 from geoskip.data.progress import ProgressBar
-from geoskip.meshes.files import parse_mesh
+from geoskip.meshes.formats import parse_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Float, Int
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from geoskip.meshes import Mesh, read_mesh
-from geoskip.meshes.files import PARSERS, WRITERS
+from geoskip.meshes.formats import PARSERS, WRITERS
 from geoskip.records.files import atomic_write, mark_unfinished, unfinished_files
 from geoskip.records.os_errors import explain_os_error, is_out_of_memory
 from geoskip.records.reading import read_json, read_npy, read_text

@@ -15,7 +15,7 @@ import re
 
 import numpy as np
 
-from geoskip.meshes.files.polygons import Polygons, float_array, int_array
+from geoskip.meshes.formats.polygons import Polygons, float_array, int_array
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy
 
 _OBJ_SKIPPED = frozenset(

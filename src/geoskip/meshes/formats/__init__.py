@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from geoskip.meshes.files.gltf import encode_glb, encode_gltf, parse_gltf
-from geoskip.meshes.files.obj_off_stl import encode_obj, encode_off, encode_stl, parse_obj, parse_off, parse_stl
-from geoskip.meshes.files.ply import encode_ply, encode_ply_ascii, parse_ply
-from geoskip.meshes.files.polygons import Polygons
+from geoskip.meshes.formats.gltf import encode_glb, encode_gltf, parse_gltf
+from geoskip.meshes.formats.obj_off_stl import encode_obj, encode_off, encode_stl, parse_obj, parse_off, parse_stl
+from geoskip.meshes.formats.ply import encode_ply, encode_ply_ascii, parse_ply
+from geoskip.meshes.formats.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_bytes

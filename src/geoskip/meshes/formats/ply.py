@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from geoskip.meshes.files.polygons import Polygons, float_array, int_array
+from geoskip.meshes.formats.polygons import Polygons, float_array, int_array
 from geoskip.meshes.mesh import Mesh, MeshError
 
 _MAX_HEADER_BYTES = 1 << 20

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from geoskip.meshes.files.polygons import Polygons
+from geoskip.meshes.formats.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import ReadError, parse_json, read_bytes
 
