@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, PooledGraphs, attach, cartesian, target_degree, with_self_loops
 from geoskip.kernels import Pattern
 from geoskip.training.packed import GraphStore
-from geoskip.training.packed.level import LOOPS, rows_of
+from geoskip.training.packed.level import LOOPS, Rows
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -37,7 +37,7 @@ def task(padded: bool, **chosen: Any) -> Classification:
 
 
 def test_rows_of_chosen_graphs_come_in_order_and_then_padding() -> None:
-    rows = rows_of(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0]), capacity=7)
+    rows = Rows.gather(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0]), capacity=7)
     assert rows.starts.tolist() == [0, 3, 3, 5]
     assert rows.rows.tolist() == [2, 3, 4, 0, 1, 0, 0]
     assert rows.graphs[:5].tolist() == [0, 0, 0, 2, 2]

@@ -62,12 +62,12 @@ def same_pattern(found: Pattern, expected: Pattern) -> None:
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
 
 
-@pytest.mark.parametrize("kept", [2**28, 0], ids=["kept", "made anew"])
+@pytest.mark.parametrize("stored", [2**28, 0], ids=["stored", "computed"])
 @pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
 def test_batches_are_those_of_graphs_that_may_differ(
-    chosen: dict[str, Any], kept: int, monkeypatch: pytest.MonkeyPatch
+    chosen: dict[str, Any], stored: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph_store, "MOST_KEPT", kept)
+    monkeypatch.setattr(graph_store, "MAX_STORED", stored)
     shared, apart, _ = stores(**chosen)
     assert isinstance(shared, UniformStore)
     assert not isinstance(apart, UniformStore)
@@ -76,7 +76,7 @@ def test_batches_are_those_of_graphs_that_may_differ(
         same(shared.batch(items), apart.batch(items))
     moved = shared.to("cpu", padded=True)
     assert isinstance(moved, UniformStore)
-    assert not {"_frames", "_pseudo"} & vars(moved).keys(), "made for the other device"
+    assert not {"_templates", "_pseudo"} & vars(moved).keys(), "made for the other device"
     same(moved.batch(ITEMS), apart.batch(ITEMS))
 
 
@@ -107,7 +107,7 @@ def test_what_inference_made_serves_training(chosen: dict[str, Any]) -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_rooms_are_exact() -> None:
+def test_shapes_are_exact() -> None:
     task = Correspondence(sets.config("correspondence", operator="feast"), sets.correspondences())
     graph: Graph = task._connect(task.data.meshes[0])
     (shape,) = task.store.batch_shapes(3)

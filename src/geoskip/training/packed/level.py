@@ -1,4 +1,4 @@
-"""One level of many packed graphs: rows, edges, and the batches made from them without sorting."""
+"""One level of many packed graphs: how it is stored, and how batches are gathered from it without sorting."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from geoskip.data.graph_set import local_dtype
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
+from geoskip.graphs.records import register_record
 from geoskip.kernels import Pattern
 from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
 from geoskip.shapes import Bool, Float, Int, Shaped
@@ -33,9 +34,14 @@ class Rows:
     rows: Int[Tensor, " rows"]
     real: Bool[Tensor, " rows"]
 
+    @classmethod
+    def gather(cls, offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], capacity: int) -> Rows:
+        """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``capacity`` rows, which must be enough."""
+        return cls(*packed_rows(offsets, items, capacity))
+
     @property
     def count(self) -> Int[Tensor, ""]:
-        """The number of rows that are not padding; kept on the device, to avoid a synchronization."""
+        """The number of rows that are not padding, on the device to avoid a synchronization."""
         return self.starts[-1]
 
     @property
@@ -43,24 +49,20 @@ class Rows:
         return len(self.rows)
 
     def take(self, values: Tensor, padding: int = 0) -> Tensor:
-        """The stored values of the rows, and ``padding`` in padding rows."""
+        """The stored values of the rows; ``padding`` in padding rows."""
         real = self.real.view(-1, *(1,) * (values.dim() - 1))
         return torch.where(real, values[self.rows], padding)
 
     def spread(self, values: Tensor, padding: int = 0) -> Tensor:
-        """One value per graph, repeated for all its rows, and ``padding`` in padding rows."""
+        """One value per graph, repeated for all its rows; ``padding`` in padding rows."""
         return torch.where(self.real, values[self.graphs], padding)
 
 
-def rows_of(offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], capacity: int) -> Rows:
-    """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``capacity`` rows, which must be enough."""
-    return Rows(*packed_rows(offsets, items, capacity))
-
-
-# Self-loops of a padding vertex: few, since a vertex with many neighbours keeps its kernel waiting.
+# Self-loops per padding vertex: few, because a vertex with many neighbors slows its kernel down.
 LOOPS = 16
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class PackedEdges:
     """Edges of graphs, graph after graph, numbered within their graph in small integer types.
@@ -69,7 +71,7 @@ class PackedEdges:
     senders, receivers: vertices of its own graph.
     by_sender: the same edges sorted by sender, as indices into those of the graph.
     first_in, first_out: per vertex, how many edges of its graph come before its own, by receiver and by sender.
-    weights: 0 or 1, where edges are weighted.
+    weights: 0 or 1, if edges are weighted.
     """
 
     offsets: Int[Tensor, " graphs_plus_1"]
@@ -82,13 +84,11 @@ class PackedEdges:
 
     @classmethod
     def of(cls, graph: Graph, edges: WeightedEdges | None = None) -> PackedEdges:
-        """The edges of packed graphs, or others between the same vertices."""
+        """The edges of packed graphs, or other edges between the same vertices."""
         pattern = graph.pattern if edges is None else edges.pattern
-        bounds = graph.graph_offsets
-        assert bounds is not None
-        owner = graph_of_vertex(graph)
+        bounds, owner = _bounds(graph), graph_of_vertex(graph)
         offsets, edge_owner = pattern.offsets[0][bounds], owner[pattern.receivers]
-        vertex, edge = local_dtype(_most(bounds)), local_dtype(_most(offsets) + 1)
+        vertex, edge = local_dtype(_largest(bounds)), local_dtype(_largest(offsets) + 1)
         return cls(
             offsets,
             (pattern.senders - bounds[edge_owner]).to(vertex),
@@ -101,13 +101,13 @@ class PackedEdges:
 
     @classmethod
     def join(cls, parts: Sequence[PackedEdges]) -> PackedEdges:
-        """Graphs after graphs."""
+        """The graphs of all parts, one after the other."""
         joined: dict[str, Any] = {f.name: join([getattr(part, f.name) for part in parts]) for f in fields(cls)}
         return cls(**joined | {"offsets": join_offsets([part.offsets for part in parts])})
 
     def batch(self, items: Int[Tensor, " items"], verts: Rows, capacity: int) -> tuple[Pattern, Rows]:
         """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""
-        edges = rows_of(self.offsets, items, capacity)
+        edges = Rows.gather(self.offsets, items, capacity)
         stored = self.senders, self.receivers, self.by_sender
         senders, receivers, by_sender = packed_edges(self.offsets, items, verts.starts, *stored, capacity, LOOPS)
         into, out = packed_segments(
@@ -117,19 +117,32 @@ class PackedEdges:
 
 
 def join(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """One after the other, in the widest of their types."""
+    """Concatenate in the widest of the types."""
     present = [part for part in parts if part is not None]
     return torch.cat(present) if present else None
 
 
 def join_offsets(parts: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, " _"]:
-    """Offsets of all that the parts count."""
-    counts = torch.cat([part.diff() for part in parts])
+    """The offsets of the concatenated parts."""
+    return offsets_of(torch.cat([part.diff() for part in parts]))
+
+
+def offsets_of(counts: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs_plus_1"]:
+    """Where each graph starts, and where the last one ends, if graph g has ``counts[g]`` entries."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _most(offsets: Tensor) -> int:
+def _largest(offsets: Tensor) -> int:
     return int(offsets.diff().max()) if len(offsets) > 1 else 0
+
+
+def _bounds(graph: Graph) -> Tensor:
+    assert graph.graph_offsets is not None
+    return graph.graph_offsets
+
+
+def _small(numbers: Tensor) -> Tensor:
+    return numbers.to(local_dtype(int(numbers.max()) + 1 if numbers.numel() else 1))
 
 
 @dataclass(frozen=True)
@@ -143,29 +156,28 @@ class BatchShape:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Vertices, edges, and edges with self-loops of graphs, ascending: what batches of them may need."""
+    """The numbers of vertices, edges, and edges with self-loops of graphs, each sorted: what batches may need."""
 
     verts: Int[Tensor, " graphs"]
     edges: Int[Tensor, " graphs"]
     looped: Int[Tensor, " graphs"] | None = None
 
     def batch_shape(self, num_items: int, margin: float = 1.0) -> BatchShape:
-        """Places for any ``num_items`` graphs: those of the largest ones, and padding vertices for padding edges.
+        """Space for any ``num_items`` graphs: that of the largest ones, and padding vertices for padding edges.
 
-        With a margin above 1 they are enough for graphs that have as many times more vertices or edges, or fewer
-        edges.
+        A margin of 1.02 leaves space for graphs with 2 % more vertices or edges, or fewer edges.
         """
         (_, verts), edges, looped = self._ranges(num_items, margin)
         padding = max(-(-(most - least) // LOOPS) for least, most in (edges, looped))
         return BatchShape(verts + padding, edges[1], looped[1])
 
     def fit(self, expected: Bounds, num_items: int, margin: float) -> bool:
-        """Whether batches of these graphs fit in the shape that ``expected`` gives."""
+        """Whether batches of these graphs fit into the shape of ``expected``."""
         pairs = zip(self._ranges(num_items, 1.0), expected._ranges(num_items, margin), strict=True)
         return all(least >= low and most <= high for (least, most), (low, high) in pairs)
 
     def _ranges(self, num_items: int, margin: float) -> list[tuple[int, int]]:
-        """The least and the most that ``num_items`` different graphs can have of each."""
+        """The smallest and largest number of each that ``num_items`` different graphs can have."""
         ranges = []
         for counts in (self.verts, self.edges, self.looped):
             least, most = (0, 0) if counts is None else (int(counts[:num_items].sum()), int(counts[-num_items:].sum()))
@@ -174,17 +186,18 @@ class Bounds:
         return ranges
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class PackedLevel:
-    """Graphs one after the other.
+    """Graphs stored one after the other.
 
     offsets: graph g has the vertices ``offsets[g] : offsets[g + 1]``.
     edges: their edges.
     looped: the same with a self-loop at each vertex, for operators that add one; else None.
-    spirals: vertices of the spiral around each vertex, numbered within the graph, where the graphs have them.
+    spirals: vertices of the spiral around each vertex, numbered within the graph; None without spirals.
     members: the vertices of each graph in the order of their clusters, numbered within it; None at the coarsest level.
     first_member: per vertex, how many vertices of its graph at the finer level come before those merged to it; None
-        at the finest.
+        at the finest level.
     """
 
     offsets: Int[Tensor, " graphs_plus_1"]
@@ -195,28 +208,28 @@ class PackedLevel:
     first_member: Shaped[Tensor, " vertices"] | None = None
 
     @classmethod
-    def of(
-        cls, graph: Graph, looped: bool, into: Pattern | None = None, finer: tuple[Graph, Pattern] | None = None
-    ) -> PackedLevel:
-        """A level of packed graphs; ``into`` merges its vertices, ``finer`` is what was merged to it."""
-        bounds, owner = graph.graph_offsets, graph_of_vertex(graph)
-        assert bounds is not None
-        loops = with_self_loops(graph, torch.float32) if looped else None
-        level = cls(
-            bounds,
-            PackedEdges.of(graph),
-            None if loops is None else PackedEdges.of(graph, loops),
-            None if graph.spirals is None else torch.where(graph.spirals < 0, -1, graph.spirals - bounds[owner, None]),
-            None if into is None else _small(into.senders - bounds[owner]),
-            None if finer is None else _small(finer[1].offsets[0][:-1] - _bounds(finer[0])[owner]),
-        )
-        # What the store was made from is not needed again.
-        graph._memo.clear()
-        return level
+    def from_pooled(cls, pooled: PooledGraphs, looped: bool) -> list[PackedLevel]:
+        """The levels of packed graphs, with self-loops if ``looped``."""
+        levels = []
+        for depth, graph in enumerate(pooled.levels):
+            bounds, owner = _bounds(graph), graph_of_vertex(graph)
+            spirals = members = first_member = None
+            if graph.spirals is not None:
+                spirals = torch.where(graph.spirals < 0, -1, graph.spirals - bounds[owner, None])
+            if depth < len(pooled.clusters):
+                members = _small(pooled.clusters[depth].senders - bounds[owner])
+            if depth > 0:
+                first = pooled.clusters[depth - 1].offsets[0][:-1]
+                first_member = _small(first - _bounds(pooled.levels[depth - 1])[owner])
+            loops = PackedEdges.of(graph, with_self_loops(graph, torch.float32)) if looped else None
+            levels.append(cls(bounds, PackedEdges.of(graph), loops, spirals, members, first_member))
+        for graph in pooled.levels:
+            graph._memo.clear()  # not needed again
+        return levels
 
     @classmethod
     def join(cls, parts: Sequence[PackedLevel]) -> PackedLevel:
-        """Graphs after graphs."""
+        """The graphs of all parts, one after the other."""
         looped = [part.looped for part in parts if part.looped is not None]
         return cls(
             join_offsets([part.offsets for part in parts]),
@@ -230,21 +243,17 @@ class PackedLevel:
         verts, edges = (offsets.diff().sort().values for offsets in (self.offsets, self.edges.offsets))
         return Bounds(verts, edges, None if self.looped is None else self.looped.offsets.diff().sort().values)
 
-    def batch_shape(self, num_items: int) -> BatchShape:
-        """Places for any ``num_items`` graphs."""
-        return self.bounds.batch_shape(num_items)
-
     def exact_shape(self, items: Int[Tensor, " items"]) -> BatchShape:
-        """Places for these graphs, none to spare."""
+        """The size of these graphs, without padding."""
         stored = [self.offsets, self.edges.offsets, *([] if self.looped is None else [self.looped.offsets])]
         counts = [int((offsets[items + 1] - offsets[items]).sum()) for offsets in stored]
         return BatchShape(*counts, *([0] * (3 - len(counts))))
 
     def rows(self, items: Int[Tensor, " items"], shape: BatchShape) -> Rows:
-        return rows_of(self.offsets, items, shape.verts)
+        return Rows.gather(self.offsets, items, shape.verts)
 
     def batch(self, items: Int[Tensor, " items"], verts: Rows, shape: BatchShape) -> Graph:
-        """The graphs as one, without pseudo-coordinates."""
+        """The chosen graphs as one, without pseudo-coordinates."""
         pattern, _ = self.edges.batch(items, verts, shape.edges)
         order = torch.arange(shape.edges, device=items.device)
         graph = Graph(pattern, order, spirals=self._spirals(verts), graph_offsets=verts.starts)
@@ -263,9 +272,9 @@ class PackedLevel:
         return torch.cat([torch.arange(verts.capacity, device=stored.device)[:, None], shifted[:, 1:]], dim=1)
 
     def clusters(self, fine: Rows, coarser: PackedLevel, coarse: Rows, padded: bool) -> Pattern:
-        """Which vertices of a batch are merged to which of the next level, as pooling reads it: segments alone.
+        """Which vertices of a batch are merged to which of the next level; only the segments that pooling reads.
 
-        A cluster of padding has one member, whichever: of nothing there is no maximum.
+        A padding cluster has one arbitrary member, because an empty one has no maximum.
         """
         assert self.members is not None
         assert coarser.first_member is not None
@@ -281,20 +290,11 @@ class PackedLevel:
         return Pattern(senders, receivers, None, offsets.unsqueeze(0), positions, unused)
 
 
-def _bounds(graph: Graph) -> Tensor:
-    assert graph.graph_offsets is not None
-    return graph.graph_offsets
-
-
-def _small(numbers: Tensor) -> Tensor:
-    return numbers.to(local_dtype(int(numbers.max()) + 1 if numbers.numel() else 1))
-
-
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """Some graphs of a :class:`~geoskip.training.packed.store.GraphStore`.
+    """A batch of graphs of a :class:`~geoskip.training.packed.store.GraphStore`.
 
-    items: which ones.
+    items: their numbers.
     x: features of the vertices.
     graphs: the graphs at every level.
     verts: per level, the rows of the vertices, and which of them are padding.
