@@ -74,13 +74,6 @@ class HalfSkip(Skip):
 
     def __init__(self, conv, in_channels=None, out_channels=None):
         super().__init__(conv, in_channels, out_channels, bias=False)
-        self._make_parameters()
-
-    def _shapes(self, inputs, outputs):
-        return {}
-
-    def _reset_skip(self):
-        pass
 
     def shortcut(self, x):
         return 0.5 * x.mean(-1, keepdim=True).expand(*x.shape[:-1], self.skip_channels[1])

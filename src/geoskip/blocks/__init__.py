@@ -1,9 +1,10 @@
 """Skips around any graph convolution, and skips for a finished model; pooling."""
 
-from geoskip.blocks.base import NO_SKIP, SKIPS, Skip
+from geoskip.blocks.base import SKIPS, Skip
 from geoskip.blocks.insertion import SkipSummary, add_skips
 from geoskip.blocks.pooling import max_pool, mean_over_graphs, mean_pool
 from geoskip.blocks.skips import (
+    NO_SKIP,
     AffineSkip,
     PolynomialSkip,
     ResidualSkip,

@@ -4,9 +4,9 @@ r"""The paper's analogy, executable: an RBF interpolant with its affine part is 
     \hat f(x_i) = \sum_j \varphi(\lVert c_j - x_i \rVert)\, w_j + x_i A + b \qquad\text{and}\qquad
     y_i = \sum_{j \in \mathcal N(i)} w(u_{ij})\, x_j\, \Theta + x_i A + b
 
-are the same sum on the graph where every center sends to every point, with pseudo-coordinates u_ij = c_j - x_i. There a
-vertex has two kinds of features: the radial weights, which are heard by others, and its position, which only the
-vertex itself uses; Θ picks the former and A the latter.
+are the same sum on the graph where every center sends to every point, with pseudo-coordinates u_ij = c_j - x_i. A
+vertex has two kinds of features: its radial weights, which it sends to others, and its position, which only its own
+skip uses. Θ selects the former and A the latter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from geoskip.shapes import Float
 
 
 def interpolant_block(interpolant: RBFInterpolant) -> AffineSkip:
-    """The block that computes ``interpolant`` on its :func:`interpolant_graph`: one slot, centred at u = 0."""
+    """The block that computes ``interpolant`` on its :func:`interpolant_graph`: one slot, centered at u = 0."""
     dim, out = interpolant.centers.shape[-1], interpolant.weights.shape[-1]
     slopes, offset = interpolant.affine()
     conv = RBFConv(out + dim, out, kernel_size=1, dim=dim, kernel=interpolant.kernel)
@@ -41,14 +41,14 @@ def interpolant_block(interpolant: RBFInterpolant) -> AffineSkip:
 def interpolant_graph(
     interpolant: RBFInterpolant, points: Float[Tensor, "points dim"]
 ) -> tuple[Float[Tensor, "vertices channels"], Graph]:
-    """Features and graph for the block: the points first, which hear every center, then the centers.
+    """Features and graph for the block: first the points, which receive from every center, then the centers.
 
-    A point sends nothing, so its weight is 0; only the first rows of the block's output are values of f̂.
+    A point sends nothing, so its weight is 0. Only the first rows of the block's output are values of f̂.
     """
     centers, weights = interpolant.centers, interpolant.weights
     points = points.to(centers)
-    silent = weights.new_zeros(len(points), weights.shape[1])
-    x = torch.cat([torch.cat([silent, points], dim=1), torch.cat([weights, centers], dim=1)])
+    no_weights = weights.new_zeros(len(points), weights.shape[1])
+    x = torch.cat([torch.cat([no_weights, points], dim=1), torch.cat([weights, centers], dim=1)])
     receivers, senders = torch.cartesian_prod(
         torch.arange(len(points), device=x.device), torch.arange(len(points), len(x), device=x.device)
     ).T

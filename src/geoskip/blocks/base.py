@@ -1,4 +1,4 @@
-"""What the three skips have in common: a convolution, a function of the vertex alone, and the sum of the two."""
+"""What all skips have in common: a convolution, a function of the vertex alone, and the sum of the two."""
 
 from __future__ import annotations
 
@@ -13,106 +13,25 @@ from geoskip.arguments import whole_number
 from geoskip.blocks.channels import (
     check_features,
     check_same_vertices,
+    device_and_dtype,
     features_at,
     features_of,
-    home_of,
     own_bias,
     read_channels,
     receiving_features,
     why_unfit,
     with_features,
 )
+from geoskip.operators import Operator
+from geoskip.operators.base import glorot, zeros
 from geoskip.operators.checks import check_device_and_dtype, refuse_to_hetero
 from geoskip.registry import Registry
 from geoskip.shapes import Float
 
-
-class LateParameters(nn.Module, ABC):
-    """A module whose own parameters map some channels to others, once those are known.
-
-    Until then they are torch's uninitialized parameters, as in ``torch.nn.LazyLinear``: they move with ``.to()``,
-    are copied and saved, become ordinary ones at the first call or when a checkpoint that has them is loaded, and
-    stay the same objects then.
-
-    Attributes:
-        skip_channels: channels of input and output; ``None`` until they are known.
-    """
-
-    skip_channels: tuple[int, int] | None
-
-    # The matrices on the way from the input to the output: their shapes in a checkpoint tell the channels.
-    _matrices: ClassVar[tuple[str, ...]] = ()
-
-    # Names of the parameters.
-    _late_names: tuple[str, ...] = ()
-
-    @abstractmethod
-    def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters."""
-
-    @abstractmethod
-    def _reset_skip(self) -> None:
-        """Draw their initial values."""
-
-    def _add_late(self, names: tuple[str, ...], home: dict[str, Any]) -> None:
-        self._late_names = names
-        shapes = None if self.skip_channels is None else self._shapes(*self.skip_channels)
-        for name in names:
-            # register_parameter would mistake an attribute of this name that is looked up elsewhere for our own.
-            self._parameters[name] = (
-                cast(nn.Parameter, UninitializedParameter(**home))
-                if shapes is None
-                else nn.Parameter(torch.empty(shapes[name], **home))
-            )
-        if shapes is not None:
-            self._reset_skip()
-
-    def _materialize(self, inputs: int, outputs: int) -> None:
-        self.skip_channels = inputs, outputs
-        shapes = self._shapes(inputs, outputs)
-        for name, parameter in self._parameters.items():
-            if isinstance(parameter, UninitializedParameter):
-                parameter.materialize(shapes[name])
-        self._reset_skip()
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        if self.skip_channels is not None:
-            return super()._save_to_state_dict(destination, prefix, keep_vars)
-        # torch detaches what it saves, which an uninitialized parameter does not allow.
-        return destination.update({prefix + name: p for name, p in self._parameters.items() if p is not None})
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        if self.skip_channels is None and self._matrices:
-            first, last = (state_dict.get(prefix + self._matrices[end]) for end in (0, -1))
-            if isinstance(first, Tensor) and isinstance(last, Tensor) and not (is_lazy(first) or is_lazy(last)):
-                self._materialize(first.shape[0], last.shape[-1])
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+SKIPS: Registry[type[Skip]] = Registry("skip", entry_points="geoskip.skips", attribute="skip_name")
 
 
-def adopt_plain_keys(conv: nn.Module, own: set[str], state_dict: dict[str, Any], prefix: str) -> bool:
-    """Where ``state_dict`` holds the bare convolution at ``prefix``, move its keys to ``prefix + "conv."``.
-
-    Returns whether it does hold that, and not the block. All keys together decide, since a convolution may have a
-    parameter ``weight``, as a skip has, or a child ``conv``: they are taken for the one that they resemble more.
-    ``own`` are the names of the skip's own parameters.
-    """
-    present = {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}
-    bare = set(conv.state_dict(keep_vars=True))
-    block = {f"conv.{key}" for key in bare} | own
-    if _likeness(present, bare) <= _likeness(present, block):
-        return False
-    # All taken out before any is put back: one's new key may be another's old.
-    values = {key: state_dict.pop(prefix + key) for key in sorted(present)}
-    state_dict.update({f"{prefix}conv.{key}": value for key, value in values.items()})
-    return True
-
-
-def _likeness(these: set[str], those: set[str]) -> float:
-    """Keys in common, as a share of all: 1 for equal sets, 0 for sets that share nothing."""
-    return len(these & those) / len(these | those) if these | those else 1.0
-
-
-class Skip(LateParameters):
+class Skip(nn.Module, ABC):
     r"""A block: a convolution, which aggregates the neighbors, plus a function P of the vertex itself.
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + P(x_i)
@@ -126,11 +45,22 @@ class Skip(LateParameters):
     part of P: ``affine(x)`` and ``convolution(x, …)`` add up to the block.
 
     **Channels** are the given ones, or those that the module declares, or are inferred at the first call. In the last
-    case, call the block once before you create the optimizer or use ``torch.compile``.
+    case, call the block once before you create the optimizer or use ``torch.compile``: until then the skip's parameters
+    are uninitialized, as in ``torch.nn.LazyLinear``.
 
     A checkpoint of the bare convolution loads into the block, also with ``strict=True``; the skip keeps its values.
 
-    A subclass declares its name, and ``@SKIPS.register`` makes it available by that name.
+    A subclass declares its name, :meth:`parameter_shapes` and :meth:`shortcut`; ``@SKIPS.register`` makes it available
+    by that name.
+
+    Args:
+        conv: any module that maps vertex features: an operator, a convolution of PyTorch Geometric, your own.
+        in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
+        out_channels: channels of the output, if ``conv`` does not declare them.
+        init: initial values of the skip's last matrix. ``"glorot"``, or ``"zeros"``: then the block starts as the bare
+            convolution, to the bit. Other matrices are Glorot, vectors 0.
+        bias: whether to add b if the convolution has no ``bias``. Some keep theirs elsewhere (PyTorch Geometric's
+            SAGEConv in ``lin_l``): pass ``False`` there to avoid a second one.
 
     Attributes:
         skip_name: what users write: ``--skip affine``. (The prefix ``skip_`` keeps it apart from the attributes of the
@@ -151,8 +81,10 @@ class Skip(LateParameters):
 
     # Defaults, so that an attribute of the convolution with one of these names is never taken for the block's.
     skip_channels: tuple[int, int] | None = None
+    init: str = "glorot"
     brings_bias: bool = False
     part: str = "both"
+    _own_names: tuple[str, ...] = ()
     _learned_channels: bool = False
 
     def __init__(
@@ -160,6 +92,8 @@ class Skip(LateParameters):
         conv: nn.Module,
         in_channels: int | None = None,
         out_channels: int | None = None,
+        *,
+        init: str = "glorot",
         bias: bool = True,
     ) -> None:
         super().__init__()
@@ -168,18 +102,39 @@ class Skip(LateParameters):
             raise TypeError(f"conv: {name} wraps a torch.nn.Module, got a {type(conv).__name__}")
         if (reason := why_unfit(conv)) is not None:
             raise TypeError(f"conv: {name} does not fit around {type(conv).__name__}: {reason}")
-        if in_channels is not None:
-            in_channels = whole_number("in_channels", in_channels, name)
-        if out_channels is not None:
-            out_channels = whole_number("out_channels", out_channels, name)
-        said = read_channels(conv)
-        inputs, outputs = in_channels or said[0], out_channels or said[1]
-        self.skip_channels = None if inputs is None or outputs is None else (inputs, outputs)
+        self.init = check_init(init, name)
+        self.skip_channels = self._choose_channels(conv, in_channels, out_channels)
         self.conv = conv
         self._features_at = features_at(conv)
         self._bias_counts = own_bias(conv) is not None or getattr(conv, "bias", None) is None
         self.brings_bias = bias and own_bias(conv) is None
         self.training = conv.training
+        self._add_parameters()
+
+    def _choose_channels(
+        self, conv: nn.Module, in_channels: int | None, out_channels: int | None
+    ) -> tuple[int, int] | None:
+        name = type(self).__name__
+        if in_channels is not None:
+            in_channels = whole_number("in_channels", in_channels, name)
+        if out_channels is not None:
+            out_channels = whole_number("out_channels", out_channels, name)
+        declared = read_channels(conv)
+        channels = in_channels or declared[0], out_channels or declared[1]
+        if isinstance(conv, Operator) and channels != declared:
+            raise ValueError(
+                f"in_channels, out_channels: {name}({type(conv).__name__}) was given {in_channels}, {out_channels}, "
+                f"but the operator maps {conv.in_channels} to {conv.out_channels}; leave them out"
+            )
+        return None if None in channels else cast(tuple[int, int], channels)
+
+    def parameter_shapes(self, in_channels: int, out_channels: int) -> dict[str, tuple[int, ...]]:
+        """The parameters of P, except b: their names and shapes, from the first matrix to the last."""
+        return {}
+
+    @abstractmethod
+    def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
+        """P(x) - b."""
 
     @property
     def conv_has_bias(self) -> bool:
@@ -190,23 +145,12 @@ class Skip(LateParameters):
     def _b(self) -> Tensor:
         return cast(Tensor, self.bias if self.brings_bias else self.conv.bias)
 
-    def _make_parameters(self, *names: str) -> None:
-        if self.brings_bias:
-            names = *names, "bias"
-        elif not hasattr(self.conv, "bias"):
-            self._parameters["bias"] = None
-        self._add_late(names, home_of(self.conv))
-
-    @abstractmethod
-    def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
-        """P(x) - b."""
-
     def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
         self._known_channels()
         check_features(x, self._label())
         self._check_input(x)
-        return self._biased(self.shortcut(x), self.brings_bias or self.conv_has_bias)
+        return self.shortcut(x) + self._b if self.brings_bias or self.conv_has_bias else self.shortcut(x)
 
     def convolution(self, *args: Any, **kwargs: Any) -> Any:
         """The convolution alone, without the block's b."""
@@ -242,12 +186,9 @@ class Skip(LateParameters):
             self._materialize(received.shape[-1], y.shape[-1])
             self._learned_channels = True
         self._check_output(y)
-        return with_features(out, y + self._biased(self.shortcut(received), self.brings_bias).to(y.dtype))
-
-    def _biased(self, y: Tensor, wanted: bool) -> Tensor:
-        if not wanted:
-            return y
-        return y + self._b
+        p = self.shortcut(received)
+        p = p + self._b if self.brings_bias else p
+        return with_features(out, y + p.to(y.dtype))
 
     def _known_channels(self) -> tuple[int, int]:
         if self.skip_channels is None:
@@ -258,18 +199,22 @@ class Skip(LateParameters):
         return self.skip_channels
 
     def _check_input(self, x: Tensor) -> None:
-        if self._late_names and self.skip_channels is not None:
+        if self.skip_channels is None:
+            return
+        if self._own_names:
             check_device_and_dtype("x", x, self, self._label())
-        if self.skip_channels is not None and x.shape[-1] != self.skip_channels[0]:
-            if self._learned_channels:
-                raise ValueError(
-                    f"x: {self._label()} met {self.skip_channels[0]} channels at its first call and {x.shape[-1]} now; "
-                    "a convolution that is used at several widths needs a block for each of them"
-                )
+        expected, given = self.skip_channels[0], x.shape[-1]
+        if given == expected:
+            return
+        if self._learned_channels:
             raise ValueError(
-                f"x: {self._label()} maps {self.skip_channels[0]} channels, got {x.shape[-1]}; if the convolution "
-                f"takes them, say {type(self).__name__}(conv, in_channels={x.shape[-1]})"
+                f"x: {self._label()} met {expected} channels at its first call and {given} now; a convolution that is "
+                "used at several widths needs a block for each of them"
             )
+        raise ValueError(
+            f"x: {self._label()} maps {expected} channels, got {given}; if the convolution takes them, say "
+            f"{type(self).__name__}(conv, in_channels={given})"
+        )
 
     def _check_output(self, y: Tensor) -> None:
         if self.skip_channels is not None and y.shape[-1] != self.skip_channels[1]:
@@ -284,6 +229,40 @@ class Skip(LateParameters):
             reset()
         if self.skip_channels is not None:
             self._reset_skip()
+
+    def _add_parameters(self) -> None:
+        channels = self.skip_channels or (1, 1)
+        shapes = self.parameter_shapes(*channels) | ({"bias": channels[1:]} if self.brings_bias else {})
+        kind = device_and_dtype(self.conv)
+        self._own_names = tuple(shapes)
+        for name, shape in shapes.items():
+            known = self.skip_channels is not None
+            parameter = nn.Parameter(torch.empty(shape, **kind)) if known else UninitializedParameter(**kind)
+            # register_parameter would refuse a name that the convolution has too.
+            self._parameters[name] = cast(nn.Parameter, parameter)
+        if not self.brings_bias and not hasattr(self.conv, "bias"):
+            self._parameters["bias"] = None
+        if self.skip_channels is not None:
+            self._reset_skip()
+
+    def _materialize(self, in_channels: int, out_channels: int) -> None:
+        self.skip_channels = in_channels, out_channels
+        shapes = self.parameter_shapes(in_channels, out_channels) | {"bias": (out_channels,)}
+        for name, parameter in self._parameters.items():
+            if isinstance(parameter, UninitializedParameter):
+                parameter.materialize(shapes[name])
+        self._reset_skip()
+
+    def _matrices(self) -> list[str]:
+        """The matrices of P, in the order in which they are applied."""
+        return [name for name, shape in self.parameter_shapes(1, 1).items() if len(shape) == 2]
+
+    def _reset_skip(self) -> None:
+        """Draw the initial values of the skip's parameters."""
+        matrices = self._matrices()
+        for name in self._own_names:
+            starts_at_zero = name not in matrices or (name == matrices[-1] and self.init == "zeros")
+            (zeros if starts_at_zero else glorot)(getattr(self, name))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -308,7 +287,7 @@ class Skip(LateParameters):
     def _may_be_of_conv(self, name: str) -> bool:
         # Not the private ones: copying, for one, asks every object for its own __deepcopy__. Nor the block's own
         # parameters: torch's parametrizations delete them for a moment.
-        return not name.startswith("_") and name not in self._late_names and "conv" in self.__dict__.get("_modules", ())
+        return not name.startswith("_") and name not in self._own_names and "conv" in self.__dict__.get("_modules", ())
 
     def _is_of_conv(self, name: str) -> bool:
         """Whether an attribute is the convolution's, since the block lacks it."""
@@ -317,14 +296,40 @@ class Skip(LateParameters):
         own = (self._parameters, self._buffers, self._modules)
         return not any(name in names for names in own) and hasattr(self.conv, name)
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        if self.skip_channels is not None:
+            return super()._save_to_state_dict(destination, prefix, keep_vars)
+        # torch detaches what it saves, which an uninitialized parameter does not allow.
+        return destination.update({prefix + name: p for name, p in self._parameters.items() if p is not None})
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
     ) -> None:
         own = {name for name, parameter in self._parameters.items() if parameter is not None}
-        plain = adopt_plain_keys(self.conv, own, state_dict, prefix)
+        is_plain = self._adopt_plain_keys(own, state_dict, prefix)
+        if self.skip_channels is None and (matrices := self._matrices()):
+            first, last = state_dict.get(prefix + matrices[0]), state_dict.get(prefix + matrices[-1])
+            if isinstance(first, Tensor) and isinstance(last, Tensor) and not (is_lazy(first) or is_lazy(last)):
+                self._materialize(first.shape[0], last.shape[-1])
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
-        if plain:
+        if is_plain:
             missing[:] = [key for key in missing if key not in {prefix + name for name in own}]
+
+    def _adopt_plain_keys(self, own: set[str], state_dict: dict[str, Any], prefix: str) -> bool:
+        """If ``state_dict`` has the bare convolution at ``prefix``, move its keys to ``prefix + "conv."``.
+
+        A convolution may have a parameter ``weight``, as a skip has, or a child ``conv``. So all keys together decide:
+        the checkpoint is that of the module with which it shares more of them.
+        """
+        present = {key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)}
+        plain = set(self.conv.state_dict(keep_vars=True))
+        block = {f"conv.{key}" for key in plain} | own
+        if _overlap(present, plain) <= _overlap(present, block):
+            return False
+        # First take out all, then put them back: the new key of one may be the old key of another.
+        values = {key: state_dict.pop(prefix + key) for key in sorted(present)}
+        state_dict.update({f"{prefix}conv.{key}": value for key, value in values.items()})
+        return True
 
     def _label(self) -> str:
         return f"{type(self).__name__}({type(self.conv).__name__})"
@@ -333,5 +338,13 @@ class Skip(LateParameters):
         return "channels at the first call" if self.skip_channels is None else "{} → {}".format(*self.skip_channels)
 
 
-SKIPS: Registry[type[Skip]] = Registry("skip", entry_points="geoskip.skips", attribute="skip_name")
-NO_SKIP = "none"
+def check_init(init: str, owner: str) -> str:
+    """``init``, if it names the initial values of a skip."""
+    if not isinstance(init, str) or init not in ("glorot", "zeros"):
+        raise ValueError(f"init: {owner} starts with one of ['glorot', 'zeros'], got {init!r}")
+    return init
+
+
+def _overlap(one: set[str], other: set[str]) -> float:
+    """Keys in common, as a share of all: 1 for equal sets, 0 for sets that share nothing."""
+    return len(one & other) / len(one | other) if one | other else 1.0

@@ -32,7 +32,7 @@ _UNFIT = {
 def pyg_class(module: nn.Module) -> str | None:
     """Name of the class of PyTorch Geometric that a module is, or is derived from.
 
-    Told by names, so that PyTorch Geometric need not be imported, or installed.
+    Recognized by name, so that PyTorch Geometric need not be imported or installed.
     """
     return next((cls.__name__ for cls in type(module).__mro__ if cls.__module__.startswith("torch_geometric.")), None)
 
@@ -109,7 +109,7 @@ def takes_any_width(module: nn.Module) -> bool:
     return read_channels(module)[0] is None and not any(is_lazy(p) or p.dim() > 1 for p in module.parameters())
 
 
-def home_of(module: nn.Module) -> dict[str, Any]:
+def device_and_dtype(module: nn.Module) -> dict[str, Any]:
     """Device and dtype of a module's first floating-point tensor: new parameters go there too."""
     tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
     first = next((tensor for tensor in tensors if tensor.is_floating_point()), torch.empty(0))
@@ -139,14 +139,11 @@ def check_features(x: Any, block: str) -> None:
             f"{type(x).__name__}{advice}"
         )
     if not x.is_floating_point():
-        # Whole numbers may be an edge_index in the wrong place, or the numbers of vertices or classes, which some
-        # convolutions look up in a table: to convert them would hide that.
-        edges = x.dim() == 2 and x.shape[0] == 2 and not x.is_complex()
-        advice = (
-            "the features come first, then the edge_index"
-            if edges
-            else ("pass features, or leave a convolution that looks up whole numbers in a table without a skip")
-        )
+        # They may be an edge_index in the wrong place, or indices that a convolution looks up in a table. Converting
+        # them would hide that.
+        advice = "pass features, or leave a convolution that looks up whole numbers in a table without a skip"
+        if x.dim() == 2 and x.shape[0] == 2 and not x.is_complex():
+            advice = "the features come first, then the edge_index"
         raise TypeError(f"x: {block} acts on floating-point features, got {x.dtype} of shape {list(x.shape)}; {advice}")
     if x.dim() == 0:
         raise ValueError(f"x: {block} acts on a tensor [*batch, vertices, channels], got shape {list(x.shape)}")

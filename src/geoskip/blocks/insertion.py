@@ -1,61 +1,60 @@
-"""Adds skips to an existing model, in one line."""
+"""Adds skips to an existing model, in one call."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx, nn
 
 from geoskip.arguments import check_type, short_repr
-from geoskip.blocks.base import Skip
-from geoskip.blocks.channels import home_of, is_convolution, takes_any_width, why_unfit
-from geoskip.blocks.skips import check_init, find_skip, takes_init
+from geoskip.blocks.base import Skip, check_init
+from geoskip.blocks.channels import device_and_dtype, is_convolution, takes_any_width, why_unfit
+from geoskip.blocks.skips import find_skip, takes_init
 
 
 @dataclass(frozen=True)
-class Wrapped:
-    """A convolution that was given a skip.
+class SummaryRow:
+    """A convolution that was given a skip, or left as it is.
 
     Attributes:
         name: where it is in the model; several names, with commas, if the model shares it.
         convolution: its class.
-        in_channels: channels that the skip maps from; ``None`` if only the first call will tell.
+        reason: why it was left as it is; empty if it was given a skip.
+        in_channels: channels that the skip maps from; ``None`` if they are inferred at the first call.
         out_channels: channels that it maps to, likewise.
         num_parameters: parameters that the skip adds, likewise.
     """
 
     name: str
     convolution: str
-    in_channels: int | None
-    out_channels: int | None
-    num_parameters: int | None
+    reason: str = ""
+    in_channels: int | None = None
+    out_channels: int | None = None
+    num_parameters: int | None = None
 
-
-@dataclass(frozen=True)
-class Left:
-    """A convolution that was left as it is, and why."""
-
-    name: str
-    convolution: str
-    reason: str
+    def __str__(self) -> str:
+        if self.reason:
+            return f"left: {self.reason}"
+        if self.num_parameters is None:
+            return "channels at the first call"
+        return f"{self.in_channels} → {self.out_channels}, +{self.num_parameters:,}"
 
 
 @dataclass(frozen=True)
 class SkipSummary:
-    """What was wrapped, and what was left, in the model's order."""
+    """The convolutions that were wrapped, and those that were left as they are, in the model's order."""
 
     kind: str
-    init: str
-    wrapped: tuple[Wrapped, ...]
-    left: tuple[Left, ...]
+    wrapped: tuple[SummaryRow, ...]
+    left: tuple[SummaryRow, ...]
 
     @property
     def num_parameters(self) -> int:
@@ -66,21 +65,160 @@ class SkipSummary:
         late = any(row.num_parameters is None for row in self.wrapped)
         more = ", and more at the first call" if late else ""
         skips = "skip" if len(self.wrapped) == 1 else "skips"
-        title = f"{len(self.wrapped)} {self.kind} {skips} added: {self.num_parameters:,} parameters{more}"
-        rows = [(row.name, row.convolution, *_sizes(row)) for row in self.wrapped]
-        rows += [(row.name, row.convolution, f"left: {row.reason}", "") for row in self.left]
-        widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
-        lines = [f"  {name:<{widths[0]}}  {conv:<{widths[1]}}  {size}{added}" for name, conv, size, added in rows]
-        return "\n".join([title, *lines])
+        lines = [f"{len(self.wrapped)} {self.kind} {skips} added: {self.num_parameters:,} parameters{more}"]
+        rows = (*self.wrapped, *self.left)
+        first = max((len(row.name) for row in rows), default=0)
+        second = max((len(row.convolution) for row in rows), default=0)
+        return "\n".join(lines + [f"  {row.name:<{first}}  {row.convolution:<{second}}  {row}" for row in rows])
 
 
-def _sizes(row: Wrapped) -> tuple[str, str]:
-    if row.num_parameters is None:
-        return "channels at the first call", ""
-    return f"{row.in_channels} → {row.out_channels}", f", +{row.num_parameters:,}"
+Choice = Callable[[str, nn.Module], bool]
 
 
-def is_called_at_several_widths(model: nn.Module, name: str, calls: Counter[str]) -> bool:
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution, bare or with a skip, and everywhere that it is registered: ``parent._modules[key]``."""
+
+    module: nn.Module
+    names: list[str] = field(default_factory=list)
+    places: list[tuple[nn.Module, str]] = field(default_factory=list)
+
+
+def add_skips(
+    model: nn.Module,
+    kind: str = "affine",
+    init: str = "glorot",
+    where: str | list[str] | Choice | None = None,
+) -> SkipSummary:
+    """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
+
+    ``print(add_skips(model))`` shows what was changed. Convolutions that have a skip already keep it, so a second call
+    does nothing. A convolution that the model uses in several places gets one skip and stays shared; if it accepts any
+    number of channels, that is an error, because one skip may not fit. A convolution inside another one gets no skip.
+    With ``init="zeros"`` the output of the model stays bitwise the same until it is trained. Checkpoints of the plain
+    model still load, also with ``strict=True``; the skips keep their values. Call PyTorch Geometric's ``to_hetero``
+    before ``add_skips``.
+
+    Create the optimizer afterwards, or pass the new parameters to ``add_param_group``. If the summary says "at the
+    first call", call the model once before that.
+
+    Args:
+        model: any model; its convolutions may be in lists, ``Sequential`` containers or models inside.
+        kind: ``"affine"``, ``"polynomial"`` or ``"residual"``; the entry point of an installed package; or
+            ``module:Name``.
+        init: ``"glorot"`` or ``"zeros"``. A residual skip has no parameters, so nothing starts at zero.
+        where: the convolutions that get a skip, by default all: a pattern for their names in the model, such as
+            ``"encoder.*"``, a list of patterns, or a function of name and module.
+    """
+    skip = _check(model, kind, init)
+    convs = _find(model)
+    is_chosen = _choice(where, [name for conv in convs for name in conv.names])
+    reasons = [_why_left(conv, is_chosen) for conv in convs]
+    _check_widths(model, [conv for conv, reason in zip(convs, reasons, strict=True) if not reason], skip)
+    options: dict[str, Any] = {"init": init} if takes_init(skip) else {}
+    wrapped, left = [], []
+    for conv, reason in zip(convs, reasons, strict=True):
+        name, module = ", ".join(conv.names), conv.module
+        if reason:
+            inner = module.conv if isinstance(module, Skip) else module
+            left.append(SummaryRow(name, type(inner).__name__, reason))
+            continue
+        block = skip(module, **options)
+        if not [*module.parameters(), *module.buffers()]:
+            # A convolution without tensors has no device and dtype: take those of the model.
+            block.to(**device_and_dtype(model))
+        for parent, key in conv.places:
+            parent._modules[key] = block
+        wrapped.append(_summarize(name, block))
+    return SkipSummary(kind, tuple(wrapped), tuple(left))
+
+
+def _check(model: nn.Module, kind: str, init: str) -> type[Skip]:
+    check_type("model", model, nn.Module)
+    skip = find_skip(kind, "kind")
+    if check_init(init, "add_skips") == "zeros" and not takes_init(skip):
+        raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
+    if is_convolution(model):
+        raise ValueError(
+            f"model: {type(model).__name__} is itself a convolution, which cannot be replaced in place; write "
+            f"model = {skip.__name__}(model)"
+        )
+    return skip
+
+
+def _find(model: nn.Module) -> list[_Convolution]:
+    """Every convolution of the model once; those inside another convolution belong to it."""
+    convs: dict[int, _Convolution] = {}
+    visited: set[int] = set()
+
+    def visit(parent: nn.Module, prefix: str) -> None:
+        if id(parent) in visited or isinstance(parent, Skip):
+            return
+        visited.add(id(parent))
+        for key, module in parent._modules.items():
+            if isinstance(module, Skip) or (module is not None and is_convolution(module)):
+                conv = convs.setdefault(id(module), _Convolution(module))
+                conv.names.append(prefix + key)
+                conv.places.append((parent, key))
+            elif module is not None:
+                visit(module, f"{prefix}{key}.")
+
+    visit(model, "")
+    if not convs and not isinstance(model, Skip):
+        raise ValueError(
+            f"model: {type(model).__name__} has no graph convolutions of geoskip or PyTorch Geometric; wrap other "
+            "modules one by one, as AffineSkip(module)"
+        )
+    return list(convs.values())
+
+
+def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
+    if where is None:
+        return lambda name, module: True
+    if callable(where):
+        return where
+    patterns = [where] if isinstance(where, str) else where
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TypeError(f"where: expected a pattern, a list of patterns or a function, got {short_repr(where)}")
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(map(repr, names))}")
+    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _why_left(conv: _Convolution, is_chosen: Choice) -> str:
+    if isinstance(conv.module, Skip):
+        return f"has {type(conv.module).__name__} already"
+    if not any(is_chosen(name, conv.module) for name in conv.names):
+        return "not chosen by where"
+    return why_unfit(conv.module) or ""
+
+
+def _summarize(name: str, block: Skip) -> SummaryRow:
+    convolution = type(block.conv).__name__
+    if block.skip_channels is None:
+        return SummaryRow(name, convolution)
+    num_parameters = sum(parameter.numel() for parameter in block.parameters(recurse=False))
+    return SummaryRow(name, convolution, "", *block.skip_channels, num_parameters)
+
+
+def _check_widths(model: nn.Module, convs: list[_Convolution], skip: type[Skip]) -> None:
+    """A skip maps from one number of channels to one other; a convolution may accept any number of channels."""
+    flexible = [conv for conv in convs if takes_any_width(conv.module)]
+    calls = count_calls(model) if flexible else Counter[str]()
+    for conv in flexible:
+        is_shared = len(conv.names) > 1
+        if is_shared or _is_called_at_several_widths(model, conv.names[0], calls):
+            used = "the model has it in several places" if is_shared else "a forward pass calls it several times"
+            raise ValueError(
+                f"model: {' and '.join(map(repr, conv.names))} ({type(conv.module).__name__}) takes any number of "
+                f"channels and {used}, so one skip may not fit them all. Use one convolution per call, leave it out "
+                f"with where=…, or, if the channels never change, replace it by {skip.__name__}(conv, in_channels, "
+                "out_channels)"
+            )
+
+
+def _is_called_at_several_widths(model: nn.Module, name: str, calls: Counter[str]) -> bool:
     """Whether the module ``name`` takes any width and may meet different ones in one forward pass.
 
     That is so if its parent calls it several times. Called once, it meets as many widths as the parent does, and one
@@ -125,7 +263,7 @@ class _CountingTracer(fx.Tracer):
 
 def _traced_calls(model: nn.Module, training: bool, defaults: bool) -> Counter[str]:
     calls: Counter[str] = Counter()
-    # Any model may be given, and tracing runs its code: whatever goes wrong there is not the caller's concern.
+    # Tracing runs the code of any model with stand-ins for tensors. An error there is no error of the model.
     with suppress(Exception), torch.random.fork_rng(devices=[]):
         # A copy that shares the parameters, since a forward pass may keep what it computes in attributes.
         traced = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
@@ -139,150 +277,3 @@ def _traced_calls(model: nn.Module, training: bool, defaults: bool) -> Counter[s
 def _defaults(model: nn.Module) -> dict[str, Any]:
     parameters = inspect.signature(model.forward).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-
-
-Choice = Callable[[str, nn.Module], bool]
-
-
-class _Place(NamedTuple):
-    """Where a module is registered: ``parent._modules[key]``, called ``name`` in the model."""
-
-    name: str
-    parent: nn.Module
-    key: str
-
-
-def add_skips(
-    model: nn.Module,
-    kind: str = "affine",
-    init: str = "glorot",
-    where: str | list[str] | Choice | None = None,
-) -> SkipSummary:
-    """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
-
-    ``print(add_skips(model))`` shows what was changed. Convolutions that have a skip already keep it, so a second call
-    does nothing. A convolution that the model uses in several places gets one skip and stays shared; if it accepts any
-    number of channels, that is an error, because one skip may not fit. A convolution inside another one gets no skip.
-    With ``init="zeros"`` the output of the model stays bitwise the same until it is trained. Checkpoints of the plain
-    model still load, also with ``strict=True``; the skips keep their values. Call PyTorch Geometric's ``to_hetero``
-    before ``add_skips``.
-
-    Create the optimizer afterwards, or pass the new parameters to ``add_param_group``. If the summary says "at the
-    first call", call the model once before that.
-
-    Args:
-        model: any model; its convolutions may be in lists, ``Sequential`` containers or models inside.
-        kind: ``"affine"``, ``"polynomial"`` or ``"residual"``.
-        init: ``"glorot"`` or ``"zeros"``; a residual skip has nothing to start from zero.
-        where: which convolutions: a pattern for their names in the model, such as ``"encoder.*"``, a list of
-            patterns, or a function of name and module. All, if not given.
-    """
-    _check(model, kind, init)
-    places = _find(model)
-    chosen = _choice(where, [place.name for found in places.values() for place in found[1]])
-    reasons = {key: _why_left(module, at, chosen) for key, (module, at) in places.items()}
-    _check_widths(model, [found for key, found in places.items() if reasons[key] is None], kind)
-    wrapped, left = [], []
-    for key, (module, at) in places.items():
-        name = ", ".join(place.name for place in at)
-        if (reason := reasons[key]) is not None:
-            inner = module.conv if isinstance(module, Skip) else module
-            left.append(Left(name, type(inner).__name__, reason))
-            continue
-        block = _wrap(module, kind, init, model)
-        for place in at:
-            place.parent._modules[place.key] = block
-        wrapped.append(_describe(name, block))
-    return SkipSummary(kind, init, tuple(wrapped), tuple(left))
-
-
-def _check(model: nn.Module, kind: str, init: str) -> None:
-    check_type("model", model, nn.Module)
-    skip = find_skip(kind, "kind")
-    if check_init(init, "add_skips") == "zeros" and not takes_init(skip):
-        raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
-    if is_convolution(model):
-        raise ValueError(
-            f"model: {type(model).__name__} is itself a convolution, which cannot be replaced in place; write "
-            f"model = {skip.__name__}(model)"
-        )
-
-
-def _find(model: nn.Module) -> dict[int, tuple[nn.Module, list[_Place]]]:
-    """Every convolution, bare or with a skip, and all its places."""
-    found: dict[int, tuple[nn.Module, list[_Place]]] = {}
-    for module, place in _walk(model, "", set()):
-        found.setdefault(id(module), (module, []))[1].append(place)
-    if not found and not isinstance(model, Skip):
-        raise ValueError(
-            f"model: {type(model).__name__} has no graph convolutions of geoskip or PyTorch Geometric; wrap other "
-            "modules one by one, as AffineSkip(module)"
-        )
-    return found
-
-
-def _walk(parent: nn.Module, prefix: str, seen: set[int]) -> Iterator[tuple[nn.Module, _Place]]:
-    if id(parent) in seen or isinstance(parent, Skip):
-        return
-    seen.add(id(parent))
-    for key, module in parent._modules.items():
-        if module is None:
-            continue
-        if isinstance(module, Skip) or is_convolution(module):
-            yield module, _Place(prefix + key, parent, key)
-        else:
-            yield from _walk(module, f"{prefix}{key}.", seen)
-
-
-def _choice(where: str | list[str] | Choice | None, names: list[str]) -> Choice:
-    if where is None:
-        return lambda name, module: True
-    if callable(where):
-        return where
-    patterns = [where] if isinstance(where, str) else where
-    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise TypeError(f"where: expected a pattern, a list of patterns or a function, got {short_repr(where)}")
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"where: {pattern!r} matches no convolution; the model has {', '.join(map(repr, names))}")
-    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _why_left(module: nn.Module, at: list[_Place], chosen: Choice) -> str | None:
-    if isinstance(module, Skip):
-        return f"has {type(module).__name__} already"
-    if not any(chosen(place.name, module) for place in at):
-        return "not chosen by where"
-    return why_unfit(module)
-
-
-def _check_widths(model: nn.Module, chosen: list[tuple[nn.Module, list[_Place]]], kind: str) -> None:
-    """A skip maps from one number of channels to one other; a convolution may have no channels of its own."""
-    free = [(conv, at) for conv, at in chosen if takes_any_width(conv)]
-    if not free:
-        return
-    calls = count_calls(model)
-    for conv, at in free:
-        names = " and ".join(repr(place.name) for place in at)
-        if len(at) > 1 or is_called_at_several_widths(model, at[0].name, calls):
-            used = "the model has it in several places" if len(at) > 1 else "a forward pass calls it several times"
-            raise ValueError(
-                f"model: {names} ({type(conv).__name__}) takes any number of channels and {used}, so one skip may not "
-                "fit them all. Use one convolution per call, leave it out with where=…, or, if the channels never "
-                f"change, replace it by {find_skip(kind).__name__}(conv, in_channels, out_channels)"
-            )
-
-
-def _wrap(conv: nn.Module, kind: str, init: str, model: nn.Module) -> Skip:
-    skip = find_skip(kind)
-    block = skip(conv, init=init) if takes_init(skip) else skip(conv)  # type: ignore[call-arg]
-    bare = next(conv.parameters(), None) is None and next(conv.buffers(), None) is None
-    # A convolution without tensors cannot tell where the model lives.
-    return block.to(**home_of(model)) if bare else block
-
-
-def _describe(name: str, block: Skip) -> Wrapped:
-    inputs, outputs = block.skip_channels or (None, None)
-    late = block.skip_channels is None
-    own = None if late else sum(p.numel() for p in block.parameters(recurse=False))
-    return Wrapped(name, type(block.conv).__name__, inputs, outputs, own)

@@ -17,44 +17,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geoskip.arguments import check_type, whole_number
-from geoskip.blocks.base import NO_SKIP, SKIPS, Skip
-from geoskip.blocks.channels import home_of
+from geoskip.blocks.base import SKIPS, Skip
+from geoskip.blocks.channels import device_and_dtype
 from geoskip.operators import Operator
-from geoskip.operators.base import glorot, zeros
 from geoskip.registry import unknown_name
 from geoskip.shapes import Float
 
-_STARTS = {"glorot": glorot, "zeros": zeros}
-
-
-def check_init(init: str, block: str) -> str:
-    if not isinstance(init, str) or init not in _STARTS:
-        raise ValueError(f"init: {block} starts with one of {sorted(_STARTS)}, got {init!r}")
-    return init
-
-
-def start(matrix: Tensor, init: str) -> None:
-    _STARTS[init](matrix)
+NO_SKIP = "none"
 
 
 @SKIPS.register
 class AffineSkip(Skip):
-    r"""A convolution and an affine map of the vertex's own features, as a thin plate spline has one:
+    r"""A convolution plus an affine map of the vertex's own features, as in a thin plate spline:
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + x_i A + b
 
-    In the code: A is ``weight``, ``[in, out]``; b is ``bias``, which is the convolution's own where it has one, so
-    that a block has one bias, as the paper counts. Added parameters: in·out (and out for b, if the convolution has
-    no bias). Around our own operators A goes into the kernel as one more basis function; around any other module
-    the product is added to its output.
-
-    Args:
-        conv: any module that maps vertex features: an operator, a convolution of PyTorch Geometric, your own.
-        in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
-        out_channels: channels of the output, if ``conv`` does not say.
-        init: ``"glorot"``, or ``"zeros"``: then the block starts as the bare convolution, to the bit.
-        bias: whether to bring b where the convolution has no ``bias``. Some keep theirs elsewhere (PyTorch
-            Geometric's SAGEConv in ``lin_l``): pass ``False`` there to save a second one.
+    In the code: A is ``weight``, ``[in, out]``; b is ``bias``, which is the convolution's own if it has one, because a
+    block of the paper has one bias. Added parameters: in·out (and out for b, if the convolution has no bias). Around an
+    operator of geoskip, A goes into the kernel as one more basis function; around any other module the product is added
+    to its output. The arguments are those of :class:`~geoskip.blocks.Skip`.
     """
 
     skip_name = "affine"
@@ -62,34 +43,9 @@ class AffineSkip(Skip):
     skip_prefix = "Aff-"
 
     weight: nn.Parameter
-    init: str = "glorot"
-    _matrices = ("weight",)
 
-    def __init__(
-        self,
-        conv: nn.Module,
-        in_channels: int | None = None,
-        out_channels: int | None = None,
-        *,
-        init: str = "glorot",
-        bias: bool = True,
-    ) -> None:
-        super().__init__(conv, in_channels, out_channels, bias)
-        self.init = check_init(init, "AffineSkip")
-        if isinstance(conv, Operator) and self.skip_channels != (conv.in_channels, conv.out_channels):
-            raise ValueError(
-                f"in_channels, out_channels: {self._label()} was given {in_channels}, {out_channels}, but the operator "
-                f"maps {conv.in_channels} to {conv.out_channels}; leave them out"
-            )
-        self._make_parameters("weight")
-
-    def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-        return {"weight": (inputs, outputs), "bias": (outputs,)}
-
-    def _reset_skip(self) -> None:
-        start(self.weight, self.init)
-        if self.brings_bias:
-            zeros(self.bias)
+    def parameter_shapes(self, in_channels: int, out_channels: int) -> dict[str, tuple[int, ...]]:
+        return {"weight": (in_channels, out_channels)}
 
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         return x @ self.weight
@@ -98,22 +54,22 @@ class AffineSkip(Skip):
         if not isinstance(self.conv, Operator):
             return super()._sum(*args, **kwargs)
         y = self.conv(*args, skip=self.weight, **kwargs)
-        return self._biased(y, self.brings_bias).to(y.dtype)
+        return (y + self._b).to(y.dtype) if self.brings_bias else y
 
 
 @SKIPS.register
 class ResidualSkip(Skip):
-    r"""A convolution and the vertex's own features as they are:
+    r"""A convolution plus the vertex's own features:
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + x_i I_{in \times out}
 
-    with the rectangular identity: zeros fill up where channels grow, the leading channels count where they shrink.
-    It adds no parameters, the paper's figures for Res-blocks say so; in He et al. that is their option A.
+    with the rectangular identity: padded with zeros if channels grow, cut to the leading channels if they shrink. It
+    adds no parameters, as the paper's counts for Res-blocks show; it is option A of He et al.
 
     Args:
         conv: any module that maps vertex features.
-        in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
-        out_channels: channels of the output, if ``conv`` does not say.
+        in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
+        out_channels: channels of the output, if ``conv`` does not declare them.
     """
 
     skip_name = "residual"
@@ -122,18 +78,11 @@ class ResidualSkip(Skip):
 
     def __init__(self, conv: nn.Module, in_channels: int | None = None, out_channels: int | None = None) -> None:
         super().__init__(conv, in_channels, out_channels, bias=False)
-        self._make_parameters()
 
     @property
     def weight(self) -> Float[Tensor, "channels out"] | None:
         """The rectangular identity, with which an affine skip would do the same; ``None`` until channels are known."""
-        return None if self.skip_channels is None else torch.eye(*self.skip_channels, **home_of(self.conv))
-
-    def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-        return {}
-
-    def _reset_skip(self) -> None:
-        """There is nothing to draw."""
+        return None if self.skip_channels is None else torch.eye(*self.skip_channels, **device_and_dtype(self.conv))
 
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         inputs, outputs = self._known_channels()
@@ -142,26 +91,26 @@ class ResidualSkip(Skip):
 
 @SKIPS.register
 class PolynomialSkip(Skip):
-    r"""A convolution and a small network on the vertex's own features:
+    r"""A convolution plus a small network on the vertex's own features:
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + \mathrm{ELU}(x_i W + c)\, V + b
 
-    An affine map is the polynomial of degree 1 beside a radial basis; "the fully connected layer could be replaced
-    by an MLP to obtain polynomial connections", says the paper, meaning higher order. With an ELU, the
-    activation of the paper's networks, P is no polynomial in the strict sense, but smooth and as flexible as one.
+    The affine map of a thin plate spline is its polynomial of degree 1. The paper suggests that "the fully connected
+    layer could be replaced by an MLP to obtain polynomial connections" of higher order. With an ELU, the activation of
+    the paper's networks, P is not a polynomial in the strict sense, but smooth and as flexible as one.
 
     In the code: W is ``weight``, ``[in, hidden]``; c ``hidden_bias``; V ``weight_out``, ``[hidden, out]``; b ``bias``,
-    the convolution's own where it has one. Added parameters: in·hidden + hidden + hidden·out (and out for b, if
-    the convolution has no bias).
+    the convolution's own if it has one. Added parameters: in·hidden + hidden + hidden·out (and out for b, if the
+    convolution has no bias).
 
     Args:
         conv: any module that maps vertex features.
-        in_channels: channels of the receiving vertices' features, if ``conv`` does not say.
-        out_channels: channels of the output, if ``conv`` does not say.
-        hidden_channels: width of the network, the output's channels if not given, as in GIN's.
-        init: ``"glorot"``, or ``"zeros"`` for V: then the block starts as the bare convolution, to the bit. (W is
-            drawn when the channels are known; if that is the first call, dropout draws other numbers in it.)
-        bias: whether to bring b where the convolution has no ``bias``.
+        in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
+        out_channels: channels of the output, if ``conv`` does not declare them.
+        hidden_channels: width of the network; by default the output's channels, as in GIN.
+        init: initial values of V. ``"glorot"``, or ``"zeros"``: then the block starts as the bare convolution, to the
+            bit. (W is drawn when the channels are known; if that is the first call, dropout in it draws other numbers.)
+        bias: whether to add b if the convolution has no ``bias``.
     """
 
     skip_name = "polynomial"
@@ -172,8 +121,6 @@ class PolynomialSkip(Skip):
     hidden_bias: nn.Parameter
     weight_out: nn.Parameter
     hidden_channels: int | None = None
-    init: str = "glorot"
-    _matrices = ("weight", "weight_out")
 
     def __init__(
         self,
@@ -185,28 +132,14 @@ class PolynomialSkip(Skip):
         init: str = "glorot",
         bias: bool = True,
     ) -> None:
-        super().__init__(conv, in_channels, out_channels, bias)
-        self.init = check_init(init, "PolynomialSkip")
+        # First, because parameter_shapes uses it.
         if hidden_channels is not None:
-            hidden_channels = whole_number("hidden_channels", hidden_channels, "PolynomialSkip")
-        self.hidden_channels = hidden_channels
-        self._make_parameters("weight", "hidden_bias", "weight_out")
+            self.hidden_channels = whole_number("hidden_channels", hidden_channels, "PolynomialSkip")
+        super().__init__(conv, in_channels, out_channels, init=init, bias=bias)
 
-    def _shapes(self, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-        hidden = self.hidden_channels or outputs
-        return {
-            "weight": (inputs, hidden),
-            "hidden_bias": (hidden,),
-            "weight_out": (hidden, outputs),
-            "bias": (outputs,),
-        }
-
-    def _reset_skip(self) -> None:
-        glorot(self.weight)
-        zeros(self.hidden_bias)
-        start(self.weight_out, self.init)
-        if self.brings_bias:
-            zeros(self.bias)
+    def parameter_shapes(self, in_channels: int, out_channels: int) -> dict[str, tuple[int, ...]]:
+        hidden = self.hidden_channels or out_channels
+        return {"weight": (in_channels, hidden), "hidden_bias": (hidden,), "weight_out": (hidden, out_channels)}
 
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         return F.elu(x @ self.weight + self.hidden_bias) @ self.weight_out
@@ -252,11 +185,11 @@ def takes_init(kind: type[Skip]) -> bool:
 
 @contextmanager
 def only(model: nn.Module, part: str) -> Iterator[None]:
-    """Within the context every block of ``model`` computes one part alone.
+    """A context in which every block of ``model`` computes one part only.
 
-    ``with only(autoencoder.decoder, "affine"): …`` decodes through the affine skips, as the paper's figure of what
-    they learn does; ``"convolution"`` leaves the skips out. The block's bias belongs to the affine part. A block
-    that returns a tuple, with attention weights say, returns the features alone in its affine part.
+    ``with only(autoencoder.decoder, "affine"): …`` decodes through the affine skips, as in the paper's figure of what
+    they learn; ``"convolution"`` leaves the skips out. The block's bias belongs to the affine part. A block whose
+    convolution returns a tuple, for example with attention weights, returns only the features in its affine part.
     """
     check_type("model", model, nn.Module)
     if part not in ("affine", "convolution"):

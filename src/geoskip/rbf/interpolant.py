@@ -14,9 +14,10 @@ are orthogonal to all polynomials of the chosen degree.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations_with_replacement
 from math import factorial, gamma, inf, pi
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,8 +80,9 @@ class RBFInterpolant:
 
     def to(self, device: torch.device | str) -> "RBFInterpolant":
         """A copy on another device."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return RBFInterpolant(*(value.to(device) if isinstance(value, Tensor) else value for value in values))
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: dict[str, Any] = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(self, **moved)
 
     def _radial(self, points: Tensor) -> Tensor:
         points = self._checked(points)
