@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
-from typing import Any
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import isclass
+from numbers import Integral, Real
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -114,3 +117,58 @@ def short_repr(value: Any) -> str:
 
 def _is_bool(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_)) or "bool" in str(getattr(value, "dtype", ""))
+
+
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
+
+
+def check_arguments(function: Any, given: Mapping[str, Any], prefix: str = "") -> None:
+    """ValueError, naming the argument, unless every value fits the annotation of the parameter of its name.
+
+    ``function`` may be a class: then its constructor counts.
+    """
+    hints = get_type_hints(function.__init__ if isclass(function) else function)
+    for name, value in given.items():
+        if name in hints:
+            check_value(f"{prefix}{name}", value, hints[name])
+
+
+def check_fields(record: Any, prefix: str = "") -> None:
+    """The same for the fields of a dataclass."""
+    for name, hint in get_type_hints(type(record)).items():
+        check_value(f"{prefix}{name}", getattr(record, name), hint)
+
+
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """ValueError, naming the value, unless it fits a type hint."""
+    if not fits(value, hint):
+        raise ValueError(f"{name}: expected {described(hint)}, got {value!r:.200}")
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value fits a type hint; lists count as tuples, which JSON does not have."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is tuple:
+        hints = (inner[0],) * len(value) if inner[1:] == (...,) and isinstance(value, list | tuple) else inner
+        return isinstance(value, list | tuple) and len(value) == len(hints) and all(map(fits, value, hints))
+    if origin is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(one, inner[0]) for one in value)
+    if hint in (int, float):
+        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def described(hint: Any) -> str:
+    """A type hint in words: ``a list of texts or none``."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(described(one) for one in inner))
+    if origin in (tuple, Sequence):
+        return f"a list of {described(inner[0]).removeprefix('a ')}s"
+    if origin is Mapping:
+        return "names with values"
+    return WORDS.get(hint, f"a {getattr(hint, '__name__', hint)}")

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Registry", "unknown_name"]
+__all__ = ["Registry", "import_object", "unknown_name"]
 
 T = TypeVar("T")
 Entry = TypeVar("Entry")
@@ -81,15 +82,7 @@ class Registry(Generic[T]):
         raise ValueError(f"{self.kind}: {unknown_name(name, self.names())}")
 
     def _import(self, path: str) -> T:
-        module, _, name = path.partition(":")
-
-        def load() -> Any:
-            found: Any = import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-            return found
-
-        return self._load(path, load)
+        return self._load(path, lambda: import_object(path))
 
     def _load(self, name: str, load: Callable[[], Any]) -> T:
         try:
@@ -102,6 +95,12 @@ class Registry(Generic[T]):
 
     def _installed(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
+
+
+def import_object(path: str) -> Any:
+    """The object that ``module:Name`` names."""
+    module, _, name = path.partition(":")
+    return attrgetter(name)(import_module(module))
 
 
 def unknown_name(name: object, choices: Sequence[str]) -> str:

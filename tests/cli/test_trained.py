@@ -80,7 +80,7 @@ def test_the_data_of_a_run_are_found_from_anywhere(moved: str, place: Path, monk
         (home / "meshes").rename(home / "shapes")
         lost = run("evaluate", "../run", "--no-pictures")
         assert lost.exit_code == 2
-        assert "say where the data are now with --data" in " ".join(lost.stderr.split())
+        assert "give its current place with --data" in " ".join(lost.stderr.split())
         options = ["--data", "../shapes"]
     told = run("evaluate", "../run", "--no-pictures", "--json", *options)
     assert told.exit_code == 0, told.output
@@ -236,7 +236,7 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42; export"),
         (["apply", "run", "meshes/sphere-000.ply"], "-o"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "needs a model of correspondence"),
+        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--size", "big"], "HEIGHT,WIDTH"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--format", "doc"], "unknown mesh format"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--device", "abacus"], "unknown name 'abacus'"),
@@ -268,7 +268,7 @@ def test_help_does_not_wait_for_torch(command: str) -> None:
 
 
 def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pretrained.write_listed
+    real = pretrained.write_with_checksum
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "config.json":
@@ -276,7 +276,7 @@ def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pyte
         real(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrained, "write_listed", full)
+        patch.setattr(pretrained, "write_with_checksum", full)
         assert run("export", "run", "-o", "model").exit_code == 2
     assert run("export", "run", "-o", "model").exit_code == 0
     from_pretrained("model")

@@ -44,7 +44,7 @@ from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.training.checkpoint import State, load_checkpoint, save_checkpoint
 from geoskip.training.config import override, resolve
 from geoskip.training.progress import read_metrics
-from geoskip.training.tasks.base import load_data, task_class
+from geoskip.training.tasks import find_task
 from tests.fuzz.mutations import Random, mutate_bytes, mutate_json, mutate_tensors
 from tests.meshes.mesh_files import seeds
 from tests.report.made_runs import digit_samples, matched, mesh_samples, spheres
@@ -263,9 +263,10 @@ def _settings_reader(scratch: Path) -> Reader:
         entries = json.loads((folder / name).read_bytes())
         config = resolve(entries["task"], data=str(places[entries["task"]]))
         config = override(config, entries["settings"])
-        task_class(config.task).check_network(config)
+        task = find_task(config.task)
+        task.check_config(config)
         if config.data == str(places[config.task]):
-            load_data(config)
+            task.load_data(config)
 
     def mutate(data: bytes, random: Random) -> bytes:
         """Other names, and values as a shell would pass them."""

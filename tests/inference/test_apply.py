@@ -310,7 +310,8 @@ def test_images_become_the_graphs_of_training(
     own, task = classifier
     model = perturbed(task.make_model()).eval()
     with torch.inference_mode():
-        expected = task.scores(model, task.test_store.batch(torch.arange(4))).softmax(-1)
+        packed = task.part_store("test").batch(torch.arange(4))
+        expected = model(packed.x, packed.graphs).softmax(-1)
     found = own.classify(images[6:])
     assert torch.allclose(found, expected, atol=2e-3)
     assert torch.allclose(found.sum(-1), torch.ones(4))
@@ -320,7 +321,7 @@ def test_scores_that_are_not_finite_name_the_run(
     classifier: tuple[ImageClassifier, Classification], images: np.ndarray
 ) -> None:
     own, _ = classifier
-    for parameter in own.model.parameters():
+    for parameter in own.trained.model.parameters():
         parameter.detach().fill_(1e30)
     with pytest.raises(ValueError, match=r"run: the model's output is not finite; its weights are damaged"):
         own.classify(images)

@@ -16,7 +16,8 @@ from geoskip.inference.pretrained import from_pretrained, save_pretrained
 from geoskip.meshes import icosphere
 from geoskip.records import RunRecord, read_record
 from geoskip.records.files import add_to_manifest
-from geoskip.training.config import TASKS, Config
+from geoskip.training.config import Config
+from tests.training import sets
 from tests.training.runs import untrained
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -39,7 +40,7 @@ def published_records() -> dict[str, RunRecord]:
     return {str(path): read_record(path) for path in sorted((ROOT / "results" / "runs").rglob("*.json"))}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sets.TASKS)
 def test_all_comes_back(tmp_path: Path, task: str) -> None:
     trained = untrained(tmp_path / "run", task)[0].trained()
     paths = save_pretrained(tmp_path / "model", trained)

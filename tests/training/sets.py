@@ -21,6 +21,9 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
+TASKS = tuple(SMALL)
+
+
 def config(task: str = "reconstruction", **given: Any) -> Config:
     """A small configuration; ``optim`` and ``model`` add to what is small about it."""
     small = {**SMALL[task], "data": "tiny", "device": "cpu", "checkpoint_every": 0}

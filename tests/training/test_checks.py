@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoskip.training.config import check_arguments, override, resolve
-from geoskip.training.tasks.base import load_data, task_class
+from geoskip.arguments import check_arguments
+from geoskip.training.config import override, resolve
+from geoskip.training.tasks import find_task
 
 # Bad input reaches the code, not the shape checker.
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -56,7 +57,7 @@ def test_what_does_not_fit_is_named(given: dict[str, object], fault: str) -> Non
 def test_settings_of_the_data(tmp_path: Path, setting: str) -> None:
     config = override(resolve("classification", data=str(tmp_path)), [f"data_options.{setting}"])
     with pytest.raises(ValueError, match=f"data_options.*{setting.partition('=')[0]}"):
-        load_data(config)
+        find_task("classification").load_data(config)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_settings_of_the_data(tmp_path: Path, setting: str) -> None:
         ("optim.lr=Infinity", "optim.lr: expected a number, got 'Infinity'"),
         ("optim.lr=1e999", "optim.lr: expected a number"),
         ("seed=" + "9" * 5000, "seed: expected a whole number"),
-        ("model.channels=" + "[" * 9000, "model.channels: expected whole numbers"),
+        ("model.channels=" + "[" * 9000, "model.channels: expected a list of whole numbers"),
         ("options.bias=3", "options.bias: expected true or false, got 3"),
         ("options.bias={}", "options.bias: expected true or false"),
         (f"kernel_size={2**62}", "kernel_size: .* too large"),
@@ -73,5 +74,5 @@ def test_settings_of_the_data(tmp_path: Path, setting: str) -> None:
 )
 def test_settings_of_the_network(setting: str, fault: str) -> None:
     with pytest.raises((ValueError, TypeError), match=fault) as raised:
-        task_class("reconstruction").check_network(override(resolve("reconstruction"), [setting]))
+        find_task("reconstruction").check_config(override(resolve("reconstruction"), [setting]))
     assert len(str(raised.value)) < 1000

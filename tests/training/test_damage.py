@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
-from geoskip.training.trained import Context
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -190,7 +190,10 @@ def test_a_context_that_does_not_fit(
     tmp_path: Path, constants: dict[str, torch.Tensor], facts: dict[str, object], fault: str
 ) -> None:
     trained = untrained(tmp_path / "run")[0].trained()
-    context = Context({**trained.context.constants, **constants}, {**trained.context.facts, **facts})
-    save_pretrained(tmp_path / "model", replace(trained, context=context))
+    context = SimpleNamespace(
+        constants={**trained.context.constants, **constants}, facts={**trained.context.facts, **facts}
+    )
+    damaged: Any = SimpleNamespace(config=trained.config, model=trained.model, context=context)
+    save_pretrained(tmp_path / "model", damaged)
     with pytest.raises(ValueError, match=fault):
         from_pretrained(tmp_path / "model")

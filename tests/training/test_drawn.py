@@ -364,7 +364,7 @@ def test_settings_that_do_not_exist_are_named(settings: dict[str, Any], fault: s
 
 def test_other_tasks_have_no_coarsening_to_draw() -> None:
     for given in ({"coarsening": AUTHORS}, {"pseudo_scale": "batch"}):
-        with pytest.raises(ValueError, match="is for classification"):
+        with pytest.raises(ValueError, match="reconstruction has no such setting"):
             make_task(sets.config("reconstruction", **given), sets.meshes())
 
 

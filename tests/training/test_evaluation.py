@@ -15,7 +15,6 @@ from geoskip.data import StoredShapes
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
 from geoskip.report.charts import draw_confusion
 from geoskip.report.sheets import match_sheet, write_pictures
-from geoskip.training.config import TASKS
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
@@ -30,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sets.TASKS)
 def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> None:
     run, made = untrained(tmp_path / "run", task)
     found = evaluate_run(run, data=sets.data(task))
@@ -44,7 +43,7 @@ def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> No
         assert np.allclose(stored["arrays"][name], array, rtol=1e-6)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sets.TASKS)
 def test_a_trained_run_evaluates_to_its_record(tmp_path: Path, task: str) -> None:
     config = sets.config(task, optim={"epochs": 2})
     run = train(config, tmp_path / "run", task=make_task(config, sets.data(task)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.training.config import TASKS, Config
+from geoskip.training.config import Config
 from geoskip.training.loop import train
 from geoskip.training.progress import Lines, read_metrics, status
 from geoskip.training.run import METRICS, Run
@@ -24,7 +24,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return run.trained().model.state_dict()
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sets.TASKS)
 def test_training_does_not_notice(tmp_path: Path, task: str) -> None:
     """Dropout and batch normalisation included."""
     chosen = {"operator": "gin"} if task == "classification" else {}

@@ -14,13 +14,12 @@ from geoskip.inference.pretrained import save_pretrained
 from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest
 from geoskip.training.checkpoint import State, save_checkpoint
-from geoskip.training.config import TASKS
 from geoskip.training.run import Run, RunError
 from tests.training import sets
 from tests.training.runs import perturbed, untrained
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sets.TASKS)
 def test_a_run_is_opened_with_all_that_was_stored(tmp_path: Path, task: str) -> None:
     made, trained_on = untrained(tmp_path / "run", task)
     run = Run.open(tmp_path / "run")
@@ -46,7 +45,7 @@ def test_every_network_is_rebuilt_without_its_data(tmp_path: Path, operator: str
 
 
 def test_degrees_as_pseudo_coordinates(tmp_path: Path) -> None:
-    for task in TASKS:
+    for task in sets.TASKS:
         run, made = untrained(tmp_path / task, task, pseudo="degree")
         assert run.model().state_dict().keys() == made.make_model().state_dict().keys()
 

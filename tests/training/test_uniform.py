@@ -14,7 +14,7 @@ from geoskip.training.packed import GraphStore, PackedBatch, store_graphs
 from geoskip.training.packed import store as graph_store
 from geoskip.training.packed.store import UniformStore
 from geoskip.training.session import plain_step
-from geoskip.training.tasks.correspondence import Correspondence
+from geoskip.training.tasks.correspondence import Correspondence, connect
 from tests.training import sets
 
 CHOSEN: list[dict[str, Any]] = [
@@ -37,7 +37,7 @@ def stores(**chosen: Any) -> tuple[GraphStore, GraphStore, Correspondence]:
     pos = [torch.tensor(mesh.verts).float() for mesh in meshes]
     coordinates = task.store.coordinates
     looped = task.store.levels[0].looped is not None
-    alike = [task._connect(meshes[0]) for _ in meshes]
+    alike = [connect(meshes[0], task.config) for _ in meshes]
     apart = store_graphs(alike, pos, coordinates, looped=looped, padded=False)
     return task.store, apart, task
 
@@ -109,7 +109,7 @@ def test_what_inference_made_serves_training(chosen: dict[str, Any]) -> None:
 
 def test_shapes_are_exact() -> None:
     task = Correspondence(sets.config("correspondence", operator="feast"), sets.correspondences())
-    graph: Graph = task._connect(task.data.meshes[0])
+    graph: Graph = connect(task.data.meshes[0], task.config)
     (shape,) = task.store.batch_shapes(3)
     assert (shape.verts, shape.edges) == (3 * graph.num_vertices, 3 * graph.num_edges)
     assert shape.looped == 3 * (graph.num_edges + graph.num_vertices)

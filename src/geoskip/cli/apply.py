@@ -1,23 +1,11 @@
 """``geoskip apply``: a trained model on one's own files."""
 
-from enum import Enum, StrEnum
+from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-DEFAULTS = {"reconstruction": "reconstruct", "correspondence": "transfer", "classification": "classify"}
-
-
-class Action(Enum):
-    """What to do with the files."""
-
-    reconstruct = "reconstruct"
-    encode = "encode"
-    decode = "decode"
-    interpolate = "interpolate"
-    transfer = "transfer"
-    classify = "classify"
 
 
 class Latents(StrEnum):
@@ -32,7 +20,11 @@ def apply(
     files: Annotated[list[Path], typer.Argument(help="Meshes; latent codes to decode; images to classify.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.", show_default=False)],
     do: Annotated[
-        Action | None, typer.Option(help="What to do; else what the model was trained for.", show_default=False)
+        str | None,
+        typer.Option(
+            help="reconstruct, encode, decode or interpolate; transfer; classify; else what the model was trained for.",
+            show_default=False,
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Meshes of an interpolation, ends included.")] = 8,
     labels: Annotated[
@@ -51,28 +43,26 @@ def apply(
 ) -> None:
     """Use a trained model: reconstruct, encode, decode or interpolate meshes, transfer labels, classify images."""
     pixels = None if size is None else _size(size)
-    from geoskip.inference import apply as actions
+    from geoskip.inference.apply import find_action
     from geoskip.inference.files import BadFiles, Outputs
     from geoskip.inference.pretrained import load
     from geoskip.records.os_errors import explain_out_of_memory
     from geoskip.training.devices import choose_device
 
     trained, outputs = load(run, choose_device(device)), Outputs(output, force)
-    action = Action(DEFAULTS[trained.config.task]) if do is None else do
-    suffix = None if mesh_format is None else "." + mesh_format.lower().lstrip(".")
-    options: dict[Action, dict[str, Any]] = {
-        Action.reconstruct: {"suffix": suffix},
-        Action.encode: {"suffix": f".{latents.value}"},
-        Action.decode: {"suffix": suffix},
-        Action.interpolate: {"steps": steps, "suffix": suffix},
-        Action.transfer: {"labels": labels},
-        Action.classify: {"size": pixels},
+    action = find_action(trained, do)
+    options: dict[str, Any] = {
+        "mesh_format": None if mesh_format is None else "." + mesh_format.lower().lstrip("."),
+        "code_format": f".{latents.value}",
+        "steps": steps,
+        "labels": labels,
+        "size": pixels,
+        "skip_bad": skip_bad,
     }
-    if action is not Action.interpolate:  # which needs both of its files
-        options[action]["skip_bad"] = skip_bad
+    options = {name: value for name, value in options.items() if name in signature(action).parameters}
     try:
         with outputs, explain_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
-            applied = getattr(actions, action.value)(trained, files, outputs, **options[action])
+            applied = action(trained, files, outputs, **options)
     except BadFiles as bad:
         for fault in (*bad.faults, bad.summary):
             typer.echo(f"geoskip: {' '.join(fault.split())}", err=True)

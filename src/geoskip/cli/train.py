@@ -4,7 +4,6 @@ import json
 import os
 from contextlib import nullcontext
 from dataclasses import replace
-from enum import StrEnum
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,16 +15,16 @@ from geoskip.cli.showing import showing_log
 from geoskip.data.catalog import OPTIONS
 
 
-class TaskName(StrEnum):
-    """What is trained."""
-
-    reconstruction = "reconstruction"
-    correspondence = "correspondence"
-    classification = "classification"
-
-
 def _command(
-    task: Annotated[TaskName, typer.Argument(help="What to train.", show_default=False)],
+    task_name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TASK",
+            help="reconstruction, correspondence or classification, or a task of your own as module:Name.",
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="The same as TASK.", show_default=False)] = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +72,8 @@ def _command(
     """Train a network, with the paper's settings unless told otherwise. The same command goes on after a break."""
     from geoskip.training.config import override, resolve
 
+    if (task is None) == (task_name is None):
+        raise typer.BadParameter("name one task, such as reconstruction", param_hint="TASK")
     chosen = given_options(OPTIONS.values(), options, OWN)
     given: dict[str, Any] = {
         "data": data,
@@ -84,7 +85,8 @@ def _command(
     }
     optim = None if epochs is None else {"epochs": epochs}
     machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
-    config = override(resolve(task.value, **given, **machine, optim=optim, validation=validation), settings or [])
+    config = resolve(task or task_name or "", **given, **machine, optim=optim, validation=validation)
+    config = override(config, settings or [])
     every = max(1, config.optim.epochs // 10) if evaluate_every is None else evaluate_every
     # --set has the last word.
     config = replace(config, evaluate_every=config.evaluate_every or every)
@@ -132,7 +134,10 @@ def _written(folder: Path) -> int | None:
 def default_name(config: Any) -> str:
     """Of a run's folder: the same for the same command, so that it can go on."""
     data = Path(config.data).stem if Path(config.data).suffix or "/" in config.data else config.data
-    parts = [config.task, data, *([] if config.skip == "none" else [config.skip]), config.operator]
+    names = [config.task, *([] if config.skip == "none" else [config.skip]), config.operator]
+    # Of module:Name the name alone: a colon is no part of a file name on Windows.
+    task, *method = [name.rpartition(":")[2] for name in names]
+    parts = [task, data, *method]
     size = [] if config.kernel_size is None else [f"m{config.kernel_size}"]
     pseudo = ["degree"] if config.pseudo == "degree" else []
     return "-".join([*parts, *size, *pseudo, f"seed{config.seed}"])

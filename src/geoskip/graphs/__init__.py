@@ -12,7 +12,7 @@ from geoskip.graphs.laplacian import (
 )
 from geoskip.graphs.packing import PooledGraphs, graph_of_vertex, pack, pack_pooled, separate
 from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
-from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_keys, register_record
+from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_from_buffers, record_keys, register_record
 
 __all__ = [
     "Graph",
@@ -32,6 +32,7 @@ __all__ = [
     "pack",
     "pack_pooled",
     "polar",
+    "record_from_buffers",
     "record_keys",
     "register_record",
     "separate",

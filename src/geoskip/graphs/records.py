@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from operator import is_
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -144,3 +144,27 @@ def record_keys(model: nn.Module) -> set[str]:
 
 def _name(path: tuple[Any, ...]) -> str:
     return "__".join(str(getattr(key, "name", getattr(key, "idx", key))) for key in path)
+
+
+def record_from_buffers(kind: type[T], buffers: Mapping[str, Tensor], prefix: str) -> T:
+    """The record that a :class:`RecordBuffers` module stored in a ``state_dict``; KeyError names a missing tensor.
+
+    ``prefix`` is the name of the module and a dot. The record is not checked, see
+    :func:`~geoskip.graphs.validation.check_record`.
+    """
+    hints = get_type_hints(kind)
+    names = [entry.name for entry in fields(cast(Any, kind)) if entry.init]
+    return kind(**{name: _field_from_buffers(hints[name], buffers, prefix + name) for name in names})
+
+
+def _field_from_buffers(hint: Any, buffers: Mapping[str, Tensor], name: str) -> Any:
+    if get_origin(hint) is tuple:
+        parts: list[Any] = []
+        while any(key.startswith(f"{name}__{len(parts)}__") for key in buffers):
+            parts.append(record_from_buffers(get_args(hint)[0], buffers, f"{name}__{len(parts)}__"))
+        return tuple(parts)
+    if is_dataclass(hint):
+        return record_from_buffers(cast(Any, hint), buffers, f"{name}__")
+    if name not in buffers and type(None) not in get_args(hint):
+        raise KeyError(name)
+    return buffers.get(name)

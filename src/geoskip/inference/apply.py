@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from geoskip.inference.files import (
 )
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, interpolated, verts_of
 from geoskip.meshes import Mesh
+from geoskip.registry import import_object, unknown_name
 from geoskip.shapes import Float, Shaped
+from geoskip.training.tasks import find_task
 from geoskip.training.trained import Trained
 
 
@@ -45,14 +47,26 @@ class Applied:
     skipped: Sequence[str] = ()
 
 
+def find_action(trained: Trained, name: str | None = None) -> Callable[..., Applied]:
+    """What ``geoskip apply --do NAME`` does with a model: an action of its task, by default the first one."""
+    task = trained.config.task
+    actions = find_task(task).actions
+    if not actions:
+        raise ValueError(f"{trained.folder}: models of {task} cannot be applied to files")
+    if name is not None and name not in actions:
+        raise ValueError(f"--do: {unknown_name(name, list(actions))} for a model of {task}")
+    action = actions[name or next(iter(actions))]
+    return import_object(action) if isinstance(action, str) else action
+
+
 def reconstruct(
-    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None, skip_bad: bool = False
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, mesh_format: str | None = None, skip_bad: bool = False
 ) -> Applied:
     """Each mesh through the autoencoder and back, with its mean error in millimetres."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true = _verts(coder, inputs)
     paths = inputs.paths
-    targets = [outputs.claim(path.stem + mesh_suffix(path, suffix), str(path)) for path in paths]
+    targets = [outputs.claim(path.stem + mesh_suffix(path, mesh_format), str(path)) for path in paths]
     reconstructed = coder.reconstruct(true)
     errors = (reconstructed - true).norm(dim=-1).mean(-1) * coder.unit_mm
     files = (
@@ -64,27 +78,29 @@ def reconstruct(
 
 
 def encode(
-    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str = ".npy", skip_bad: bool = False
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, code_format: str = ".npy", skip_bad: bool = False
 ) -> Applied:
     """Each mesh to a file with its latent code."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true = _verts(coder, inputs)
     paths = inputs.paths
-    targets = [outputs.claim(path.stem + suffix, str(path)) for path in paths]
+    targets = [outputs.claim(path.stem + code_format, str(path)) for path in paths]
     codes = coder.encode(true)
     items = zip(targets, codes, paths, strict=True)
-    written = outputs.write((target, code_bytes(code, suffix, {"mesh": path.name})) for target, code, path in items)
+    written = outputs.write(
+        (target, code_bytes(code, code_format, {"mesh": path.name})) for target, code, path in items
+    )
     return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
 
 
 def decode(
-    trained: Trained, paths: Sequence[Path], outputs: Outputs, suffix: str | None = None, skip_bad: bool = False
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, mesh_format: str | None = None, skip_bad: bool = False
 ) -> Applied:
     """Each file of latent codes to a mesh, or a numbered mesh for each of its codes."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     codes = inputs.each(lambda path: read_codes(path, coder.latent))
     paths = inputs.paths
-    ending = mesh_suffix(Path("mesh.ply"), suffix)
+    ending = mesh_suffix(Path("mesh.ply"), mesh_format)
     targets = []
     for path, batch in zip(paths, codes, strict=True):
         names = [path.stem] if len(batch) == 1 else [f"{path.stem}-{number:03d}" for number in range(len(batch))]
@@ -97,14 +113,14 @@ def decode(
 
 
 def interpolate(
-    trained: Trained, paths: Sequence[Path], outputs: Outputs, steps: int = 8, suffix: str | None = None
+    trained: Trained, paths: Sequence[Path], outputs: Outputs, steps: int = 8, mesh_format: str | None = None
 ) -> Applied:
     """Meshes on the straight line between the codes of two meshes, or between two codes."""
     if len(paths) != 2:
         raise ValueError(f"interpolation is between two files, meshes or latent codes, got {len(paths)}")
     coder = MeshCoder(trained)
     first, last = Inputs(paths).each(lambda path: _code(coder, path))
-    ending, stem = mesh_suffix(paths[0], suffix), f"{paths[0].stem}-to-{paths[1].stem}"
+    ending, stem = mesh_suffix(paths[0], mesh_format), f"{paths[0].stem}-to-{paths[1].stem}"
     codes = interpolated(first, last, steps)
     targets = [outputs.claim(f"{stem}-{number:03d}{ending}", str(paths[0])) for number in range(steps)]
     meshes = coder.meshes(coder.decode(codes))

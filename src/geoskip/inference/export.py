@@ -12,88 +12,25 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from geoskip.graphs import Graph, RecordBuffers, attach
-from geoskip.inference.predictors import Matcher, MeshCoder
 from geoskip.kernels import use_path
-from geoskip.operators import operator_info
 from geoskip.records.files import atomic_write
-from geoskip.shapes import Float
-from geoskip.training.packed import own_scale, relative
+from geoskip.training.tasks import Program, find_task
 from geoskip.training.trained import Trained
 
 
-class ReconstructionProgram(nn.Module):
-    """Positions to positions, ``[meshes, vertices, 3]``."""
-
-    mean: Tensor
-    deviation: Tensor
-
-    def __init__(self, coder: MeshCoder) -> None:
-        super().__init__()
-        self.model = coder.model
-        self.register_buffer("mean", coder.mean)
-        self.register_buffer("deviation", coder.deviation)
-
-    def forward(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes vertices 3"]:
-        return self.model((verts - self.mean) / self.deviation) * self.deviation + self.mean
-
-
-class MatchingProgram(nn.Module):
-    """Positions of one mesh of the target's connectivity to scores of the target's vertices."""
-
-    def __init__(self, matcher: Matcher) -> None:
-        super().__init__()
-        self.model = matcher.model
-        # Not ``graph``: a traced module has an attribute of that name.
-        self.topology = RecordBuffers(matcher.graph(matcher.target))
-        self.relative = operator_info(matcher.config.operator).uses_pseudo and matcher.config.pseudo == "position"
-
-    def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:
-        graph: Graph = self.topology()
-        if self.relative:
-            graph = attach(graph, relative(graph, verts, own_scale(graph, verts)))
-        return self.model(verts, graph)
-
-
-@dataclass(frozen=True)
-class Program:
-    """What is traced: a module, an example of its input, and which axes of that may have other lengths."""
-
-    module: nn.Module
-    example: Tensor
-    dynamic: dict[int, Any]
-
-
 def program_of(trained: Trained) -> Program:
-    """The model as a function of positions alone; ValueError for a task that has none."""
+    """The model as a function of one tensor; ValueError for a task that has none."""
     trained = trained.to("cpu")
-    if trained.config.task == "reconstruction":
-        coder = MeshCoder(trained)
-        # Two, and different: an axis of length 1 would be taken for a constant.
-        example = torch.stack([coder.mean, coder.mean + coder.deviation])
-        return _warm(Program(ReconstructionProgram(coder).eval(), example, {0: torch.export.Dim("meshes", min=1)}))
-    if trained.config.task == "correspondence":
-        matcher = Matcher(trained)
-        return _warm(Program(MatchingProgram(matcher).eval(), torch.tensor(matcher.target.verts).float(), {}))
-    raise ValueError(
-        "a classifier takes graphs that differ from item to item, and a program has one fixed graph: it cannot be "
-        "exported as a program; share the folder with model.safetensors and config.json instead"
-    )
-
-
-def _warm(program: Program) -> Program:
-    """Run once, so that graphs remember what operators derive from them (self-loops, Laplacians): a program then
-    holds the result, not the sorting that led to it, for which ONNX has no function."""
+    program = find_task(trained.config.task).program(trained.config, trained.model, trained.context)
+    # Run once, so that graphs remember what operators derive from them (self-loops, Laplacians): a program then holds
+    # the result, not the sorting that led to it, for which ONNX has no function.
     with torch.no_grad():
         program.module(program.example)
     return program

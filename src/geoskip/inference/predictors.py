@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,13 +15,14 @@ from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.radius import radius_edges
 from geoskip.data.slic import Slic, superpixels
 from geoskip.data.template import TemplateError
-from geoskip.inference.pretrained import require_task
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int, Shaped
-from geoskip.training.tasks.base import in_parts
-from geoskip.training.tasks.classification import Classification
-from geoskip.training.tasks.correspondence import Correspondence
+from geoskip.training.packed import DrawnStore
+from geoskip.training.tasks.base import Context, in_parts
+from geoskip.training.tasks.classification import GraphContext, graph_store
+from geoskip.training.tasks.correspondence import MatchContext, match_scores
+from geoskip.training.tasks.reconstruction import MeshContext
 from geoskip.training.trained import Trained
 
 # Batch sizes that bound the memory used for thousands of files.
@@ -28,17 +30,25 @@ MESHES_AT_ONCE = 32
 IMAGES_AT_ONCE = 64
 
 
+C = TypeVar("C", bound=Context)
+
+
+def required(trained: Trained, kind: type[C], purpose: str, task: str) -> C:
+    """The context of a trained model; ValueError unless it is of the kind that ``purpose`` needs."""
+    if not isinstance(trained.context, kind):
+        raise ValueError(f"{purpose} needs a model of {task}, and this is one of {trained.config.task}")
+    return trained.context
+
+
 class MeshCoder:
     """An autoencoder with the normalization that it was trained with; positions are in the units of its data."""
 
     def __init__(self, trained: Trained) -> None:
-        require_task(trained, "reconstruction", "coding meshes")
+        context = required(trained, MeshContext, "coding meshes", "reconstruction")
         assert isinstance(trained.model, MeshAutoencoder)
         self.model, self.device, self.checked = trained.model, trained.device, trained.checked
-        constants = {name: tensor.to(self.device) for name, tensor in trained.context.constants.items()}
-        self.mean, self.deviation = constants["mean"], constants["deviation"]
-        self.template = Mesh(self.mean.double().cpu().numpy(), constants["faces"].cpu().numpy())
-        self.unit_mm: float = trained.context.facts["unit_mm"]
+        self.mean, self.deviation = context.mean.to(self.device), context.deviation.to(self.device)
+        self.template, self.unit_mm = context.template(), context.unit_mm
 
     @property
     def latent(self) -> int:
@@ -91,19 +101,17 @@ def verts_of(meshes: list[Mesh]) -> Float[Tensor, "meshes vertices 3"]:
     return torch.from_numpy(np.stack([mesh.verts for mesh in meshes])).float()
 
 
-class Matcher(Correspondence):
-    """The correspondence task without its data: meshes become graphs here exactly as they did in training."""
+class Matcher:
+    """A correspondence network: matches the vertices of any mesh with those of its target."""
 
     def __init__(self, trained: Trained) -> None:
-        require_task(trained, "correspondence", "matching meshes")
-        self.config, self.model, self.device = trained.config, trained.model, trained.device
-        self.checked = trained.checked
-        constants = trained.context.constants
-        self.target = Mesh(constants["target_verts"].numpy(), constants["target_faces"].numpy())
+        self.trained = trained
+        self.target = required(trained, MatchContext, "matching meshes", "correspondence").target()
 
     def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
         """The target's vertex that each vertex of ``mesh`` is matched with."""
-        return self.checked(self.scores(self.model, mesh)).argmax(-1).cpu().numpy()
+        scores = match_scores(self.trained.model, mesh, self.trained.config)
+        return self.trained.checked(scores).argmax(-1).cpu().numpy()
 
     def transfer(
         self, mesh: Mesh, values: Shaped[np.ndarray, targets * channels]
@@ -124,22 +132,22 @@ LARGEST_CHANGE = 0.25
 MNIST_NAMES = ("superpixels", "mnist", "fashion-mnist")
 
 
-class ImageClassifier(Classification):
-    """The classification task without its data: images become graphs as they did for training, with its radius."""
+class ImageClassifier:
+    """A classifier of images: they become graphs as they did for training."""
 
     def __init__(self, trained: Trained) -> None:
-        require_task(trained, "classification", "classifying images")
-        facts = trained.context.facts
-        self.config, self.model, self.device = trained.config, trained.model, trained.device
-        self.checked = trained.checked
-        self.class_names: tuple[str, ...] = tuple(facts["class_names"])
-        self.largest = tuple(facts["largest"])
-        self.radius: float = facts["radius"]
-        self.in_channels: int = facts["in_channels"]
-        self.num_segments: int = facts["vertices"]
-        self.extent: list[float] = facts["extent"]
-        if len(self.extent) != 2:
+        self.trained, self.config = trained, trained.config
+        self.context = required(trained, GraphContext, "classifying images", "classification")
+        if len(self.context.extent) != 2:
             raise ValueError("classifying images needs a model of graphs in the plane, and this is one of other graphs")
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.context.class_names)
+
+    @property
+    def in_channels(self) -> int:
+        return self.context.arguments["in_channels"]
 
     @property
     def image_size(self) -> tuple[int, int] | None:
@@ -156,21 +164,23 @@ class ImageClassifier(Classification):
             raise ValueError(f"images: {channels} channels, and the model was trained on {self.in_channels}")
         graphs = self._graphs(images)
         self._check_extent(graphs.levels[0].pos)
-        self.data = graphs.to(self.device)
-        self.__dict__.pop("_evaluated", None)
+        model, device, context = self.trained.model, self.trained.device, self.context
+        items = torch.arange(len(images))
+        store = graph_store(self.config, graphs.to(device), items, context.radius, tuple(context.largest))
+        if isinstance(store, DrawnStore):
+            store.redraw(self.config.optim.epochs)
 
         def probabilities(part: Tensor) -> Tensor:
-            scores = self.scores(self.model, store.batch(part.to(self.device)))
-            return self.checked(scores.float()).softmax(-1).cpu()
+            packed = store.batch(part.to(device))
+            return self.trained.checked(model(packed.x, packed.graphs).float()).softmax(-1).cpu()
 
-        store = self.part_store("test")
         return torch.cat(in_parts(len(images), IMAGES_AT_ONCE, probabilities))
 
     def _check_extent(self, pos: Float[Tensor, "vertices 2"]) -> None:
         """Positions are in pixels, so images of another size would be graphs that the model never saw."""
-        found = pos.amax(0).tolist()
-        if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(found, self.extent, strict=True)):
-            reached, trained = ("{:.0f} × {:.0f}".format(*extent) for extent in (found, self.extent))
+        extent, expected = pos.amax(0).tolist(), self.context.extent
+        if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(extent, expected, strict=True)):
+            reached, trained = ("{:.0f} × {:.0f}".format(*sizes) for sizes in (extent, expected))
             raise ValueError(
                 f"images: superpixels as far as {reached} pixels, and those of the training reached {trained}; scale "
                 "the images to the size of the training's with --size HEIGHT,WIDTH"
@@ -178,16 +188,16 @@ class ImageClassifier(Classification):
 
     def _graphs(self, images: np.ndarray) -> GraphSet:
         compactness = self.config.data_options.get("compactness", Slic.compactness)
-        centroids, means = superpixels(images, Slic(self.num_segments, compactness), workers=1)
+        centroids, means = superpixels(images, Slic(self.context.num_vertices, compactness), workers=1)
         pos, x = centroids.astype(np.float32), means.astype(np.float32)
-        edges, edge_offsets = radius_edges(pos, self.radius)
+        edges, edge_offsets = radius_edges(pos, self.context.radius)
         offsets = torch.arange(len(pos) + 1) * pos.shape[1]
         flat = torch.from_numpy(pos).flatten(0, 1)
         finest = GraphLevel(flat, offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets))
         clusters = []
-        if self.coarsening is None:
-            weigh = partial(gaussian_weights, sigma=self.radius / 2)
-            clusters = find_clusters(finest, weigh, len(self.largest) - 1)
+        if not self.config.coarsening:
+            weigh = partial(gaussian_weights, sigma=self.context.radius / 2)
+            clusters = find_clusters(finest, weigh, len(self.context.largest) - 1)
         items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
         return GraphSet(
             torch.from_numpy(x).flatten(0, 1),

@@ -29,7 +29,8 @@ from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_j
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
 from geoskip.training.run import Run
-from geoskip.training.trained import Context, Trained, rebuild
+from geoskip.training.tasks import find_task
+from geoskip.training.trained import Trained, rebuild
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -75,7 +76,8 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
     constants = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
     try:
         config = Config.from_json(about["config"])
-        trained = rebuild(config, weights, Context(constants, about["facts"]), folder)
+        task = find_task(config.task)
+        trained = rebuild(task, config, weights, task.context_class.from_parts(constants, about["facts"]), folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}: not a whole model: {error}") from error
     return trained.to(device)
@@ -117,12 +119,6 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
     folder = Path(folder)
     return from_pretrained(folder, device) if _is_exported(folder / CONFIG) else Run.open(folder).trained(device)
-
-
-def require_task(trained: Trained, task: str, purpose: str) -> None:
-    """ValueError unless the model was trained for ``task``, which ``purpose`` needs."""
-    if trained.config.task != task:
-        raise ValueError(f"{purpose} needs a model of {task}, and this is one of {trained.config.task}")
 
 
 def _is_exported(path: Path) -> bool:

@@ -25,7 +25,7 @@ from geoskip.training.checkpoint import load_checkpoint
 from geoskip.training.evaluation import check_same_data
 from geoskip.training.run import Run, row_name
 from geoskip.training.tasks import Task, make_task
-from geoskip.training.tasks.base import load_data, spread_evenly
+from geoskip.training.tasks.base import find_task, spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
 
 SPECTRUM_POINTS = 41
@@ -54,7 +54,7 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
     # Spread over the test set, where neighbors are frames of one sequence.
     items = task.data.split.test[spread_evenly(task.num_test, count)]
     verts = task.data.verts(items)
-    x = task.standardise(verts)
+    x = task.normalize(verts)
     decoded = {part: task.restore(found) for part, found in decode_parts(model, x).items()}
     others = {(part, ALL): decoded[part] for part in PARTS}
     for part in PARTS:
@@ -174,10 +174,10 @@ def task_of(run: Run) -> Task:
     if coarse is None:
         task = run.make_task()
     else:
-        loaded = load_data(run.config)
+        loaded = find_task(run.config.task).load_data(run.config)
         data = stored(coarsened(loaded, coarse)) if coarse else loaded
         task = start_alike(run.make_task(data), data)
-    wanted, found = run.context.facts.get("topology"), task.facts().get("topology")
+    wanted, found = run.context.facts.get("topology"), task.context().facts.get("topology")
     if wanted != found:
         raise ValueError(
             f"{run.folder}: the run was trained on another mesh than {run.config.data} has now. If the data were "

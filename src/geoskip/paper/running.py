@@ -162,9 +162,11 @@ def loaded(task: str, data: str, options: str = "{}") -> Any:
     """
     from geoskip.paper.small_sets import tiny_set
     from geoskip.training.config import resolve
-    from geoskip.training.tasks.base import load_data
+    from geoskip.training.tasks import find_task
 
-    return tiny_set(task) if data == TINY else load_data(resolve(task, data=data, data_options=json.loads(options)))
+    if data == TINY:
+        return tiny_set(task)
+    return find_task(task).load_data(resolve(task, data=data, data_options=json.loads(options)))
 
 
 def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> Outcome:

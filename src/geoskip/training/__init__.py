@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from geoskip.training.evaluation import evaluate_run
     from geoskip.training.loop import train
     from geoskip.training.run import Run
-    from geoskip.training.tasks import Task, make_task
+    from geoskip.training.tasks import TASKS, Context, Evaluation, Task, make_task
 
 _MODULES = {
+    "TASKS": "tasks",
     "Config": "config",
+    "Context": "tasks",
+    "Evaluation": "tasks",
     "Optim": "config",
     "Run": "run",
     "Task": "tasks",
@@ -25,7 +28,20 @@ _MODULES = {
     "train": "loop",
 }
 
-__all__ = ["Config", "Optim", "Run", "Task", "evaluate_run", "make_task", "override", "resolve", "train"]
+__all__ = [
+    "TASKS",
+    "Config",
+    "Context",
+    "Evaluation",
+    "Optim",
+    "Run",
+    "Task",
+    "evaluate_run",
+    "make_task",
+    "override",
+    "resolve",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,95 +1,29 @@
-"""The configuration of a run: every choice that its result depends on, with the paper's values as defaults."""
+"""The configuration of a run: every choice that its result depends on. Its task defines the defaults."""
 
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from inspect import isclass
-from numbers import Integral, Real
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
+from geoskip.arguments import check_fields
 from geoskip.records.reading import ReadError, parse_json
 from geoskip.registry import unknown_name
 
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "str": ((str,), "text"),
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
-    "int | None": ((int, type(None)), "a whole number or none"),
-    "float": ((float, int), "a number"),
-    "bool | None": ((bool, type(None)), "true, false or none"),
-    "Sequence[int]": ((list, tuple), "whole numbers, such as [32,64]"),
-    "Mapping[str, Any]": ((Mapping,), "names with values"),
-    "Optim": ((object,), "names with values"),
+CHOICES = {
+    "pseudo": ("position", "degree"),
+    "pseudo_scale": ("set", "batch"),
+    "finest_pseudo": ("cartesian", "polar"),
+    "precision": ("float32", "bf16", "fp16"),
 }
+# Settings that only some tasks have; a task lists its own in ``Task.settings``.
+TASK_SETTINGS = ("pseudo_scale", "finest_pseudo", "coarsening")
 
 
-def check_types(record: Any, prefix: str = "") -> None:
-    for entry in fields(record):
-        check_type(f"{prefix}{entry.name}", getattr(record, entry.name), str(entry.type))
-
-
-def check_type(name: str, value: Any, kind: str) -> None:
-    """ValueError unless the value is of a kind, one of ``KINDS``, as annotations write it."""
-    types, said = KINDS[kind]
-    fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
-    if not fits or (kind == "Sequence[int]" and any(type(entry) is not int for entry in value)):
-        raise ValueError(f"{name}: expected {said}, got {value!r:.200}")
-
-
-def at_least(name: str, value: int | None, least: int) -> None:
+def _at_least(name: str, value: int | None, least: int) -> None:
     if value is not None and value < least:
         raise ValueError(f"{name}: expected {least} or more, got {value}")
-
-
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
-
-
-def check_arguments(function: Any, given: Mapping[str, Any], prefix: str = "") -> None:
-    """ValueError, naming the argument, unless every value fits the annotation of the parameter of its name.
-
-    ``function`` may be a class: then its constructor counts.
-    """
-    hints = get_type_hints(function.__init__ if isclass(function) else function)
-    for name, value in given.items():
-        if name in hints and not fits(value, hints[name]):
-            raise ValueError(f"{prefix}{name}: expected {described(hints[name])}, got {value!r:.200}")
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind; lists count as tuples, which JSON does not have."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, types.UnionType):
-        return any(fits(value, one) for one in inner)
-    if origin is tuple:
-        kinds = (inner[0],) * len(value) if inner[1:] == (...,) and isinstance(value, list | tuple) else inner
-        return isinstance(value, list | tuple) and len(value) == len(kinds) and all(map(fits, value, kinds))
-    if origin is Sequence:
-        return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(one, inner[0]) for one in value)
-    if hint in (int, float):
-        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
-    return isinstance(value, origin or hint)
-
-
-def described(hint: Any) -> str:
-    """A kind in words: ``a list of texts or none``."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(described(one) for one in inner))
-    if origin in (tuple, Sequence):
-        return f"a list of {described(inner[0]).removeprefix('a ')}s"
-    return WORDS.get(hint, f"a {getattr(hint, '__name__', hint)}")
-
-
-TASKS = ("reconstruction", "correspondence", "classification")
-PSEUDO = ("position", "degree")
-PSEUDO_SCALES = ("set", "batch")
-FINEST_PSEUDO = ("cartesian", "polar")
-PRECISIONS = ("float32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)
@@ -107,9 +41,9 @@ class Optim:
     batch: int = 32
 
     def __post_init__(self) -> None:
-        check_types(self, "optim.")
+        check_fields(self, "optim.")
         for name in ("decay_every", "epochs", "batch"):
-            at_least(f"optim.{name}", getattr(self, name), 1)
+            _at_least(f"optim.{name}", getattr(self, name), 1)
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr: expected a rate above 0, got {self.lr}")
         if not 0 < self.lr_decay <= 1:
@@ -127,7 +61,8 @@ class Config:
     """A run. Make one with :func:`resolve`, which knows the paper's values.
 
     Attributes:
-        task: ``"reconstruction"``, ``"correspondence"`` or ``"classification"``.
+        task: ``"reconstruction"``, ``"correspondence"``, ``"classification"``, the entry point of an installed package,
+            or ``module:Name``; see :class:`~geoskip.training.Task`.
         data: the name of a data set (``mixed-faces``, ``coma``, ``bodies``, ``faust``, ``superpixels``, …) or a path.
         operator: as :func:`geoskip.operators.make_operator` names it.
         skip: ``"none"``, ``"residual"``, ``"affine"`` or ``"polynomial"``.
@@ -185,23 +120,17 @@ class Config:
     keep: int = 2
 
     def __post_init__(self) -> None:
-        check_types(self)
         if not isinstance(self.optim, Optim):
             raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r:.200}")
-        chosen = {
-            "task": TASKS,
-            "pseudo": PSEUDO,
-            "pseudo_scale": PSEUDO_SCALES,
-            "finest_pseudo": FINEST_PSEUDO,
-            "precision": PRECISIONS,
-        }
-        for name, choices in chosen.items():
+        check_fields(self)
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
+        _find_task(self.task)
         _check_skip(self.skip)
         sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
         for name, least in sizes.items():
-            at_least(name, getattr(self, name), least)
+            _at_least(name, getattr(self, name), least)
         if not 0 <= self.validation < 1:
             raise ValueError(
                 f"validation: expected a share of the training items, 0 or more and below 1, got {self.validation}"
@@ -225,40 +154,30 @@ class Config:
         return cls(**_known(given, cls))
 
 
-PAPER: dict[str, dict[str, Any]] = {
-    "reconstruction": {"data": "faces", "kernel_size": 9, "optim": Optim()},
-    "correspondence": {"data": "bodies", "kernel_size": 10, "optim": Optim(epochs=1000, batch=1)},
-    "classification": {
-        "data": "superpixels",
-        "kernel_size": 25,
-        "optim": Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch=64),
-    },
-}
-
-
 def resolve(task: str, **given: Any) -> Config:
-    """A configuration with the paper's values for everything that is not given or None.
+    """A configuration with the task's defaults for everything that is not given or None; built-in tasks have the
+    paper's values.
 
-    ``optim`` may be a mapping of what differs. The paper trains FeaStNet on correspondence with rates of its own.
+    ``optim`` may be a mapping of what differs.
     """
-    if task not in PAPER:
-        raise ValueError(f"task: {unknown_name(task, TASKS)}")
-    known = {key: value for key, value in _known(given, Config).items() if value is not None}
-    operator = known.get("operator", "monet")
-    defaults = dict(PAPER[task])
-    if not _has_kernel_size(operator):
-        del defaults["kernel_size"]
-    if task == "correspondence" and operator == "feast":
-        defaults["optim"] = replace(defaults["optim"], lr=0.01, lr_decay=0.5, decay_every=100)
-    if isinstance(known.get("optim"), Mapping):
-        known["optim"] = replace(defaults["optim"], **_known(known["optim"], Optim, "optim."))
-    return Config(**({"task": task} | defaults | known))
-
-
-def _has_kernel_size(operator: Any) -> bool:
     from geoskip.operators import operator_info
 
-    return operator_info(operator).has_kernel_size
+    settings = {key: value for key, value in _known(given, Config).items() if value is not None}
+    operator = settings.get("operator", Config.operator)
+    defaults = _find_task(task).defaults(operator)
+    if not operator_info(operator).has_kernel_size:
+        defaults.pop("kernel_size", None)
+    if isinstance(settings.get("optim"), Mapping):
+        settings["optim"] = replace(defaults.get("optim", Optim()), **_known(settings["optim"], Optim, "optim."))
+    if "data" not in {**defaults, **settings}:
+        raise ValueError(f"data: {task} has no default data set; choose one with --data")
+    return Config(**{"task": task, **defaults, **settings})
+
+
+def _find_task(name: str) -> Any:
+    from geoskip.training.tasks.base import find_task
+
+    return find_task(name)
 
 
 def _check_skip(skip: str) -> None:
@@ -289,9 +208,7 @@ def _with(config: Config, path: str, value: Any) -> Config:
     if isinstance(current, Optim):
         if inner not in _names(Optim):
             raise ValueError(f"{path}: {unknown_name(path, _settable())}")
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        known: Any = float(value) if whole and isinstance(getattr(current, inner), float) else value
-        return replace(config, optim=replace(current, **{inner: known}))
+        return replace(config, optim=replace(current, **{inner: value}))
     if not isinstance(current, Mapping) or not inner:
         raise ValueError(f"{path}: {key} has no parts; set {key} itself")
     changed = {key: {**current, inner: value}}

@@ -121,7 +121,7 @@ class Learner:
     def _adam(self, config: Config) -> torch.optim.Adam:
         captured = self.device.type == "cuda"
         # In a tensor, the rate of a captured step can still change.
-        rate: Any = torch.tensor(config.optim.lr, device=self.device) if captured else config.optim.lr
+        rate: Any = torch.tensor(float(config.optim.lr), device=self.device) if captured else config.optim.lr
         decay = config.optim.weight_decay
         adam = torch.optim.Adam(self.parameters, lr=rate, weight_decay=decay, fused=True, capturable=captured)
         # Made at once, as Adam would at its first step: there is then something to load a checkpoint into.

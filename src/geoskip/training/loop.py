@@ -171,10 +171,11 @@ class _Loop:
             evaluation = task.evaluate(model)
             metrics |= evaluation.metrics
         num_samples = min(task.num_samples, len(task.part(task.final)))
-        if num_samples:
-            write_samples(folder / SAMPLES, task.samples(model, num_samples, task.final))
+        samples = task.samples(model, num_samples, task.final) if num_samples else None
+        if samples is not None:
+            write_samples(folder / SAMPLES, samples)
         self.run.write_model(model, session.step)
-        self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *[SAMPLES] * bool(num_samples))
+        self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *[SAMPLES] * (samples is not None))
         curves = {
             name: [(float(epoch), value) for epoch, value in points]
             for name, points in {"loss": session.curve, **session.measures}.items()
@@ -194,7 +195,7 @@ class _Loop:
             curves={**curves, **evaluation.curves},
         )
         write_record(folder / RECORD, record)
-        add_to_manifest(folder, [*[SAMPLES] * bool(num_samples), RECORD])
+        add_to_manifest(folder, [*[SAMPLES] * (samples is not None), RECORD])
         if self.metrics is not None and metrics:
             self.metrics.write(session.step, metrics)
         add_to_manifest(folder, [METRICS])

@@ -44,8 +44,8 @@ from geoskip.records.files import (
 from geoskip.records.reading import parse_json, parse_tensors
 from geoskip.training.checkpoint import State, checkpoint_step, cpu_copies, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.tasks import Task, make_task
-from geoskip.training.trained import Context, Trained, context_bytes, context_of, read_context, rebuild
+from geoskip.training.tasks import Task, find_task, make_task
+from geoskip.training.trained import Context, Trained, context_bytes, read_context, rebuild
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
 CONTEXT, EVALUATION, SAMPLES = "context.safetensors", "evaluation.json", "samples.safetensors"
@@ -184,7 +184,7 @@ class Run:
         """The model with everything needed to use it."""
         weights, context = self.weights[0], self.context
         try:
-            return rebuild(self.config, weights, context, self.folder).to(device)
+            return rebuild(find_task(self.config.task), self.config, weights, context, self.folder).to(device)
         except (ValueError, TypeError) as error:
             raise RunError(f"{self.folder}: {error}") from error
 
@@ -196,11 +196,11 @@ class Run:
                 f"{self.folder}: the run has no {CONTEXT}, which is written when training starts; restore the file, or "
                 "train again"
             )
-        return read_context(self.folder / CONTEXT)
+        return read_context(self.folder / CONTEXT, find_task(self.config.task).context_class)
 
     def write_context(self, task: Task) -> None:
-        """Store what the model needs of its training data."""
-        write_with_checksum(self.folder / CONTEXT, context_bytes(context_of(task)))
+        """Store what the model will need of the data; done before training, since it does not change."""
+        write_with_checksum(self.folder / CONTEXT, context_bytes(task.context()))
 
     def write_model(self, model: nn.Module, step: int) -> None:
         """Store the final weights."""

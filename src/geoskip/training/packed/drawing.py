@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from geoskip.arguments import check_fields
 from geoskip.data import GraphSet
 from geoskip.data.graph_set import local_dtype
 from geoskip.graphs.matching import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
-from geoskip.training.config import check_types
 from geoskip.training.packed.level import BatchShape, Bounds, PackedEdges, PackedLevel, join, offsets_of
 from geoskip.training.packed.store import GraphStore, store_set
 
@@ -43,7 +43,7 @@ class Coarsening:
     weight: str = "near"
 
     def __post_init__(self) -> None:
-        check_types(self, "coarsening.")
+        check_fields(self, "coarsening.")
         if self.matchings < 1:
             raise ValueError(f"coarsening.matchings: expected 1 or more, got {self.matchings}")
         for name, choices in (("drawn", DRAWN), ("weight", WEIGHTS)):

@@ -1,5 +1,5 @@
 """What is trained on what: one file per task, behind one base."""
 
-from geoskip.training.tasks.base import Evaluation, Task, make_task
+from geoskip.training.tasks.base import TASKS, Context, Evaluation, Program, Task, find_task, make_task
 
-__all__ = ["Evaluation", "Task", "make_task"]
+__all__ = ["TASKS", "Context", "Evaluation", "Program", "Task", "find_task", "make_task"]

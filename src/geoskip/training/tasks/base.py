@@ -1,28 +1,32 @@
-"""What the loop, the evaluation and the commands know of a task."""
+"""What a task is: its data, its model, its loss and its figures; and the registry that finds tasks by name."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from inspect import signature
-from typing import Any, ClassVar
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from inspect import isclass, signature
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from geoskip.arguments import check_arguments, check_value
 from geoskip.data import Split
-from geoskip.data.catalog import load_data as load_named_data
+from geoskip.data.catalog import load_data
 from geoskip.operators import OperatorInfo, make_operator, operator_info
-from geoskip.registry import unknown_name
+from geoskip.registry import Registry, unknown_name
 from geoskip.shapes import Float, Int
-from geoskip.training.config import Config, check_arguments, check_type
+from geoskip.training.config import TASK_SETTINGS, Config
+from geoskip.training.trained import Context
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model does on the test or validation items.
+    """Figures of a model on the test or validation items.
 
     metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
     curves: points (x, y) by name.
@@ -34,36 +38,169 @@ class Evaluation:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-class Task(ABC):
-    """A data set, the model that is trained on it, and the loss; training items are numbered from 0.
+@dataclass(frozen=True)
+class Program:
+    """A model as a function of one tensor, for ``geoskip export``: a module, an example of its input, and the axes of
+    the input that may have other lengths."""
 
-    The data lie on ``device``, and batches are gathered there: :meth:`batch` and :meth:`loss` run on tensors of fixed
-    shapes without waiting for the device, so that a step can be captured.
+    module: nn.Module
+    example: Tensor
+    dynamic: dict[int, Any] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """A data set, the model that is trained on it, the loss, and the figures.
+
+    A new task defines :attr:`model_class`, :meth:`model_arguments`, :meth:`batch`, :meth:`loss` and :meth:`evaluate`;
+    everything else has a default. Use it by ``module:Name``, by an entry point in the group ``geoskip.tasks``, or
+    register it under its ``name`` with ``TASKS.register``. The name is stored in the run, so that ``geoskip evaluate``,
+    ``apply``, ``export`` and ``report`` find the class again.
+
+    Training items are numbered from 0. The data are on ``device``, and batches are gathered there: :meth:`batch` and
+    :meth:`loss` must not wait for the device, so that a step can be captured as a CUDA graph.
 
     Attributes:
-        config: the run's configuration.
-        names: what the training items are called, for messages.
+        name: under which ``TASKS.register`` adds it.
+        model_class: class of the model. It is called with :meth:`model_arguments`, ``operator``, ``skip``,
+            ``kernel_size``, the options of the operator, and the settings under ``model.``, which are checked against
+            its signature.
+        context_class: class of :meth:`context`.
+        data_from: the task whose data sets it trains on, if it is another one.
+        settings: those of ``TASK_SETTINGS`` that it has.
+        data_arguments: settings under ``model.`` that are not arguments of the model, with their types.
+        actions: what ``geoskip apply --do NAME`` can do with a trained model, the default first. An action is called as
+            ``action(trained, paths, outputs, **options)`` (see :mod:`geoskip.inference.apply`), or is given as
+            ``module:Name``.
+        num_samples: how many test items a run keeps for the report.
+
+        config: the configuration of the run.
+        data: the data set, with a ``split``.
+        train: numbers of the training items in the data set, on ``device``.
+        names: of the training items, for messages.
         device: where the data are.
     """
 
-    Model: ClassVar[type[nn.Module]]
-    # Arguments of the model that follow from the data, and settings under model. that are the task's own, with their
-    # kinds.
-    from_data: ClassVar[tuple[str, ...]] = ()
-    own: ClassVar[Mapping[str, str]] = {}
-    # How many test items a run leaves behind to be looked at.
+    name: ClassVar[str] = ""
+    model_class: ClassVar[type[nn.Module]]
+    context_class: ClassVar[type[Context]] = Context
+    data_from: ClassVar[str] = ""
+    settings: ClassVar[tuple[str, ...]] = ()
+    data_arguments: ClassVar[Mapping[str, Any]] = {}
+    actions: ClassVar[Mapping[str, str | Callable[..., Any]]] = {}
     num_samples: ClassVar[int] = 4
-    config: Config
-    names: Sequence[str]
-    device: torch.device
-    data: Any
-    # Epochs done. Until training sets it, a task is as at the end: that is when trained models are evaluated.
-    _epoch: int | None = None
+
+    def __init__(self, config: Config, data: Any = None) -> None:
+        self.check_config(config)
+        data = self.load_data(config) if data is None else data
+        names = getattr(data, "names", None)
+        self.config = config
+        self.data = replace(data, split=chosen_split(data.split, config, names))
+        self.device = torch.device("cpu")
+        self.train: Tensor = self.data.split.train
+        self.names = [f"item {item}" if names is None else names[item] for item in self.train.tolist()]
+        # Epochs done. Until training sets it, it is the last one, since trained models are evaluated then.
+        self.epoch: int = config.optim.epochs
+
+    # What a new task must define.
+
+    @abstractmethod
+    def model_arguments(self) -> dict[str, Any]:
+        """Arguments of the model that follow from the data, such as ``num_classes``. Those that JSON can hold are
+        stored in the context; for others override :meth:`stored_arguments`."""
+
+    @abstractmethod
+    def batch(self, items: Int[Tensor, " items"]) -> Any:
+        """Training items, as :meth:`loss` takes them; ``items`` is on the task's device."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+        """The mean over the items of the batch."""
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
+        """Figures on the items of a part; leaves the model in evaluation mode."""
+
+    # What it may define.
+
+    @classmethod
+    def defaults(cls, operator: str) -> dict[str, Any]:
+        """Values of settings that are not given: ``data``, ``kernel_size``, ``optim`` and others."""
+        return {}
+
+    @classmethod
+    def load_data(cls, config: Config) -> Any:
+        """The data set that ``config.data`` names; ValueError if it is neither one for this task nor a path."""
+        return load_data(config.data, config.data_options, cls.data_from or cls.name or config.task)
+
+    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
+        """What the model does with ``count`` items of a part: a record of :mod:`geoskip.records.samples`, or None."""
+        return None
+
+    def context_fields(self) -> dict[str, Any]:
+        """The fields that :attr:`context_class` adds."""
+        return {}
+
+    @classmethod
+    def stored_arguments(cls, config: Config, context: Context, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+        """:meth:`model_arguments` of a stored model, without the data."""
+        return dict(context.arguments)
+
+    @classmethod
+    def program(cls, config: Config, model: nn.Module, context: Context) -> Program:
+        """The model as a program for ``geoskip export --program``; ValueError if it cannot be one."""
+        raise ValueError(
+            f"a model of {config.task} cannot be exported as a program; share the folder with model.safetensors and "
+            "config.json instead"
+        )
+
+    @classmethod
+    def check_config(cls, config: Config) -> None:
+        """ValueError for settings that do not fit; no data are loaded."""
+        operator = operator_info(config.operator)
+        other = ("operator", "skip", "kernel_size", "options")
+        known = [name for name in (*signature(cls.model_class).parameters, *cls.data_arguments) if name not in other]
+        for name in config.model:
+            if name not in known:
+                raise ValueError(f"model.{name}: {unknown_name(name, known)}")
+        check_arguments(cls.model_class, config.model, "model.")
+        for name in config.model.keys() & cls.data_arguments.keys():
+            check_value(f"model.{name}", config.model[name], cls.data_arguments[name])
+        for name in set(TASK_SETTINGS) - set(cls.settings):
+            if getattr(config, name) not in (getattr(Config, name, None), {}):
+                raise ValueError(f"{name}: {config.task} has no such setting")
+        check_arguments(operator.make, config.options, "options.")
+        # Built once without weights: this checks the kernel size and the options.
+        try:
+            with torch.device("meta"):
+                make_operator(config.operator, 1, 1, kernel_size=config.kernel_size, dim=1, **config.options)
+        except RuntimeError as error:
+            raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
+        self.epoch = epoch
+
+    def layout(self, num_items: int) -> int:
+        """Changes when batches of this size get other shapes: a captured step is then captured again."""
+        return 0
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same task with its data and its tensors on another device; cached properties stay where they are."""
+        moved = copy(self)
+        moved.device = torch.device(device)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor) and not isinstance(getattr(type(self), name, None), cached_property):
+                setattr(moved, name, value.to(device))
+        if hasattr(self.data, "to"):
+            moved.data = self.data.to(device)
+        return moved
+
+    # What every task has.
 
     @property
-    @abstractmethod
     def num_items(self) -> int:
         """How many training items there are."""
+        return len(self.train)
 
     def part(self, name: str) -> Int[Tensor, " items"]:
         """The numbers of the items of a part of the data set, ``"test"`` or ``"validation"``."""
@@ -78,7 +215,7 @@ class Task(ABC):
 
     @property
     def watched(self) -> str:
-        """The part that is evaluated during training: validation items where there are some, otherwise the test."""
+        """The part that is evaluated during training: validation items if there are any, otherwise the test."""
         return "validation" if len(self.part("validation")) else "test"
 
     @property
@@ -87,112 +224,77 @@ class Task(ABC):
         return "test" if self.config.test else "validation"
 
     @property
-    def epoch(self) -> int:
-        """Epochs done; what is drawn again in each epoch follows from it."""
-        return self.config.optim.epochs if self._epoch is None else self._epoch
+    def operator(self) -> OperatorInfo:
+        """What the operator declares about itself."""
+        return operator_info(self.config.operator)
 
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self._epoch = epoch
+    @classmethod
+    def model_options(cls, config: Config) -> dict[str, Any]:
+        """The arguments of the model that the configuration gives."""
+        operator = {"operator": config.operator, "skip": config.skip, "kernel_size": config.kernel_size}
+        given = {name: value for name, value in config.model.items() if name not in cls.data_arguments}
+        return {**operator, **config.options, **given}
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Get ready for the batches of an epoch, counted from 0. What it changes, it changes in place: captured steps
-        go on to read the same tensors."""
-        self.epoch = epoch
-
-    def layout(self, num_items: int) -> int:
-        """Changes when batches of this size get other shapes: a captured step is then captured again."""
-        return 0
-
-    @abstractmethod
-    def to(self, device: torch.device | str) -> Task:
-        """The same task with its data on another device."""
-
-    @abstractmethod
-    def build(self) -> nn.Module:
+    @classmethod
+    def build(cls, config: Config, arguments: Mapping[str, Any]) -> nn.Module:
         """The model, its initial values drawn from torch's generator."""
-
-    @abstractmethod
-    def batch(self, items: Int[Tensor, " items"]) -> Any:
-        """Training items, as :meth:`loss` takes them; ``items`` are on the task's device."""
-
-    @abstractmethod
-    def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
-        """The mean over the items of the batch."""
-
-    @abstractmethod
-    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
-        """Figures on the items of a part; the model is left in evaluation mode."""
-
-    @abstractmethod
-    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
-        """What the model does with ``count`` items of a part, spread evenly over all of them: a record of
-        :mod:`geoskip.records.samples`."""
+        options = cls.model_options(config)
+        if both := sorted(arguments.keys() & options.keys()):
+            raise ValueError(f"model.{both[0]}: follows from the data and cannot be set")
+        return cls.model_class(**arguments, **options)
 
     def make_model(self) -> nn.Module:
         """The model with the initial values of ``config.seed``, on the CPU."""
+        arguments = self.model_arguments()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            return self.build()
-
-    @property
-    def operator(self) -> OperatorInfo:
-        """What the operator declares about itself; ValueError if there is none of this name."""
-        return operator_info(self.config.operator)
+            return self.build(self.config, arguments)
 
     def outline(self) -> nn.Module:
-        """The model without memory for its weights, to be counted."""
+        """The model without memory for its weights, to count them."""
+        arguments = self.model_arguments()
         with torch.device("meta"):
-            return self.build()
+            return self.build(self.config, arguments)
 
-    def constants(self) -> dict[str, Tensor]:
-        """What a trained model needs of its data to be applied, such as mean and deviation of the positions."""
-        return {}
+    def context(self) -> Context:
+        """What a trained model needs to know about these data."""
+        plain = (bool, int, float, str, list, tuple, dict)
+        arguments = {name: value for name, value in self.model_arguments().items() if isinstance(value, plain)}
+        content = getattr(self.data, "content", "")
+        return self.context_class(arguments=arguments, content=content, **self.context_fields())
 
-    def facts(self) -> dict[str, Any]:
-        """The same in plain JSON: units, names of classes, the hash of the topology."""
-        return {}
 
-    def check(self) -> None:
-        """ValueError for what can be wrong before any data are loaded: unknown names, an operator that does not fit."""
-        self.check_network(self.config)
+TASKS: Registry[type[Task]] = Registry(
+    "task",
+    {
+        "reconstruction": "geoskip.training.tasks.reconstruction:Reconstruction",
+        "correspondence": "geoskip.training.tasks.correspondence:Correspondence",
+        "classification": "geoskip.training.tasks.classification:Classification",
+    },
+    entry_points="geoskip.tasks",
+)
 
-    @classmethod
-    def check_network(cls, config: Config) -> None:
-        """ValueError for arguments of the model and of the operator that they do not take."""
-        operator = operator_info(config.operator)
-        hidden = ("self", "options", "operator", "skip", "kernel_size", *cls.from_data)
-        parameters = signature(cls.Model.__init__).parameters.items()
-        known = {name: str(entry.annotation) for name, entry in parameters if name not in hidden} | dict(cls.own)
-        for name, value in config.model.items():
-            if name not in known:
-                raise ValueError(f"model.{name}: {unknown_name(name, list(known))}")
-            check_type(f"model.{name}", value, known[name])
-        if config.task != "classification":
-            for name, default in (("pseudo_scale", "set"), ("finest_pseudo", "cartesian"), ("coarsening", {})):
-                if getattr(config, name) != default:
-                    raise ValueError(f"{name}: is for classification, and {config.task} has no such setting")
-        check_arguments(operator.make, config.options, "options.")
-        # Made once for nothing, without its weights: it checks the kernel size and the options.
-        try:
-            with torch.device("meta"):
-                make_operator(config.operator, 1, 1, kernel_size=config.kernel_size, dim=1, **config.options)
-        except RuntimeError as error:
-            raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
 
-    def chosen(self) -> dict[str, Any]:
-        """The arguments of the model that the configuration gives."""
-        operator = {"operator": self.config.operator, "skip": self.config.skip, "kernel_size": self.config.kernel_size}
-        given = {name: value for name, value in self.config.model.items() if name not in self.own}
-        return {**operator, **self.config.options, **given}
+def find_task(name: str) -> type[Task]:
+    """The class of a task by its name in a configuration."""
+    task = TASKS.get(name)
+    if not (isclass(task) and issubclass(task, Task)):
+        raise ValueError(f"task: {name} is not a subclass of geoskip.training.Task")
+    return task
 
-    def spiral_length(self) -> int | None:
-        """How long spirals have to be; None where the operator follows none."""
-        return spiral_length(self.config)
+
+def make_task(config: Config, data: Any = None) -> Task:
+    """The task of a configuration, on the CPU.
+
+    ``data`` is a data set in memory (:class:`~geoskip.data.MeshSet` for reconstruction,
+    :class:`~geoskip.data.CorrespondenceSet`, :class:`~geoskip.data.GraphSet` for
+    classification); without it ``config.data`` is loaded.
+    """
+    return find_task(config.task)(config, data)
 
 
 def spiral_length(config: Config) -> int | None:
-    """How long spirals have to be; None where the operator follows none."""
+    """How long spirals must be; None if the operator needs none."""
     return operator_info(config.operator).spiral_length(config.kernel_size, config.options)
 
 
@@ -213,7 +315,7 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
 
 
 def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
-    """``count`` of the numbers below ``total``, as far apart as can be; all, where no fewer are wanted."""
+    """``count`` of the numbers below ``total``, evenly spaced; all of them if ``count`` is None or larger."""
     wanted = total if count is None else min(count, total)
     return torch.arange(wanted) * total // max(wanted, 1)
 
@@ -222,34 +324,3 @@ def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[A
     """``function`` of item numbers 0 to ``count``, ``size`` at a time, without gradients."""
     with torch.inference_mode():
         return [function(part) for part in torch.arange(count).split(size)]
-
-
-def load_data(config: Config) -> Any:
-    """The set that ``config.data`` names; ValueError if it is neither a set for the task nor a path."""
-    return load_named_data(config.data, config.data_options, config.task)
-
-
-def make_task(config: Config, data: Any = None) -> Task:
-    """The task of a configuration, on the CPU.
-
-    ``data`` is a set that is at hand (:class:`~geoskip.data.MeshSet` for reconstruction,
-    :class:`~geoskip.data.CorrespondenceSet`, :class:`~geoskip.data.GraphSet` for
-    classification); without it ``config.data`` is loaded.
-    """
-    make: Any = task_class(config.task)
-    return make(config, data)
-
-
-def task_class(name: str) -> type[Task]:
-    """The class of a task by its name in a configuration."""
-    if name == "reconstruction":
-        from geoskip.training.tasks.reconstruction import Reconstruction
-
-        return Reconstruction
-    if name == "correspondence":
-        from geoskip.training.tasks.correspondence import Correspondence
-
-        return Correspondence
-    from geoskip.training.tasks.classification import Classification
-
-    return Classification

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from geoskip.data import GraphSet
 from geoskip.models import GraphClassifier
 from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
-from geoskip.training.config import Config
+from geoskip.training.config import Config, Optim
 from geoskip.training.metrics import classification_metrics, confusion
 from geoskip.training.packed import (
     Coarsening,
@@ -27,9 +27,40 @@ from geoskip.training.packed import (
     store_set,
 )
 from geoskip.training.packed.level import PackedLevel
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, in_parts, load_data, spread_evenly
+from geoskip.training.tasks.base import Context, Evaluation, Task, in_parts, spread_evenly
 
 EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphContext(Context):
+    """What a classifier needs to know about its graphs.
+
+    class_names: names of the classes.
+    largest: per level, the offset (or degree) that becomes 1 in the pseudo-coordinates.
+    radius: length of the longest edge.
+    num_vertices: of the largest graph.
+    extent: the largest coordinates.
+    """
+
+    class_names: tuple[str, ...]
+    largest: tuple[float, ...]
+    radius: float
+    num_vertices: int
+    extent: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        self._check_range("largest", positive=True)
+        self._check_range("num_vertices", positive=True)
+        self._check_range("radius", positive=False)
+        self._check_range("extent", positive=False)
+
+    def check_model(self, model: nn.Module) -> None:
+        assert isinstance(model, GraphClassifier)
+        if len(self.class_names) != (size := model.output.out_features):
+            raise ValueError(f"context: {len(self.class_names)} classes, and the model has {size}")
+        if len(self.largest) != len(model.convs):
+            raise ValueError(f"context: largest must have {len(model.convs)} numbers, one for each level")
 
 
 class Classification(Task):
@@ -39,109 +70,79 @@ class Classification(Task):
     follows from the seed, the epoch and its number in the set, in training as in evaluation.
     """
 
-    Model = GraphClassifier
-    from_data = ("num_classes", "dim", "in_channels")
-    radius: float
+    name = "classification"
+    model_class = GraphClassifier
+    context_class = GraphContext
+    settings = ("pseudo_scale", "finest_pseudo", "coarsening")
+    actions: ClassVar[Mapping[str, Any]] = {"classify": "geoskip.inference.apply:classify"}
     num_samples = 24
+    data: GraphSet
 
     def __init__(self, config: Config, data: GraphSet | None = None) -> None:
-        self.config = config
-        self.check()
-        data = load_data(config) if data is None else data
-        levels = data.levels[: self.num_levels]
-        if self.coarsening is not None:
+        super().__init__(config, data)
+        levels = self.data.levels[: self.num_levels]
+        if config.coarsening:
             levels = (replace(levels[0], clusters=None),)
-            self.radius = levels[0].longest_edge
         elif len(levels) < self.num_levels:
             raise ValueError(
                 f"model.channels: {self.num_levels} convolutions need as many levels, the data have {len(levels)}"
             )
-        self.data = replace(data, levels=levels, split=chosen_split(data.split, config))
-        self.names = [f"graph {item}" for item in self.data.split.train.tolist()]
-        self.device = torch.device("cpu")
+        self.data = replace(self.data, levels=levels)
+        self.labels = self.data.labels[self.train]
+        self._part_stores: dict[str, GraphStore] = {}
 
     @classmethod
-    def check_network(cls, config: Config) -> None:
+    def defaults(cls, operator: str) -> dict[str, Any]:
+        optim = Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch=64)
+        return {"data": "superpixels", "kernel_size": 25, "optim": optim}
+
+    @classmethod
+    def check_config(cls, config: Config) -> None:
         if operator_info(config.operator).needs_spirals:
             raise ValueError(
                 f"operator: {config.operator} needs meshes, and graphs to be classified have no faces; choose another"
             )
-        super().check_network(config)
+        super().check_config(config)
         Coarsening.from_settings(config.coarsening)
 
     @property
-    def num_items(self) -> int:
-        return len(self.data.split.train)
-
-    @property
     def num_levels(self) -> int:
-        return len(self.config.model.get("channels", (32, 64, 64)))
+        return _num_levels(self.config)
 
-    @property
-    def coarsening(self) -> Coarsening | None:
-        return Coarsening.from_settings(self.config.coarsening)
-
-    @property
-    def coordinates(self) -> str | None:
-        return self.config.pseudo if self.operator.uses_pseudo else None
+    @cached_property
+    def radius(self) -> float:
+        """The length of the longest edge, computed on the CPU so that all devices agree."""
+        return self.data.levels[0].to("cpu").longest_edge
 
     @cached_property
     def largest(self) -> tuple[float, ...]:
         """Per level, the offset (or degree) of the whole set that becomes 1; 1 where all are 0, or where batches are
-        scaled. Of levels that are drawn, it is that of the training items in the draw of epoch 0."""
-        if self.coordinates is None or self.config.pseudo_scale == "batch":
+        scaled. If levels are drawn, it is that of the training items in the draw of epoch 0."""
+        coordinates = _coordinates(self.config)
+        if coordinates is None or self.config.pseudo_scale == "batch":
             return (1.0,) * self.num_levels
-        by_position = self.coordinates == "position"
-        if self.coarsening is not None:
+        by_position = coordinates == "position"
+        if self.config.coarsening:
             items = self.data.split.train
             finest = store_set(self.data, items, None, None, looped=False, padded=False)
-            return tuple(self._drawing(items, finest.levels[0], finest.pos[0]).largest(by_position))
+            drawing = _drawing(self.config, self.radius, items, finest.levels[0], finest.pos[0])
+            return tuple(drawing.largest(by_position))
         sizes = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
         return tuple(float(value) or 1.0 for value in sizes)
 
     @cached_property
     def store(self) -> GraphStore:
-        return self._store(self.data.split.train)
-
-    @cached_property
-    def _evaluated(self) -> dict[str, GraphStore]:
-        return {}
+        """The training graphs."""
+        return graph_store(self.config, self.data, self.data.split.train, self.radius, self.largest)
 
     def part_store(self, part: str) -> GraphStore:
-        """The graphs of the test or for validation, as they are evaluated now."""
-        if part not in self._evaluated:
-            self._evaluated[part] = self._store(self.part(part))
-        store = self._evaluated[part]
+        """The graphs of the test or for validation, as they are evaluated in the current epoch."""
+        if part not in self._part_stores:
+            self._part_stores[part] = graph_store(self.config, self.data, self.part(part), self.radius, self.largest)
+        store = self._part_stores[part]
         if isinstance(store, DrawnStore):
             store.redraw(self.epoch)
         return store
-
-    @property
-    def test_store(self) -> GraphStore:
-        return self.part_store("test")
-
-    def _store(self, items: Tensor) -> GraphStore:
-        polar = self.config.finest_pseudo == "polar" and self.coordinates == "position"
-        if polar and self.data.levels[0].pos.shape[1] != 2:
-            raise ValueError(
-                f"finest_pseudo: polar coordinates need positions of 2 dimensions, and the data have "
-                f"{self.data.levels[0].pos.shape[1]}; use cartesian"
-            )
-        kind: Any = {"looped": self.operator.adds_self_loops, "polar": polar}
-        # On a GPU steps are captured and kernels compiled for a shape: all batches of a size have one.
-        padded = self.device.type == "cuda"
-        largest = None if self.config.pseudo_scale == "batch" else self.largest
-        if self.coarsening is None:
-            return store_set(self.data, items, self.coordinates, largest, padded=padded, **kind)
-        make = partial(self._drawing, items)
-        return drawn_store(self.data, items, make, self.coordinates, largest, padded=padded, **kind)
-
-    def _drawing(self, items: Tensor, finest: PackedLevel, pos: Tensor) -> Drawing:
-        assert self.coarsening is not None
-        sigma = self.radius / 2 or 1.0
-        return Drawing(
-            finest, pos, items.to(pos.device), self.coarsening, self.num_levels, sigma=sigma, seed=self.config.seed
-        )
 
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
@@ -151,21 +152,16 @@ class Classification(Task):
     def layout(self, num_items: int) -> int:
         return self.store.layout(num_items)
 
-    @cached_property
-    def labels(self) -> Int[Tensor, " items"]:
-        return self.data.labels[self.data.split.train.to(self.device)]
-
-    def build(self) -> nn.Module:
+    def model_arguments(self) -> dict[str, Any]:
         dim = self.data.levels[0].pos.shape[1] if self.config.pseudo == "position" else 1
-        sizes: dict[str, Any] = {"num_classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}
-        return GraphClassifier(dim=max(dim, 1), **sizes, **self.chosen())
+        sizes = {"num_classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}
+        return {**sizes, "dim": max(dim, 1)}
 
-    def to(self, device: torch.device | str) -> Classification:
-        moved = copy(self)
-        moved.device, moved.data = torch.device(device), self.data.to(device)
-        # Stores and labels are made anew, on the device.
-        for name in ("store", "_evaluated", "labels"):
-            moved.__dict__.pop(name, None)
+    def to(self, device: torch.device | str) -> Self:
+        moved = super().to(device)
+        # Stores are built again on the device.
+        moved._part_stores = {}
+        vars(moved).pop("store", None)
         return moved
 
     def batch(self, items: Int[Tensor, " items"]) -> tuple[PackedBatch, Tensor]:
@@ -173,12 +169,7 @@ class Classification(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         packed, labels = batch
-        return cross_entropy(self.scores(model, packed).float(), labels)
-
-    def scores(self, model: nn.Module, packed: PackedBatch) -> Float[Tensor, "graphs classes"]:
-        """What the model says of each graph of a batch."""
-        assert isinstance(model, GraphClassifier)
-        return model(packed.x, packed.graphs)
+        return cross_entropy(model(packed.x, packed.graphs).float(), labels)
 
     def predict(self, model: nn.Module, part: str = "test") -> Int[Tensor, " items"]:
         """The classes of the graphs of a part."""
@@ -188,7 +179,8 @@ class Classification(Task):
         store = self.part_store(part)
 
         def classes(items: Tensor) -> Tensor:
-            return self.scores(model, store.batch(items.to(self.device))).argmax(-1).cpu()
+            packed = store.batch(items.to(self.device))
+            return model(packed.x, packed.graphs).argmax(-1).cpu()
 
         # Where a batch has one scale, batches of the test are as large as those of the training.
         size = self.config.optim.batch if self.config.pseudo_scale == "batch" else EVALUATED
@@ -211,9 +203,12 @@ class Classification(Task):
         # Made outside of inference mode, so that it can be filled again later.
         store = self.part_store(part)
         with torch.inference_mode():
-            predicted = self.scores(model, store.batch(chosen.to(self.device))).argmax(-1)
+            packed = store.batch(chosen.to(self.device))
+            predicted = model(packed.x, packed.graphs).argmax(-1)
+        # The first two coordinates; 0 if there are fewer.
+        plane = torch.cat([finest.pos, finest.pos.new_zeros(len(finest.pos), 2)], dim=1)[:, :2]
         return GraphSamples(
-            pos=_plane(finest.pos).numpy(),
+            pos=plane.numpy(),
             x=shown.x.cpu().numpy(),
             edges=finest.edge_index.numpy(),
             offsets=finest.offsets.numpy(),
@@ -222,10 +217,47 @@ class Classification(Task):
             class_names=self.data.class_names,
         )
 
-    def facts(self) -> dict[str, Any]:
-        return {"class_names": list(self.data.class_names), "largest": list(self.largest)}
+    def context_fields(self) -> dict[str, Any]:
+        finest = self.data.levels[0]
+        return {
+            "class_names": tuple(self.data.class_names),
+            "largest": self.largest,
+            "radius": self.radius,
+            "num_vertices": int(finest.offsets.diff().max()),
+            "extent": tuple(finest.pos.amax(0).tolist()),
+        }
 
 
-def _plane(pos: Tensor) -> Tensor:
-    """The first two coordinates, 0 where there are fewer."""
-    return torch.cat([pos, pos.new_zeros(len(pos), 2)], dim=1)[:, :2]
+def graph_store(config: Config, data: GraphSet, items: Tensor, radius: float, largest: tuple[float, ...]) -> GraphStore:
+    """Where batches of ``items`` come from, the same in training, evaluation and applied models; see
+    :class:`GraphContext` for ``radius`` and ``largest``."""
+    coordinates = _coordinates(config)
+    polar = config.finest_pseudo == "polar" and coordinates == "position"
+    if polar and data.levels[0].pos.shape[1] != 2:
+        raise ValueError(
+            f"finest_pseudo: polar coordinates need positions of 2 dimensions, and the data have "
+            f"{data.levels[0].pos.shape[1]}; use cartesian"
+        )
+    scales = None if config.pseudo_scale == "batch" else largest
+    looped = operator_info(config.operator).adds_self_loops
+    # On a GPU steps are captured and kernels compiled for a shape, so all batches of one size have the same shape.
+    padded = data.x.device.type == "cuda"
+    if not config.coarsening:
+        return store_set(data, items, coordinates, scales, looped=looped, padded=padded, polar=polar)
+    draw = partial(_drawing, config, radius, items)
+    return drawn_store(data, items, draw, coordinates, scales, looped=looped, padded=padded, polar=polar)
+
+
+def _drawing(config: Config, radius: float, items: Tensor, finest: PackedLevel, pos: Tensor) -> Drawing:
+    coarsening = Coarsening.from_settings(config.coarsening)
+    assert coarsening is not None
+    chosen, sigma = items.to(pos.device), radius / 2 or 1.0
+    return Drawing(finest, pos, chosen, coarsening, _num_levels(config), sigma=sigma, seed=config.seed)
+
+
+def _num_levels(config: Config) -> int:
+    return len(config.model.get("channels", (32, 64, 64)))
+
+
+def _coordinates(config: Config) -> str | None:
+    return config.pseudo if operator_info(config.operator).uses_pseudo else None

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from geoskip.data import CorrespondenceSet
-from geoskip.graphs import Graph, attach
+from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.kernels import linear_cross_entropy
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import CorrespondenceNet
+from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
-from geoskip.training.config import Config
+from geoskip.training.config import Config, Optim
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
-from geoskip.training.tasks.base import Evaluation, Task, chosen_split, load_data, spread_evenly
+from geoskip.training.tasks.base import Context, Evaluation, Program, Task, spiral_length, spread_evenly
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatchContext(Context):
+    """What a correspondence network needs to know about its meshes.
+
+    target_verts, target_faces: the mesh whose vertices are the classes.
+    unit_mm: millimeters per unit of the positions.
+    target_topology: hash of the faces of the target.
+    """
+
+    target_verts: Tensor
+    target_faces: Tensor
+    unit_mm: float
+    target_topology: str
+
+    def __post_init__(self) -> None:
+        self._check_rows("target_verts", torch.float64)
+        self._check_rows("target_faces", torch.int64)
+        self._check_range("unit_mm", positive=True)
+        self.target()  # checks the faces
+
+    def target(self) -> Mesh:
+        return Mesh(self.target_verts.cpu().numpy(), self.target_faces.cpu().numpy())
+
+    def check_model(self, model: nn.Module) -> None:
+        assert isinstance(model, CorrespondenceNet)
+        if len(self.target_verts) != (size := model.output.out_features):
+            raise ValueError(f"context: {len(self.target_verts)} target vertices, and the model has {size}")
 
 
 class Correspondence(Task):
@@ -29,64 +58,41 @@ class Correspondence(Task):
     Features are positions, and pseudo-coordinates are relative to the longest offset of each mesh, as in the paper.
     """
 
-    Model = CorrespondenceNet
-    from_data = ("num_classes", "graph", "dim", "in_channels")
+    name = "correspondence"
+    model_class = CorrespondenceNet
+    context_class = MatchContext
+    actions: ClassVar[Mapping[str, Any]] = {"transfer": "geoskip.inference.apply:transfer"}
+    data: CorrespondenceSet
 
     def __init__(self, config: Config, data: CorrespondenceSet | None = None) -> None:
-        self.config = config
-        self.check()
-        data = load_data(config) if data is None else data
-        self.data = replace(data, split=chosen_split(data.split, config, data.names))
-        self.device = torch.device("cpu")
-        train = self.data.split.train.tolist()
-        self.names = [self.data.names[item] for item in train]
+        super().__init__(config, data)
+        train = self.train.tolist()
         self.labels = torch.cat([self.data.labels[item] for item in train])
         counts = torch.stack([(self.data.labels[item] >= 0).sum() for item in train])
         self.shares = 1 / counts.clamp(min=1)
-        self.store = self._store(train)
+        self.store = self._store([self.data.meshes[item] for item in train])
 
-    @property
-    def num_items(self) -> int:
-        return len(self.data.split.train)
+    @classmethod
+    def defaults(cls, operator: str) -> dict[str, Any]:
+        # The paper trains FeaStNet with rates of its own.
+        rates: dict[str, Any] = {"lr": 0.01, "lr_decay": 0.5, "decay_every": 100} if operator == "feast" else {}
+        return {"data": "bodies", "kernel_size": 10, "optim": Optim(epochs=1000, batch=1, **rates)}
 
-    def _store(self, items: list[int]) -> GraphStore:
-        meshes = [self.data.meshes[item] for item in items]
-        graphs = self._connected(meshes)
+    def _store(self, meshes: Sequence[Mesh]) -> GraphStore:
+        # Meshes of one connectivity share a graph.
+        topologies = [mesh.topology_hash() for mesh in meshes]
+        unique = {key: connect(meshes[topologies.index(key)], self.config) for key in dict.fromkeys(topologies)}
         verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
         coordinates = self.config.pseudo if self.operator.uses_pseudo else None
+        graphs = [unique[key] for key in topologies]
         return store_graphs(graphs, verts, coordinates, looped=self.operator.adds_self_loops, padded=False)
 
-    def _connected(self, meshes: Sequence[Mesh]) -> list[Graph]:
-        """The graph of each mesh: for those of one connectivity that of the first."""
-        kinds = [mesh.topology_hash() for mesh in meshes]
-        shared = {kind: self._connect(meshes[kinds.index(kind)]) for kind in dict.fromkeys(kinds)}
-        return [shared[kind] for kind in kinds]
-
-    def _connect(self, mesh: Mesh) -> Graph:
-        graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
-        if (length := self.spiral_length()) is None:
-            return graph
-        from geoskip.meshes.spirals import spirals
-
-        return graph.with_spirals(torch.tensor(spirals(mesh, length)))
-
-    def graph(self, mesh: Mesh) -> Graph:
-        """A mesh as the model takes it, on the CPU."""
-        graph = self._connect(mesh)
-        if not self.operator.uses_pseudo:
-            return graph
-        verts = torch.tensor(mesh.verts, dtype=torch.float32)
-        pos = verts if self.config.pseudo == "position" else None
-        return attach(graph, relative(graph, pos, own_scale(graph, pos)))
-
-    def build(self) -> nn.Module:
+    def model_arguments(self) -> dict[str, Any]:
         dim = 3 if self.config.pseudo == "position" else 1
-        return CorrespondenceNet(self.data.num_classes, dim=dim, **self.chosen())
+        return {"num_classes": self.data.num_classes, "dim": dim, "in_channels": 3}
 
-    def to(self, device: torch.device | str) -> Correspondence:
-        moved = copy(self)
-        moved.device = torch.device(device)
-        moved.labels, moved.shares = self.labels.to(device), self.shares.to(device)
+    def to(self, device: torch.device | str) -> Self:
+        moved = super().to(device)
         moved.store = self.store.to(device, padded=moved.device.type == "cuda")
         return moved
 
@@ -105,13 +111,7 @@ class Correspondence(Task):
 
     def predict(self, model: nn.Module, mesh: Mesh) -> Int[Tensor, " vertices"]:
         """The target vertex that each vertex of a mesh is matched with."""
-        return self.scores(model, mesh).argmax(-1).cpu()
-
-    def scores(self, model: nn.Module, mesh: Mesh) -> Float[Tensor, "vertices targets"]:
-        """The score of every target vertex for each vertex of a mesh."""
-        verts = torch.tensor(mesh.verts, dtype=torch.float32, device=self.device)
-        with torch.inference_mode():
-            return model(verts, self.graph(mesh).to(self.device))
+        return match_scores(model, mesh, self.config).argmax(-1).cpu()
 
     @cached_property
     def distances(self) -> Float[Tensor, "targets targets"]:
@@ -164,8 +164,60 @@ class Correspondence(Task):
             error_pct=errors.numpy(),
         )
 
-    def facts(self) -> dict[str, Any]:
-        return {"unit_mm": self.data.unit_mm, "target_topology": self.data.target.topology_hash()}
+    def context_fields(self) -> dict[str, Any]:
+        target = self.data.target
+        tensors = {"target_verts": torch.tensor(target.verts), "target_faces": torch.tensor(target.faces)}
+        return {**tensors, "unit_mm": self.data.unit_mm, "target_topology": target.topology_hash()}
+
+    @classmethod
+    def program(cls, config: Config, model: nn.Module, context: Context) -> Program:
+        assert isinstance(context, MatchContext)
+        target = context.target()
+        return Program(MatchingProgram(model, target, config).eval(), torch.tensor(target.verts).float())
+
+
+def connect(mesh: Mesh, config: Config) -> Graph:
+    """The edges of a mesh, with spirals if the operator needs them."""
+    graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
+    if (length := spiral_length(config)) is None:
+        return graph
+    from geoskip.meshes.spirals import spirals
+
+    return graph.with_spirals(torch.tensor(spirals(mesh, length)))
+
+
+def mesh_graph(mesh: Mesh, config: Config) -> Graph:
+    """A mesh as the model takes it, on the CPU."""
+    graph = connect(mesh, config)
+    if not operator_info(config.operator).uses_pseudo:
+        return graph
+    pos = torch.tensor(mesh.verts, dtype=torch.float32) if config.pseudo == "position" else None
+    return attach(graph, relative(graph, pos, own_scale(graph, pos)))
+
+
+def match_scores(model: nn.Module, mesh: Mesh, config: Config) -> Float[Tensor, "vertices targets"]:
+    """The score of every target vertex for each vertex of a mesh, on the model's device."""
+    device = next(model.parameters()).device
+    verts = torch.tensor(mesh.verts, dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        return model(verts, mesh_graph(mesh, config).to(device))
+
+
+class MatchingProgram(nn.Module):
+    """Positions of one mesh of the target's connectivity to scores of the target's vertices."""
+
+    def __init__(self, model: nn.Module, target: Mesh, config: Config) -> None:
+        super().__init__()
+        self.model = model
+        # Not ``graph``: a traced module has an attribute of that name.
+        self.topology = RecordBuffers(mesh_graph(target, config))
+        self.relative = operator_info(config.operator).uses_pseudo and config.pseudo == "position"
+
+    def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:
+        graph: Graph = self.topology()
+        if self.relative:
+            graph = attach(graph, relative(graph, verts, own_scale(graph, verts)))
+        return self.model(verts, graph)
 
 
 def _where_labelled(values: Float[Tensor, " labelled"], labels: Int[Tensor, " vertices"]) -> Float[Tensor, " vertices"]:
