@@ -138,7 +138,7 @@ BROKEN_GLTF = [
     (changed("accessors", 1, count=8), "do not form triangles"),
     (changed("bufferViews", 0, byteStride=0), "accessor 0 does not fit its buffer view"),
     (changed("bufferViews", 0, byteLength=10**9, byteOffset=0), "buffer view exceeds its buffer"),
-    (changed("bufferViews", 0, buffer=1), "buffer view exceeds its buffer"),
+    (changed("bufferViews", 0, buffer=1), "refers to buffer 1, but there are 1"),
     (changed("buffers", 0, byteLength=83), "announces more bytes"),
     (changed("buffers", 0, uri="data:;base64,?"), "not base64"),
     (changed("buffers", 0, uri=7), "must have its own uri"),

@@ -255,17 +255,5 @@ def test_diameters() -> None:
     assert geodesic_diameter(icosphere(2), "exact") == pytest.approx(np.pi, rel=0.02)
     assert geodesic_diameter(beside(grid(4, 5), grid(2, 2)), "exact") == pytest.approx(5.0)
     assert geodesic_diameter(Mesh(np.zeros((2, 3)), np.empty((0, 3), dtype=np.int64))) == 0.0
-    with pytest.raises(MeshError, match="a diameter needs at least one vertex and one source"):
+    with pytest.raises(MeshError, match="a diameter needs at least one vertex"):
         geodesic_diameter(Mesh(np.zeros((0, 3)), np.empty((0, 3), dtype=np.int64)))
-
-
-def test_a_diameter_from_few_sources_is_a_close_lower_bound() -> None:
-    mesh = torus(24, 10)
-    mesh = mesh.with_verts(mesh.verts * [1.0, 2.5, 0.7])
-    full = geodesic_diameter(mesh, "exact")
-    few = [geodesic_diameter(mesh, "exact", num_sources=count) for count in (1, 3, 8)]
-    assert few == sorted(few)
-    assert 0.97 * full < few[-1] <= full
-    assert geodesic_diameter(mesh, "exact", num_sources=10**6) == full
-    with pytest.raises(MeshError, match="a diameter needs at least one vertex and one source"):
-        geodesic_diameter(mesh, num_sources=0)

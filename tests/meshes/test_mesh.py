@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from geoskip.meshes import Mesh, MeshError, MeshSummary, grid, icosphere, summary, torus
+from geoskip.meshes import Mesh, MeshError, grid, icosphere, summary, torus
 from geoskip.meshes.mesh import MAX_COORDINATE, repeats_a_corner
 
 # The shape checker, where it is on, sees a wrong array before the mesh does.
@@ -196,23 +196,23 @@ def test_topology_hash_sees_count_and_order_of_faces_but_not_positions() -> None
 
 def test_two_triangles_by_hand() -> None:
     counts = summary(grid(2, 2, spacing=3.0))
-    assert counts.mean_edge == pytest.approx((4 * 3 + 3 * 2**0.5) / 5)
-    assert counts == MeshSummary(4, 2, 5, counts.mean_edge, 4, 0, 1, 3)
+    assert counts["mean_edge"] == pytest.approx((4 * 3 + 3 * 2**0.5) / 5)
+    assert list(counts.values()) == [4, 2, 5, counts["mean_edge"], 4, 0, 1, 3]
 
 
 @pytest.mark.parametrize(("mesh", "euler"), [(icosphere(2), 2), (torus(9, 7), 0), (grid(4, 6), 1)])
 def test_counts_obey_euler(mesh: Mesh, euler: int) -> None:
     counts = summary(mesh)
-    assert counts.vertices - counts.edges + counts.faces == euler
-    assert 2 * counts.edges - counts.boundary_edges == 3 * counts.faces
+    assert counts["vertices"] - counts["edges"] + counts["faces"] == euler
+    assert 2 * counts["edges"] - counts["boundary_edges"] == 3 * counts["faces"]
 
 
 def test_isolated_vertices_are_parts_and_a_book_has_a_spine() -> None:
     pages = Mesh(np.eye(7, 3), np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]))
-    counts = summary(pages)
-    assert (counts.nonmanifold_edges, counts.boundary_edges, counts.parts, counts.max_degree) == (1, 6, 3, 4)
+    expected = {"nonmanifold_edges": 1, "boundary_edges": 6, "parts": 3, "max_degree": 4}
+    assert expected.items() <= summary(pages).items()
 
 
 def test_nothing_is_summed_to_nothing() -> None:
     empty = summary(Mesh(np.zeros((0, 3)), np.zeros((0, 3), dtype=np.int64)))
-    assert empty == MeshSummary(0, 0, 0, 0.0, 0, 0, 0, 0)
+    assert list(empty.values()) == [0, 0, 0, 0.0, 0, 0, 0, 0]

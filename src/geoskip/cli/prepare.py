@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,7 +79,7 @@ def _draw(made: Any, folder: Path, stem: str, up: Axis) -> Path:
 def _tell(made: Any, written: list[Path], seconds: float, as_json: bool) -> None:
     from geoskip.meshes import summary
 
-    levels = [asdict(summary(mesh)) | {"topology": mesh.topology_hash()} for mesh in made.meshes.levels]
+    levels = [summary(mesh) | {"topology": mesh.topology_hash()} for mesh in made.meshes.levels]
     if as_json:
         files = [str(path) for path in written]
         typer.echo(json.dumps({"levels": levels, "unit_mm": made.unit_mm, "files": files}, indent=1))

@@ -4,7 +4,7 @@ from geoskip.meshes.decimation import Decimation, decimate
 from geoskip.meshes.formats import parse_mesh, read_mesh, write_mesh
 from geoskip.meshes.geodesics import geodesic_diameter, geodesic_distances
 from geoskip.meshes.hierarchy import ClosestPoints, MeshHierarchy, closest_points, mesh_hierarchy
-from geoskip.meshes.mesh import Mesh, MeshError, MeshSummary, grid, icosphere, summary, torus
+from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere, summary, torus
 from geoskip.meshes.spirals import spirals
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Mesh",
     "MeshError",
     "MeshHierarchy",
-    "MeshSummary",
     "closest_points",
     "decimate",
     "geodesic_diameter",

@@ -12,8 +12,7 @@ Connected components are solved separately, and the distance between two of them
 disconnected mesh, the heat method would return meaningless finite distances.)
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -49,22 +48,13 @@ def geodesic_distances(
     return distances
 
 
-def geodesic_diameter(mesh: Mesh, method: Method = "heat", num_sources: int | None = None) -> float:
-    """The largest distance between two vertices of the same component.
-
-    ``num_sources`` limits the work: distances are then computed from that many vertices only, each the farthest from
-    the previous ones, which finds the extremities first. The result is a lower bound, usually a tight one.
-    """
-    if mesh.num_vertices == 0 or (num_sources is not None and num_sources < 1):
-        raise MeshError("a diameter needs at least one vertex and one source")
+def geodesic_diameter(mesh: Mesh, method: Method = "heat") -> float:
+    """The largest distance between two vertices of the same component."""
+    if mesh.num_vertices == 0:
+        raise MeshError("a diameter needs at least one vertex")
     solver = DistanceSolver(mesh, method)
-    if num_sources is None or num_sources >= mesh.num_vertices:
-        return max(_largest(solver.row(source)) for source in range(mesh.num_vertices))
-    nearest, diameter = np.full(mesh.num_vertices, np.inf), 0.0
-    for _ in range(num_sources):
-        row = solver.row(int(nearest.argmax()))
-        nearest, diameter = np.minimum(nearest, row), max(diameter, _largest(row))
-    return diameter
+    rows = (solver.row(source) for source in range(mesh.num_vertices))
+    return max(float(row[np.isfinite(row)].max()) for row in rows)
 
 
 class DistanceSolver:
@@ -75,23 +65,30 @@ class DistanceSolver:
             raise MeshError(f"method: must be one of {', '.join(sorted(_SOLVERS))}, got {method!r}")
         self.mesh, self.method = mesh, method
         self.labels = mesh.components()
-        self._prepared: dict[int, Callable[[int], np.ndarray]] = {}
+        self._solvers: dict[int, Callable[[int], np.ndarray]] = {}
 
     def row(self, source: int) -> Float[np.ndarray, "vertices"]:
         label = int(self.labels[source])
         verts = np.flatnonzero(self.labels == label)
-        if label not in self._prepared:
-            self._prepared[label] = _prepare(self.mesh.submesh(verts), self.method)
+        try:
+            if label not in self._solvers:
+                self._solvers[label] = _component_solver(self.mesh.submesh(verts), self.method)
+            distances = self._solvers[label](int(np.searchsorted(verts, source)))
+        except (ImportError, MeshError):
+            raise
+        except Exception as error:  # of any type: the solvers are native code
+            raise MeshError(
+                f"the {self.method} method failed on a component of {len(verts)} vertices: {error}"
+            ) from error
+        if not np.isfinite(distances).all():
+            raise MeshError(f"the {self.method} method did not reach all of a component of {len(verts)} vertices")
         row = np.full(self.mesh.num_vertices, np.inf)
-        row[verts] = self._prepared[label](int(np.searchsorted(verts, source)))
+        row[verts] = np.maximum(distances, 0.0)
+        row[source] = 0.0
         return row
 
 
-def _largest(row: np.ndarray) -> float:
-    return float(row[np.isfinite(row)].max())
-
-
-def _prepare(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
+def _component_solver(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
     """Distances in a connected mesh as a function of the source, solved at unit size to avoid over- and underflow."""
     if part.num_vertices == 1:
         return lambda source: np.zeros(1)
@@ -99,32 +96,8 @@ def _prepare(part: Mesh, method: Method) -> Callable[[int], np.ndarray]:
     unit = part.with_verts((part.verts - origin) / extent) if extent > 0 else part
     if unit.face_areas().sum() < MIN_AREA:
         raise MeshError(f"a component of {part.num_vertices} vertices has no area, so it has no geodesics")
-    with _native_errors(method, part):
-        solve = _SOLVERS[method](unit)
-
-    def distances(source: int) -> np.ndarray:
-        with _native_errors(method, part):
-            unit_distances = solve(source)
-        if not np.isfinite(unit_distances).all():
-            raise MeshError(f"the {method} method did not reach all of a component of {part.num_vertices} vertices")
-        scaled = extent * np.maximum(unit_distances, 0.0)
-        scaled[source] = 0.0
-        return scaled
-
-    return distances
-
-
-@contextmanager
-def _native_errors(method: Method, part: Mesh) -> Iterator[None]:
-    """Turn exceptions of the native solvers into ``MeshError``."""
-    try:
-        yield
-    except (ImportError, MeshError):
-        raise
-    except Exception as error:
-        raise MeshError(
-            f"the {method} method failed on a component of {part.num_vertices} vertices: {error}"
-        ) from error
+    solve = _SOLVERS[method](unit)
+    return lambda source: extent * solve(source)
 
 
 def _heat(part: Mesh) -> Callable[[int], np.ndarray]:

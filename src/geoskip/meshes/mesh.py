@@ -119,39 +119,24 @@ class Mesh:
         return np.cross(b - a, c - a)
 
 
-@dataclass(frozen=True)
-class MeshSummary:
+def summary(mesh: Mesh) -> dict[str, int | float]:
     """The size and quality of a mesh in numbers.
 
-    mean_edge: mean edge length; 0 if there are no edges.
-    parts: the number of connected components, including isolated vertices.
-    max_degree: the largest number of neighbors of a vertex.
+    ``mean_edge`` is the mean edge length (0 without edges), ``parts`` the number of connected components, including
+    isolated vertices, and ``max_degree`` the largest number of neighbors of a vertex.
     """
-
-    vertices: int
-    faces: int
-    edges: int
-    mean_edge: float
-    boundary_edges: int
-    nonmanifold_edges: int
-    parts: int
-    max_degree: int
-
-
-def summary(mesh: Mesh) -> MeshSummary:
-    """Summarize a mesh, to check at a glance whether it is the intended one."""
     edges = mesh.edges()
     lengths = np.linalg.norm(mesh.verts[edges[:, 0]] - mesh.verts[edges[:, 1]], axis=1)
-    return MeshSummary(
-        vertices=mesh.num_vertices,
-        faces=mesh.num_faces,
-        edges=len(edges),
-        mean_edge=float(lengths.mean()) if len(edges) else 0.0,
-        boundary_edges=len(mesh.boundary_edges()),
-        nonmanifold_edges=len(mesh.nonmanifold_edges()),
-        parts=int(mesh.components().max(initial=-1)) + 1,
-        max_degree=int(np.bincount(edges.ravel()).max(initial=0)),
-    )
+    return {
+        "vertices": mesh.num_vertices,
+        "faces": mesh.num_faces,
+        "edges": len(edges),
+        "mean_edge": float(lengths.mean()) if len(edges) else 0.0,
+        "boundary_edges": len(mesh.boundary_edges()),
+        "nonmanifold_edges": len(mesh.nonmanifold_edges()),
+        "parts": int(mesh.components().max(initial=-1)) + 1,
+        "max_degree": int(np.bincount(edges.ravel()).max(initial=0)),
+    }
 
 
 def float64_copy(array: np.ndarray) -> np.ndarray:

@@ -33,19 +33,16 @@ _WIDTHS = {"SCALAR": 1, "VEC3": 3}
 _COMPRESSIONS = {"KHR_draco_mesh_compression", "EXT_meshopt_compression", "KHR_mesh_quantization"}
 
 
+@np.errstate(all="ignore")  # the mesh rejects coordinates that overflow
 def parse_gltf(data: bytes, folder: Path | None = None) -> Polygons:
     """``folder`` contains the external buffers; without it they are an error."""
     document, chunk = _split(data)
     needed = document.get("extensionsRequired", [])
     if not isinstance(needed, list) or not _COMPRESSIONS.isdisjoint(map(str, needed)):
         raise MeshError(f"the glTF file requires {needed!r:.100}; save it without compression")
-    with np.errstate(all="ignore"):  # the mesh rejects coordinates that overflow
-        return _joined(document, _Buffers(document, chunk, folder))
-
-
-def _joined(document: Json, buffers: _Buffers) -> Polygons:
+    buffers = _Buffers(document, chunk, folder)
     # Many nodes can show the same mesh; this keeps a small file from using unlimited memory.
-    budget = buffers.num_bytes
+    budget = sum(map(len, buffers.buffers))
     verts, faces, num_vertices = [np.empty((0, 3))], [np.empty((0, 3), dtype=np.int64)], 0
     for mesh, transform in _placed_meshes(document):
         starts: dict[int, int] = {}
@@ -137,7 +134,7 @@ def _objects(holder: Json, key: str) -> list[Json]:
     return values
 
 
-def _pick(values: list[Json], index: int, name: str) -> Json:
+def _pick(values: list[Any], index: int, name: str) -> Any:
     if index >= len(values):
         raise MeshError(f"glTF refers to {name} {index}, but there are {len(values)}")
     return values[index]
@@ -159,10 +156,6 @@ class _Buffers:
             raise MeshError("every glTF buffer must have its own uri")
         self.buffers = [_contents(buffer, chunk, folder) for buffer in listed]
 
-    @property
-    def num_bytes(self) -> int:
-        return sum(map(len, self.buffers))
-
     def array(self, index: int, kind: str, codes: dict[int, str]) -> np.ndarray:
         """Accessor ``index`` as [rows, width]; ``codes`` lists the allowed component types."""
         accessor = _pick(self.accessors, index, "accessor")
@@ -171,40 +164,31 @@ class _Buffers:
             raise MeshError(f"glTF accessor {index} is not a plain {kind} of a supported component type")
         dtype, width = np.dtype(codes[component]), _WIDTHS[kind]
         view = _pick(self.views, _natural(accessor, "bufferView"), "buffer view")
+        buffer = _pick(self.buffers, _natural(view, "buffer"), "buffer")
+        start, length = _natural(view, "byteOffset", 0), _natural(view, "byteLength")
+        if start + length > len(buffer):
+            raise MeshError("a glTF buffer view exceeds its buffer")
         row_bytes = dtype.itemsize * width
         rows, stride = _natural(accessor, "count"), _natural(view, "byteStride", row_bytes)
-        first, last = _natural(accessor, "byteOffset", 0), _natural(view, "byteLength")
-        if rows == 0 or stride < row_bytes or first + (rows - 1) * stride + row_bytes > last:
+        first = _natural(accessor, "byteOffset", 0)
+        if rows == 0 or stride < row_bytes or first + (rows - 1) * stride + row_bytes > length:
             raise MeshError(f"glTF accessor {index} does not fit its buffer view")
-        data, start = self._view(view)
-        return np.ndarray((rows, width), dtype, data, start + first, (stride, dtype.itemsize))
-
-    def _view(self, view: Json) -> tuple[bytes, int]:
-        index, start = _natural(view, "buffer"), _natural(view, "byteOffset", 0)
-        if index >= len(self.buffers) or start + _natural(view, "byteLength") > len(self.buffers[index]):
-            raise MeshError("a glTF buffer view exceeds its buffer")
-        return self.buffers[index], start
+        return np.ndarray((rows, width), dtype, buffer, start + first, (stride, dtype.itemsize))
 
 
 def _contents(buffer: Json, chunk: bytes, folder: Path | None) -> bytes:
-    uri = buffer.get("uri", "")
-    if uri == "":
-        data = chunk
-    elif uri.startswith("data:"):
-        data = _embedded(uri)
-    else:
+    uri, data = buffer.get("uri", ""), chunk
+    if uri.startswith("data:"):
+        head, _, body = uri.partition(";base64,")
+        try:
+            data = base64.b64decode(body, validate=True)
+        except ValueError:
+            raise MeshError(f"glTF buffer is not base64: {head[:40]!r}") from None
+    elif uri:
         data = _external(uri, folder)
     if _natural(buffer, "byteLength") > len(data):
         raise MeshError("truncated: a glTF buffer announces more bytes than it has")
     return data
-
-
-def _embedded(uri: str) -> bytes:
-    head, _, body = uri.partition(";base64,")
-    try:
-        return base64.b64decode(body, validate=True)
-    except ValueError:
-        raise MeshError(f"glTF buffer is not base64: {head[:40]!r}") from None
 
 
 def _external(uri: str, folder: Path | None) -> bytes:
@@ -214,10 +198,9 @@ def _external(uri: str, folder: Path | None) -> bytes:
         raise MeshError(f"glTF buffer {uri[:60]!r} is not a file in the folder of the document")
     try:
         return read_bytes(folder / name)
-    except OSError as error:
-        raise MeshError(f"glTF buffer {uri[:60]!r}: {error.strerror}") from error
-    except ReadError as error:
-        raise MeshError(f"glTF buffer {uri[:60]!r}: {error}") from error
+    except (OSError, ReadError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise MeshError(f"glTF buffer {uri[:60]!r}: {reason}") from error
 
 
 def _placed_meshes(document: Json) -> list[tuple[Json, np.ndarray]]:
