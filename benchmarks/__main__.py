@@ -165,6 +165,28 @@ def scaling(
 
 
 @app.command()
+def accelerate(
+    device: Device = "auto",
+    model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
+    json_path: Json = None,
+) -> None:
+    """PyTorch Geometric's own models before and after geoskip.accelerate: time, peak memory, difference."""
+    from benchmarks.acceleration import acceleration_section, measure_models, rows_as_json
+    from benchmarks.records import machine, save
+    from benchmarks.run import chosen_device
+
+    where = chosen_device(device)
+    record: dict[str, Any] = {"kind": "acceleration", "machine": machine(where), "rows": []}
+    for row in measure_models(where, seconds, model):
+        record["rows"] += rows_as_json([row])
+        _say(f"{row.model}: {row.time_ratio:.1f} times faster, {row.memory_ratio:.1f} times less memory")
+        if json_path is not None:
+            save(json_path, record)
+    typer.echo("\n".join(acceleration_section(record)))
+
+
+@app.command()
 def table(
     records: Annotated[list[Path], typer.Argument(help="Records that --json wrote.")],
     output: Annotated[

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from benchmarks.acceleration import acceleration_section
 from benchmarks.records import Row, rows_of
 from benchmarks.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
 from benchmarks.training.tables import training_section
@@ -158,4 +159,4 @@ def _has(rows: list[Row], path: str) -> bool:
     return any(row.path == path for row in rows)
 
 
-SECTIONS = {"blocks": _blocks, "scaling": _scaling, "training": training_section}
+SECTIONS = {"acceleration": acceleration_section, "blocks": _blocks, "scaling": _scaling, "training": training_section}

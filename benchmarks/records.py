@@ -18,7 +18,7 @@ from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_json
 
 OURS = ("geoskip", "captured")
-KINDS = ("blocks", "scaling", "training")
+KINDS = ("acceleration", "blocks", "scaling", "training")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ LAYERS = (
     "graphs",
     "operators",
     "blocks",
+    "pyg",
     "models",
     "data",
     "training",
@@ -41,6 +42,8 @@ OPTIONAL = {
     "torch_geometric",
     "trimesh",
 }
+# Modules that exist to adapt an optional package, and are imported only where it is in use.
+ADAPTERS = {"geoskip.pyg.layers": {"torch_geometric"}}
 
 
 def allowed(layer: str) -> set[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SpiralConv,
         SplineConv,
     )
+    from geoskip.pyg import accelerate
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ __all__ = [
     "SpiralConv",
     "SplineConv",
     "__version__",
+    "accelerate",
     "add_skips",
 ]
 
@@ -48,7 +50,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``geoskip --help`` does not have to load torch."""
     if name in __all__:
-        for package in ("graphs", "operators", "blocks", "models"):
+        for package in ("graphs", "operators", "blocks", "pyg", "models"):
             module = import_module(f"geoskip.{package}")
             if name in module.__all__:
                 return getattr(module, name)

@@ -10,7 +10,16 @@ from geoskip.paper.experiments import EXPERIMENTS, all_rows
 from tests.docs.pages import DOCS, blocks
 from tests.report.made_runs import made_run, write_runs
 
-PAGES = ["graphs.md", "models.md", "operators.md", "report.md", "skips.md", "training.md", "what-skips-learn.md"]
+PAGES = [
+    "acceleration.md",
+    "graphs.md",
+    "models.md",
+    "operators.md",
+    "report.md",
+    "skips.md",
+    "training.md",
+    "what-skips-learn.md",
+]
 
 
 def snippets(page: str) -> dict[int, str]:

@@ -1,0 +1,300 @@
+"""PyTorch Geometric's layers with a forward pass on geoskip's kernels.
+
+Each class derives from the layer that it stands for and overrides ``forward`` alone, so :func:`geoskip.accelerate` can
+turn one into the other by setting ``__class__``: parameters, buffers, their names, hooks and optimizers stay valid.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, remove_self_loops
+
+from geoskip.kernels import (
+    Pattern,
+    basis_convolution,
+    chebyshev_convolution,
+    gaussian_convolution,
+    softmax_convolution,
+    sparse_product,
+)
+from geoskip.operators.base import weight_dtype
+from geoskip.operators.spline import bspline_products
+from geoskip.pyg.edges import SortedEdges, mean_shares, remember, sort, sorted_edges
+
+MESSAGE_HOOKS = tuple(
+    f"_{step}_forward_{when}hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate")
+    for when in ("", "pre_")
+)
+
+
+class FastLayer(pyg.MessagePassing):
+    """What the fast layers share. ``aggregations`` are those that the kernels have."""
+
+    aggregations: ClassVar[tuple[str, ...]] = ("add", "sum", "mean")
+
+    @classmethod
+    def why_not(cls, layer: Any) -> str | None:
+        """The reason why a layer cannot be replaced; None if it can."""
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in layer.parameters()):
+            return "its channels are unknown before the first call; call the model once, then accelerate it"
+        if layer.aggr not in cls.aggregations:
+            return f"aggr={layer.aggr!r} is not one of {', '.join(map(repr, cls.aggregations))}"
+        if layer.node_dim != -2:
+            return f"node_dim={layer.node_dim} is not -2"
+        if any(getattr(layer, name, None) for name in MESSAGE_HOOKS):
+            return "it has hooks on its messages"
+        return None
+
+    def is_slow_call(self, edge_index: Any, *tensors: Any) -> bool:
+        """Whether a call needs PyTorch Geometric's own code: adjacency matrices, explanations, integer features."""
+        if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or self.explain:
+            return True
+        return not all(
+            tensor is None or (isinstance(tensor, Tensor) and tensor.is_floating_point()) for tensor in tensors
+        )
+
+    def edges_between(self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any = None) -> SortedEdges:
+        """Sorted edges from the vertices of ``x[0]`` to those of ``x[1]``, or as many as ``size`` says."""
+        num_senders = x[0].shape[-2]
+        num_receivers = num_senders if x[1] is None else x[1].shape[-2]
+        if size is not None and size[1] is not None:
+            num_receivers = size[1]
+        return sorted_edges(edge_index, num_senders, num_receivers, self.flow)
+
+    def shares(self, edge_index: Tensor, pattern: Pattern, dtype: torch.dtype) -> Tensor:
+        """The weight of each edge: 1, or 1 / number of neighbors for a mean."""
+
+        def build() -> Tensor:
+            if self.aggr == "mean":
+                return mean_shares(pattern, dtype)
+            return torch.ones(pattern.num_edges, dtype=dtype, device=pattern.device)
+
+        key = ("shares", self.aggr, pattern.num_senders, pattern.num_receivers, self.flow, dtype)
+        return remember((edge_index,), key, build)
+
+    def weights(self, edge_index: Tensor, edges: SortedEdges, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """The weights of the edges in receiver order."""
+        shares = self.shares(edge_index, edges.pattern, dtype)
+        return shares if edge_weight is None else shares * edge_weight.view(-1).to(dtype)[edges.order]
+
+
+def pair(x: Any) -> tuple[Tensor, Tensor | None]:
+    return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
+
+
+def linear_convolution(
+    x: tuple[Tensor, Tensor | None],
+    weights: Tensor,
+    theta: Tensor,
+    pattern: Pattern,
+    root: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """``basis_convolution``, with the root weight ``[out, in]`` as its affine skip if senders and receivers are the
+    same vertices."""
+    if root is None or x[1] is None:
+        return basis_convolution(x[0], weights, theta, pattern, None, bias)
+    if x[0] is x[1]:
+        return basis_convolution(x[0], weights, theta, pattern, root.t(), bias)
+    return basis_convolution(x[0], weights, theta, pattern, None, bias) + functional.linear(x[1], root)
+
+
+class FastGCNConv(FastLayer, pyg.GCNConv):
+    aggregations = ("add", "sum")
+
+    _cached_edge_index: Any
+
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
+        if self.is_slow_call(edge_index, x, edge_weight):
+            return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
+        pattern, weights = self._normalized(x, edge_index, edge_weight)
+        theta = self.lin.weight.t().unsqueeze(0)
+        return basis_convolution(x, weights.unsqueeze(1), theta, pattern, None, self.bias)
+
+    def _normalized(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Pattern, Tensor]:
+        if self.cached and self.normalize:
+            if self._cached_edge_index is None:
+                self._cached_edge_index = self._norm(x, edge_index, edge_weight)
+            edge_index, weight = self._cached_edge_index
+            edges = sorted_edges(edge_index, x.shape[-2], x.shape[-2], self.flow)
+            return edges.pattern, remember((edge_index, weight), "weights", lambda: weight[edges.order])
+        options = self.normalize, self.improved, self.add_self_loops, self.flow, x.shape[-2]
+
+        def build_pattern() -> SortedEdges:
+            return sort(self._norm(x, edge_index, None)[0], x.shape[-2], x.shape[-2], self.flow)
+
+        # Which edges there are depends on edge_index alone, so trained weights do not sort them again.
+        edges = remember((edge_index,), ("gcn", *options), build_pattern)
+
+        def build_weights() -> Tensor:
+            weight = self._norm(x, edge_index, edge_weight)[1]
+            if weight is None:
+                return torch.ones(edges.pattern.num_edges, dtype=weight_dtype(x), device=x.device)
+            return weight.view(-1)[edges.order].to(weight_dtype(x))
+
+        tensors = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        key = ("gcn weights", edge_weight is None, x.dtype, *options)
+        return edges.pattern, remember(tensors, key, build_weights)
+
+    def _norm(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if not self.normalize:
+            return edge_index, edge_weight
+        return gcn_norm(
+            edge_index, edge_weight, x.shape[-2], self.improved, self.add_self_loops, self.flow, weight_dtype(x)
+        )
+
+
+class FastChebConv(FastLayer, pyg.ChebConv):
+    aggregations = ("add", "sum")
+
+    def forward(
+        self, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
+    ) -> Tensor:
+        if self.is_slow_call(edge_index, x, edge_weight):
+            return pyg.ChebConv.forward(self, x, edge_index, edge_weight, batch, lambda_max)
+        num_vertices = x.shape[-2]
+
+        def build() -> tuple[Pattern, Tensor]:
+            arguments = self.normalization, lambda_max, weight_dtype(x), batch
+            looped, norm = self.__norm__(edge_index, num_vertices, edge_weight, *arguments)
+            edges = sort(looped, num_vertices, num_vertices, self.flow)
+            return edges.pattern, norm[edges.order]
+
+        given = [t for t in (edge_weight, batch, lambda_max) if isinstance(t, Tensor)]
+        key = ("cheb", self.normalization, num_vertices, x.dtype, self.flow, len(given), str(lambda_max)[:40])
+        pattern, weights = remember((edge_index, *given), key, build)
+        theta = torch.stack([lin.weight.t() for lin in self.lins])
+        return chebyshev_convolution(x, weights, theta, pattern, 0, None, self.bias)
+
+
+class FastFeaStConv(FastLayer, pyg.FeaStConv):
+    aggregations = ("mean",)
+
+    def forward(self, x: Any, edge_index: Any) -> Tensor:
+        senders, receivers = pair(x)
+        # The softmax looks at both ends of an edge, and the kernel takes them from one set of vertices.
+        if senders is not receivers or self.is_slow_call(edge_index, senders):
+            return pyg.FeaStConv.forward(self, x, edge_index)
+        num_vertices, dtype = senders.shape[-2], weight_dtype(senders)
+
+        def build() -> tuple[Pattern, Tensor]:
+            index = edge_index
+            if self.add_self_loops:
+                index = add_self_loops(remove_self_loops(index)[0], num_nodes=num_vertices)[0]
+            pattern = sort(index, num_vertices, num_vertices, self.flow).pattern
+            return pattern, mean_shares(pattern, dtype)
+
+        key = ("feast", self.add_self_loops, num_vertices, self.flow, dtype)
+        pattern, shares = remember((edge_index,), key, build)
+        theta = self.lin.weight.view(self.heads, self.out_channels, -1).transpose(1, 2)
+        return softmax_convolution(senders, self.u.weight, None, self.c, shares, theta, pattern, None, self.bias)
+
+
+class FastGINConv(FastLayer, pyg.GINConv):
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        both = pair(x)
+        if self.is_slow_call(edge_index, *both):
+            return pyg.GINConv.forward(self, x, edge_index, size)
+        pattern, _ = self.edges_between(both, edge_index, size)
+        total = sparse_product(both[0], self.shares(edge_index, pattern, weight_dtype(both[0])), pattern)
+        return self.nn(total if both[1] is None else total + (1 + self.eps) * both[1])
+
+
+class FastGraphConv(FastLayer, pyg.GraphConv):
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None) -> Tensor:
+        both = pair(x)
+        if self.is_slow_call(edge_index, *both, edge_weight):
+            return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
+        edges = self.edges_between(both, edge_index, size)
+        weights = self.weights(edge_index, edges, edge_weight, weight_dtype(both[0])).unsqueeze(1)
+        theta = self.lin_rel.weight.t().unsqueeze(0)
+        return linear_convolution(both, weights, theta, edges.pattern, self.lin_root.weight, self.lin_rel.bias)
+
+
+class FastSAGEConv(FastLayer, pyg.SAGEConv):
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        both = pair(x)
+        if self.is_slow_call(edge_index, *both):
+            return pyg.SAGEConv.forward(self, x, edge_index, size)
+        edges = self.edges_between(both, edge_index, size)
+        if self.project:
+            both = (self.lin(both[0]).relu(), both[1])
+        weights = self.weights(edge_index, edges, None, weight_dtype(both[0])).unsqueeze(1)
+        root = self.lin_r.weight if self.root_weight else None
+        y = linear_convolution(both, weights, self.lin_l.weight.t().unsqueeze(0), edges.pattern, root, self.lin_l.bias)
+        return functional.normalize(y, p=2.0, dim=-1) if self.normalize else y
+
+
+class FastGMMConv(FastLayer, pyg.GMMConv):
+    @classmethod
+    def why_not(cls, layer: Any) -> str | None:
+        if layer.separate_gaussians:
+            return "separate_gaussians gives each pair of channels its own kernel, which geoskip does not have"
+        return super().why_not(layer)
+
+    def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
+        both = pair(x)
+        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+            return pyg.GMMConv.forward(self, x, edge_index, edge_attr, size)
+        edges, dtype = self.edges_between(both, edge_index, size), weight_dtype(both[0])
+        pseudo = remember((edge_index, edge_attr), ("pseudo", dtype), lambda: edge_attr.to(dtype)[edges.order])
+        theta = self.g.view(-1, self.kernel_size, self.out_channels).transpose(0, 1)
+        basis = pseudo, self.mu, self.sigma
+        if self.aggr != "mean" and self.root_weight and both[0] is both[1]:
+            return gaussian_convolution(both[0], *basis, theta, edges.pattern, self.root.weight.t(), self.bias)
+        y = gaussian_convolution(both[0], *basis, theta, edges.pattern)
+        if self.aggr == "mean":
+            y = y * self._inverse_counts(edge_index, edges.pattern, y.dtype)
+        if self.root_weight and both[1] is not None:
+            y = y + functional.linear(both[1], self.root.weight)
+        return y if self.bias is None else y + self.bias
+
+    def _inverse_counts(self, edge_index: Tensor, pattern: Pattern, dtype: torch.dtype) -> Tensor:
+        def build() -> Tensor:
+            return pattern.counts[0].clamp(min=1).to(dtype).reciprocal().unsqueeze(1)
+
+        key = ("inverse counts", pattern.num_senders, pattern.num_receivers, self.flow, dtype)
+        return remember((edge_index,), key, build)
+
+
+class FastSplineConv(FastLayer, pyg.SplineConv):
+    def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
+        both = pair(x)
+        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+            return pyg.SplineConv.forward(self, x, edge_index, edge_attr, size)
+        edges, dtype = self.edges_between(both, edge_index, size), weight_dtype(both[0])
+
+        def build() -> Tensor:
+            # PyTorch Geometric counts the first dimension fastest, bspline_products the last.
+            pseudo = edge_attr.to(dtype)[edges.order].flip(1)
+            sizes = tuple(reversed(self.kernel_size.tolist()))
+            closed = tuple(not is_open for is_open in reversed(self.is_open_spline.tolist()))
+            basis = bspline_products(pseudo, sizes, self.degree, closed)
+            return basis * self.shares(edge_index, edges.pattern, dtype).unsqueeze(1)
+
+        options = self.aggr, self.flow, self.degree, tuple(self.kernel_size.tolist()), dtype
+        weights = remember((edge_index, edge_attr), ("spline", *options), build)
+        root = self.lin.weight if self.root_weight else None
+        return linear_convolution(both, weights, self.weight, edges.pattern, root, self.bias)
+
+
+FAST_LAYERS: dict[type, type[FastLayer]] = {
+    fast.__mro__[2]: fast
+    for fast in (
+        FastGCNConv,
+        FastChebConv,
+        FastFeaStConv,
+        FastGINConv,
+        FastGraphConv,
+        FastSAGEConv,
+        FastGMMConv,
+        FastSplineConv,
+    )
+}
