@@ -53,7 +53,7 @@ def test_a_run_is_made_told_and_goes_on(folder: Path, tmp_path: Path) -> None:
     assert f"wrote {tmp_path / 'run'}" in done.output
     again = train(*command, "--epochs", "2")
     assert again.exit_code == 0, again.output
-    assert f"{tmp_path / 'run'}: finished before, and left as it is" in again.output
+    assert f"{tmp_path / 'run'}: already finished, nothing to do" in again.output
     assert "wrote" not in again.output
     longer = train(*command, "--epochs", "3", "--json")
     assert longer.exit_code == 0, longer.output

@@ -22,12 +22,12 @@ from geoskip.blocks.skips import find_skip, takes_init
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A convolution that was given a skip, or left as it is.
+    """A convolution that was given a skip, or left unchanged.
 
     Attributes:
         name: where it is in the model; several names, with commas, if the model shares it.
         convolution: its class.
-        reason: why it was left as it is; empty if it was given a skip.
+        reason: why it was left unchanged; empty if it was given a skip.
         in_channels: channels that the skip maps from; ``None`` if they are inferred at the first call.
         out_channels: channels that it maps to, likewise.
         num_parameters: parameters that the skip adds, likewise.

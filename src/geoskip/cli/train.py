@@ -61,7 +61,11 @@ def _command(
         list[str] | None, typer.Option("--set", help="Any other setting, as KEY=VALUE: optim.lr=1e-4, model.latent=8.")
     ] = None,
     resume: Annotated[
-        str, typer.Option(help="auto goes on where the folder's run was cut off, never refuses to; or a checkpoint.")
+        str,
+        typer.Option(
+            help="auto: resume if the folder contains an unfinished run; never: fail if it contains a run; or the path "
+            "of a checkpoint."
+        ),
     ] = "auto",
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard, too.")] = False,
     capture: Annotated[bool, typer.Option(help="Capture the step on CUDA.")] = True,
@@ -69,7 +73,7 @@ def _command(
     as_json: Annotated[bool, typer.Option("--json", help="Print what comes out as JSON.")] = False,
     **options: Any,
 ) -> None:
-    """Train a network, with the paper's settings unless told otherwise. The same command goes on after a break."""
+    """Train a network with the paper's settings by default. The same command resumes an interrupted run."""
     from geoskip.training.config import override, resolve
 
     if (task is None) == (task_name is None):
@@ -132,7 +136,7 @@ def _written(folder: Path) -> int | None:
 
 
 def default_name(config: Any) -> str:
-    """Of a run's folder: the same for the same command, so that it can go on."""
+    """The default folder of a run: the same for the same command, so that the command resumes the run."""
     data = Path(config.data).stem if Path(config.data).suffix or "/" in config.data else config.data
     names = [config.task, *([] if config.skip == "none" else [config.skip]), config.operator]
     # Of module:Name the name alone: a colon is no part of a file name on Windows.
@@ -188,4 +192,4 @@ def _show_record(record: Any, folder: Path, as_json: bool, finished_before: bool
     typer.echo(
         f"{record.row}, {record.parameters:,} parameters, {record.steps:,} steps, {record.seconds:.1f} s: {figures}"
     )
-    typer.echo(f"{folder}: finished before, and left as it is" if finished_before else f"wrote {folder}")
+    typer.echo(f"{folder}: already finished, nothing to do" if finished_before else f"wrote {folder}")

@@ -87,7 +87,7 @@ def owner(path: Path) -> str:
 
 
 def owned_locks(folder: Path) -> list[Path]:
-    """The locks in a folder that have an owner, running or dead; whoever takes that of a dead one removes its name."""
+    """The locks in a folder with a named owner, running or dead. Taking a dead owner's lock removes its name."""
     try:
         return sorted(path.with_suffix("") for path in folder.iterdir() if path.suffix == ".owner")
     except OSError:

@@ -221,7 +221,7 @@ class Graph:
         if is_traced() or is_transformed():
             # Traces and transforms hold stand-ins for tensors, which must not outlive them.
             return build()
-        # What is first needed in inference mode is still needed when training goes on.
+        # A value that is first needed in inference mode must also serve training.
         with torch.inference_mode(False):
             self._memo[key] = versions, build()
         return self._memo[key][1]

@@ -32,7 +32,7 @@ def pack(graphs: Sequence[Graph]) -> Graph:
     vertex_offsets = sizes.cumsum(0)
     edge_index = torch.cat([g.edge_index + o for g, o in zip(graphs, vertex_offsets[:-1], strict=True)], dim=1)
     num_vertices = sum(g.num_vertices for g in graphs)
-    # The packed edges are in order already; sorting them anew only finds the sender order.
+    # The packed edges are already in receiver order; sorting them again only finds the sender order.
     pattern, order = sort_edges(edge_index[0], edge_index[1], num_vertices, num_vertices)
     return Graph(
         pattern=pattern,

@@ -239,7 +239,7 @@ def _theta_gradients_kernel(
     i_j = index_at(senders + i_k, i_k < i_most, WIDE)
     b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
     for i_v in range(i_start, i_end):
-        # Read anew for each vertex: bounds carried from one to the next are dropped by Triton 3.6.
+        # Read again for each vertex: bounds carried from one to the next are dropped by Triton 3.6.
         i_first, i_last = as_index(tl.load(p_first + i_v), WIDE), as_index(tl.load(p_first + i_v + 1), WIDE)
         b_gy = tl.load(p_y + i_v * O, mask=m_y, other=0.0)
         b_z = zeros_of(SLOTS, BLOCK_B, BLOCK_C)
