@@ -14,7 +14,7 @@ from benchmarks.training.layers import EDGES
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, correspondence_data, graph_data, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
-from geoskip.training.capture import CapturedStep
+from geoskip.training.cuda_graphs import CapturedStep
 from geoskip.training.learner import Learner
 from geoskip.training.session import make_step
 from geoskip.training.tasks import Task

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SplineConv,
     )
     from geoskip.pyg import accelerate
+    from geoskip.training import capture
 
 __version__ = "0.1.0"
 
@@ -44,13 +45,14 @@ __all__ = [
     "__version__",
     "accelerate",
     "add_skips",
+    "capture",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``geoskip --help`` does not have to load torch."""
     if name in __all__:
-        for package in ("graphs", "operators", "blocks", "pyg", "models"):
+        for package in ("graphs", "operators", "blocks", "pyg", "models", "training"):
             module = import_module(f"geoskip.{package}")
             if name in module.__all__:
                 return getattr(module, name)

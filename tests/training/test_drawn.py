@@ -16,8 +16,8 @@ from geoskip.data import GraphLevel, GraphSet, Split
 from geoskip.data.levels import with_levels
 from geoskip.data.superpixels import superpixel_set
 from geoskip.graphs import polar
-from geoskip.training.capture import record_nothing
 from geoskip.training.config import Config
+from geoskip.training.cuda_graphs import record_nothing
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.packed import Coarsening, DrawnStore, drawing

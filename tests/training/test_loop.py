@@ -15,8 +15,8 @@ import torch
 
 from geoskip.data.locks import exclusive
 from geoskip.records.files import temporary_name
-from geoskip.training.capture import random_states
 from geoskip.training.config import resolve
+from geoskip.training.cuda_graphs import random_states
 from geoskip.training.loop import train
 from geoskip.training.progress import Lines, MetricsWriter, Progress, read_metrics
 from geoskip.training.run import CONFIG, CONTEXT, LOCK, METRICS, MODEL, RECORD, Run, RunError

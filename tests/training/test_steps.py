@@ -12,8 +12,8 @@ from torch import Tensor
 from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
-from geoskip.training.capture import CapturedStep, Snapshot, random_states, record_graph, record_nothing
 from geoskip.training.config import Config
+from geoskip.training.cuda_graphs import CapturedStep, Snapshot, random_states, record_graph, record_nothing
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train

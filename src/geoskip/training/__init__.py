@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config, Optim, override, resolve
+    from geoskip.training.cuda_graphs import capture
     from geoskip.training.evaluation import evaluate_run
     from geoskip.training.loop import train
     from geoskip.training.run import Run
@@ -21,6 +22,7 @@ _MODULES = {
     "Optim": "config",
     "Run": "run",
     "Task": "tasks",
+    "capture": "cuda_graphs",
     "evaluate_run": "evaluation",
     "make_task": "tasks",
     "override": "config",
@@ -36,6 +38,7 @@ __all__ = [
     "Optim",
     "Run",
     "Task",
+    "capture",
     "evaluate_run",
     "make_task",
     "override",

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from geoskip.shapes import Int
-from geoskip.training.capture import CapturedStep, random_states, set_random_states
 from geoskip.training.checkpoint import State
 from geoskip.training.config import Config
+from geoskip.training.cuda_graphs import CapturedStep, random_states, set_random_states
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.tasks import Task

@@ -1,0 +1,273 @@
+"""Captures a training step as a CUDA graph, once per shape of its inputs, and replays it on changing inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import is_dataclass
+from functools import update_wrapper
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from geoskip.kernels.branches import stream_to_capture
+
+# Runs before the capture: kernels compile, and libraries allocate their workspaces.
+WARMUPS = 3
+Replay = Callable[[], Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def record_graph(step: Callable[[], Any]) -> Replay:
+    """Capture a step as a CUDA graph. Each replay advances torch's generator, so dropout draws new numbers."""
+    current, side = torch.cuda.current_stream(), stream_to_capture()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        for _ in range(WARMUPS):
+            step()
+    current.wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        result = step()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def record_nothing(step: Callable[[], Any]) -> Replay:
+    """Warm up as :func:`record_graph` does and return the step itself, for devices without graphs."""
+    for _ in range(WARMUPS):
+        step()
+    return step
+
+
+class Recording(NamedTuple):
+    """A recorded step: the layout it was recorded for, the buffers that it reads its inputs from, and its replay."""
+
+    layout: Hashable
+    buffers: list[Tensor]
+    replay: Replay
+
+
+class CapturedStep:
+    """A function of tensors that is recorded once for each shape of its inputs, and then replayed.
+
+    A call copies the inputs into buffers and replays the recording. The result is overwritten by the next call.
+    Recording runs the function a few times; afterwards the state, the random generators and the gradient scaler are
+    put back in place.
+
+    Args:
+        step: the function. It must not wait for the device. A recording keeps using the memory it was recorded with, so
+            everything the function reads or changes must stay in place.
+        state: returns all tensors that the function changes, such as weights, moments and running sums.
+        scaler: the gradient scaler, if the function uses one.
+        layout: a function of the inputs; when its value changes, the step is recorded again for this shape.
+        record: how to record, :func:`record_graph` or :func:`record_nothing`.
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        state: Callable[[], Iterable[Tensor]],
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+        layout: Callable[..., Hashable] | None = None,
+        record: Callable[[Callable[[], Any]], Replay] = record_graph,
+    ) -> None:
+        self.step, self.state, self.scaler, self.layout, self.record = step, state, scaler, layout, record
+        self.recordings: dict[Hashable, Recording] = {}
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
+        layout = None if self.layout is None else self.layout(*inputs)
+        recording = self.recordings.get(shapes)
+        if recording is None or recording.layout != layout:
+            recording = self.recordings[shapes] = self._recorded(inputs, layout)
+        for buffer, tensor in zip(recording.buffers, inputs, strict=True):
+            buffer.copy_(tensor)
+        return recording.replay()
+
+    def _recorded(self, inputs: Sequence[Tensor], layout: Hashable) -> Recording:
+        buffers = [tensor.clone() for tensor in inputs]
+        before = Snapshot(self.state(), inputs[0].device, self.scaler)
+        replay = self.record(lambda: self.step(*buffers))
+        before.restore()
+        return Recording(layout, buffers, replay)
+
+
+class Snapshot:
+    """Copies of tensors, of the random states of a device and of a gradient scaler, to be put back in place."""
+
+    def __init__(
+        self, tensors: Iterable[Tensor], device: torch.device, scaler: torch.amp.GradScaler | None = None
+    ) -> None:
+        self.tensors = [(tensor, tensor.detach().clone()) for tensor in tensors]
+        self.device, self.random = device, random_states(device)
+        self.scaler, self.scale = scaler, {} if scaler is None else scaler.state_dict()
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for tensor, copy in self.tensors:
+            tensor.copy_(copy)
+        set_random_states(self.random, self.device)
+        if self.scaler is not None and self.scale:
+            self.scaler.load_state_dict(self.scale)
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that a step draws from."""
+    states = {"cpu": torch.get_rng_state()}
+    return states if device.type != "cuda" else {**states, "cuda": torch.cuda.get_rng_state(device)}
+
+
+def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -> Captured[P, R]:
+    """A training step that runs as a CUDA graph: one launch instead of hundreds.
+
+    .. code-block:: python
+
+        optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(1e-3), capturable=True)
+
+        def step(x, target):
+            optimizer.zero_grad()
+            loss = (model(x, graph) - target).abs().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = geoskip.capture(step, model, optimizer)
+        for x, target in loader:
+            loss = step(x.cuda(), target.cuda())
+
+    The first three calls with inputs of a shape run as usual; the fourth is recorded, and later ones replay it. Inputs
+    of other shapes, such as a smaller last batch, get recordings of their own. Tensors among the arguments, also in
+    tuples, lists and dictionaries, may change from call to call. All other arguments, and everything else that the
+    step uses, are fixed: a new :class:`~geoskip.graphs.Graph` is recorded again if it is passed as an argument.
+    Results are copies.
+
+    The step must not wait for the GPU: no ``.item()``, no ``print`` of a tensor, no ``if`` on a value. Return the loss
+    and read it outside. Without CUDA tensors among the inputs the step runs as usual.
+
+    Args:
+        step: a function that runs on the GPU: forward, backward and the optimizer, or any part of it.
+        watched: the models and optimizers that the step uses. If a model changes its mode or its parameters are
+            replaced, or an optimizer its hyper-parameters, the step is recorded again. A learning rate in a tensor, as
+            above, may change without.
+    """
+    for each in watched:
+        if not isinstance(each, nn.Module | torch.optim.Optimizer):
+            raise TypeError(f"watched: expected modules and optimizers, got {type(each).__name__}")
+    return Captured(step, watched)
+
+
+class Captured(Generic[P, R]):
+    """What :func:`capture` returns.
+
+    Attributes:
+        num_recordings: how many recordings there are.
+    """
+
+    def __init__(
+        self,
+        step: Callable[P, R],
+        watched: Sequence[nn.Module | torch.optim.Optimizer] = (),
+        record: Callable[[Callable[[], Any]], Replay] | None = None,
+    ) -> None:
+        self.step, self.watched, self._record = step, tuple(watched), record
+        self._calls: dict[Hashable, int] = {}
+        self._recordings: dict[Hashable, tuple[list[Tensor], Replay, list[Any]]] = {}
+        update_wrapper(self, step)
+
+    @property
+    def num_recordings(self) -> int:
+        return len(self._recordings)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        # A Graph stays whole: what it remembers belongs to its own tensors, not to copies of them.
+        leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=is_dataclass)
+        inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if self._record is None and not any(tensor.is_cuda for tensor in inputs):
+            return self.step(*args, **kwargs)
+        key = self._key(leaves, structure)
+        if key not in self._recordings:
+            calls = self._calls[key] = self._calls.get(key, 0) + 1
+            if calls <= WARMUPS:
+                return self._run_aside(args, kwargs)
+            self._recordings[key] = self._recorded(leaves, structure)
+        buffers, replay, _ = self._recordings[key]
+        for buffer, tensor in zip(buffers, inputs, strict=True):
+            buffer.copy_(tensor)
+        return pytree.tree_map_only(Tensor, lambda result: result.detach().clone(), replay())
+
+    def _key(self, leaves: list[Any], structure: Any) -> Hashable:
+        """Everything that a recording depends on."""
+        arguments = [
+            (leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad)
+            if isinstance(leaf, Tensor)
+            else leaf
+            if isinstance(leaf, int | float | str | bool | None)
+            else id(leaf)
+            for leaf in leaves
+        ]
+        state: list[Hashable] = []
+        for each in self.watched:
+            if isinstance(each, nn.Module):
+                state += [module.training for module in each.modules()]
+                state += [tensor.data_ptr() for tensor in each.parameters()]
+            else:
+                settings = [value for group in each.param_groups for key, value in group.items() if key != "params"]
+                state += [id(value) if isinstance(value, Tensor) else repr(value) for value in settings]
+        autocast = torch.is_autocast_enabled("cuda"), torch.is_grad_enabled()
+        return str(structure), tuple(arguments), tuple(state), autocast
+
+    def _run_aside(self, args: Any, kwargs: Any) -> R:
+        """As usual, but on the stream that the recording will use, so that libraries allocate their workspaces."""
+        if self._record is not None:
+            return self.step(*args, **kwargs)
+        current, side = torch.cuda.current_stream(), stream_to_capture()
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            result = self.step(*args, **kwargs)
+        current.wait_stream(side)
+        return result
+
+    def _recorded(self, leaves: list[Any], structure: Any) -> tuple[list[Tensor], Replay, list[Any]]:
+        copies = [
+            leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, Tensor) else leaf
+            for leaf in leaves
+        ]
+        args, kwargs = pytree.tree_unflatten(copies, structure)
+        replay = (self._record or _record_once)(lambda: self.step(*args, **kwargs))
+        # The arguments are kept: their ids are part of the key.
+        return [copy for copy in copies if isinstance(copy, Tensor)], replay, leaves
+
+
+def _record_once(step: Callable[[], Any]) -> Replay:
+    """Capture a step that has run before."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=stream_to_capture()):
+            result = step()
+    except RuntimeError as error:
+        if "captur" not in str(error):
+            raise
+        raise RuntimeError(
+            "step: cannot be captured, because it waits for the GPU or uses an optimizer without capturable=True. "
+            "Return tensors instead of reading them with .item(), and see the error above"
+        ) from error
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay

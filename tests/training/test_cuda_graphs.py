@@ -1,0 +1,187 @@
+"""``geoskip.capture``: a user's own loop computes the same with and without it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import geoskip
+from geoskip.meshes import icosphere
+from geoskip.training.cuda_graphs import WARMUPS, Captured, Replay
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def sphere() -> geoskip.Graph:
+    mesh = icosphere(1)
+    graph = geoskip.Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
+    return graph.with_pseudo(torch.rand(graph.num_edges, 3, generator=torch.Generator().manual_seed(0)))
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = geoskip.AffineSkip(geoskip.MoNetConv(3, 8, kernel_size=4))
+        self.drop = nn.Dropout(0.5)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, graph: geoskip.Graph) -> Tensor:
+        return self.last(self.drop(self.conv(x, graph).relu()))
+
+
+def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Tensor]:
+    def step(x: Tensor, target: Tensor, graph: geoskip.Graph) -> Tensor:
+        optimizer.zero_grad()
+        loss = (model(x, graph) - target).abs().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def record_once(step: Callable[[], Any]) -> Replay:
+    """Stands in for a CUDA graph: replays are calls with the arguments of the recording."""
+    return step
+
+
+def setting(device: str, rate: float | Tensor = 1e-2) -> tuple[nn.Module, torch.optim.Optimizer, geoskip.Graph]:
+    torch.manual_seed(0)
+    model = Network().to(device)
+    rate = rate.to(device) if isinstance(rate, Tensor) else rate
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, capturable=device == "cuda", fused=True)
+    return model, optimizer, sphere().to(device)
+
+
+def batches(device: str, sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
+    random = torch.Generator().manual_seed(3)
+    drawn = [torch.randn(2, size, icosphere(1).num_vertices, 3, generator=random).to(device) for size in sizes]
+    return [(both[0], both[1]) for both in drawn]
+
+
+def captured(step: Callable[..., Tensor], device: str, *watched: Any) -> Captured[..., Tensor]:
+    return geoskip.capture(step, *watched) if device == "cuda" else Captured(step, watched, record_once)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_captured_loop_is_the_plain_loop(device: str) -> None:
+    """With batches of two sizes, a rate that changes, and a copy of every loss that stays as it was returned."""
+    sizes, losses, weights = [4, 4, 2] * 6, [], []
+    for is_captured in (False, True):
+        model, optimizer, graph = setting(device, torch.tensor(1e-2))
+        model.drop.p = 0.0  # generators advance differently in a graph
+        step = step_of(model, optimizer)
+        if is_captured:
+            step = captured(step, device, model, optimizer)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        seen = []
+        for number, (x, target) in enumerate(batches(device, sizes)):
+            seen.append(step(x, target, graph).detach())
+            if number % 6 == 5:
+                scheduler.step()
+        losses.append(torch.stack(seen))
+        weights.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert step.num_recordings == 2
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+    for ours, plain in zip(weights[1], weights[0], strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_dropout_draws_anew_in_every_replay() -> None:
+    model, optimizer, graph = setting("cuda")
+    run = geoskip.capture(lambda x: model(x, graph), model, optimizer)
+    x = batches("cuda", [2])[0][0]
+    outputs = [run(x) for _ in range(WARMUPS + 3)]
+    assert run.num_recordings == 1
+    assert not any(torch.equal(a, b) for a, b in pairwise(outputs))
+
+
+@pytest.mark.gpu
+def test_a_step_that_waits_says_so() -> None:
+    model, _, graph = setting("cuda")
+    run = geoskip.capture(lambda x: model(x, graph).sum().item(), model)
+    x = batches("cuda", [2])[0][0]
+    for _ in range(WARMUPS):
+        run(x)
+    with pytest.raises(RuntimeError, match="waits for the GPU"):
+        run(x)
+
+
+def count_recordings(change: Callable[[nn.Module, torch.optim.Optimizer], Any]) -> int:
+    """Recordings after enough calls before and after a change."""
+    model, optimizer, graph = setting("cpu")
+    step = Captured(step_of(model, optimizer), (model, optimizer), record_once)
+    x, target = batches("cpu", [2])[0]
+    for _ in range(WARMUPS + 1):
+        step(x, target, graph)
+    assert step.num_recordings == 1
+    change(model, optimizer)
+    for _ in range(WARMUPS + 1):
+        step(x, target, graph)
+    return step.num_recordings
+
+
+def double_rate(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] *= 2
+
+
+def replace_weights(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.last.weight.data = model.last.weight.data.clone()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda model, optimizer: None, 1),
+        (lambda model, optimizer: model.load_state_dict(copy.deepcopy(model.state_dict())), 1),
+        (lambda model, optimizer: model.eval(), 2),
+        (lambda model, optimizer: model.drop.eval(), 2),
+        (double_rate, 2),
+        (replace_weights, 2),
+    ],
+)
+def test_what_is_recorded_again(change: Any, expected: int) -> None:
+    assert count_recordings(change) == expected
+
+
+def test_another_graph_is_recorded_again() -> None:
+    model, optimizer, graph = setting("cpu")
+    step = Captured(step_of(model, optimizer), (model, optimizer), record_once)
+    x, target = batches("cpu", [2])[0]
+    for used in (graph, sphere()):
+        for _ in range(WARMUPS + 1):
+            step(x, target, used)
+    assert step.num_recordings == 2
+
+
+def test_inputs_are_copied_in_and_results_out() -> None:
+    """Replays see the new inputs, and do not change results that were returned before."""
+    out = torch.zeros(3)
+
+    def step(inputs: dict[str, Tensor], scale: float) -> list[Tensor]:
+        return [out.copy_(scale * inputs["x"])]
+
+    run = Captured(step, (), record_once)
+    results = [run({"x": torch.full((3,), float(i))}, 2.0)[0] for i in range(WARMUPS + 3)]
+    assert run.num_recordings == 1
+    assert [float(result[0]) for result in results[WARMUPS:]] == [2.0 * i for i in range(WARMUPS, WARMUPS + 3)]
+
+
+def test_without_a_gpu_steps_run_as_usual() -> None:
+    calls = []
+    run = geoskip.capture(lambda x: calls.append(1) or 2 * x)
+    for _ in range(WARMUPS + 3):
+        assert torch.equal(run(torch.ones(2)), torch.full((2,), 2.0))
+    assert (len(calls), run.num_recordings) == (WARMUPS + 3, 0)
+
+
+def test_only_modules_and_optimizers_are_watched() -> None:
+    with pytest.raises(TypeError, match="watched: expected modules and optimizers, got Tensor"):
+        geoskip.capture(lambda: None, torch.zeros(1))  # type: ignore[arg-type]
