@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from geoskip.cli.errors import CleanErrors
+from geoskip.cli.console import MainGroup
 
 
-class BlocksByDefault(CleanErrors):
+class BlocksByDefault(MainGroup):
     """Options alone are those of ``blocks``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

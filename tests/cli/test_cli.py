@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import geoskip
 from geoskip.cli import app
-from geoskip.cli.errors import on_purpose, one_line
+from geoskip.cli.console import error_line, is_input_error
 from geoskip.meshes import icosphere, write_mesh
 from geoskip.training.signals import Interrupted
 from tests.paper.runs import job_of, kept, row_named
@@ -126,13 +126,13 @@ def test_an_interruption_is_one_line_with_the_code_of_its_signal(monkeypatch: py
 
 
 def test_broken_pipe_is_left_to_typer() -> None:
-    assert not on_purpose(BrokenPipeError())
-    assert on_purpose(FileNotFoundError())
+    assert not is_input_error(BrokenPipeError())
+    assert is_input_error(FileNotFoundError())
 
 
 def test_message_of_several_lines_becomes_one() -> None:
-    assert one_line(ValueError("a\n  b")) == "a b"
-    assert one_line(ValueError()) == "ValueError"
+    assert error_line(ValueError("a\n  b")) == "a b"
+    assert error_line(ValueError()) == "ValueError"
 
 
 def test_an_unknown_command_tells_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("geoskip.data.coma.coma", made(mesh_set()))
     monkeypatch.setattr("geoskip.data.faust.faust", made(body_set()))
     told = run("data", "make", "faces", "--subjects", "3", "--frames", "99", "--seed", "5")
-    assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for the test; kept in" in told.stdout
+    assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for testing; cached in" in told.stdout
     assert told.stderr == "this takes long\n"
     run("data", "make", "bodies", "--identities", "3", "--poses", "2", "--verts", "99", "--seed", "5")
     run("data", "make", "mixed-faces", "--people", "3", "--takes", "2", "--frames-per-take", "4", "--seed", "5")
@@ -177,7 +177,7 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
         {"places": ()},
     ]
     assert "162 vertices, one unit is 1000 mm" in told.stdout
-    largest = float(told.stdout.partition("largest distance of ")[2].split()[0])
+    largest = float(told.stdout.partition("geodesics: up to ")[2].split()[0])
     assert largest == pytest.approx(1000 * np.pi, rel=0.05)
 
 
@@ -208,7 +208,7 @@ def test_make_superpixels_of_images_in_the_data_folder(place: Path, name: str) -
     told = run("data", "make", "superpixels", name, "--nodes", "20", "--degree", "6", "--workers", "1")
     assert told.exit_code == 0, told.output
     assert "6 graphs of 20 vertices and 1" in told.stdout
-    assert "4 for training, 2 for the test" in told.stdout
+    assert "4 for training, 2 for testing" in told.stdout
     assert "num_segments=20" in run("data", "list").stdout
 
 
@@ -222,7 +222,7 @@ def test_make_superpixels_of_a_folder(place: Path) -> None:
         Image.fromarray(pixels).save(path)
     told = run("data", "make", "superpixels", str(place / "images"), "--nodes", "9", "--degree", "4", "--workers", "1")
     assert "10 graphs of 9 vertices" in told.stdout, told.output
-    assert "8 for training, 2 for the test" in told.stdout
+    assert "8 for training, 2 for testing" in told.stdout
 
 
 def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,13 +248,13 @@ def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monk
     trained = run(*words, *small)
     assert trained.exit_code == 0, trained.output
     opened = Run.open("run")
-    assert opened.context.facts["vertices"] == 30
+    assert opened.context.facts["num_vertices"] == 30
     assert opened.config.data_options == {"nodes": 30, "degree": 5.0, "workers": 1}
     assert run("evaluate", "run", "--device", "cpu", "--no-pictures").exit_code == 0
-    assert "finished before" in run(*words, *small, "--workers", "2").stdout
+    assert "already finished" in run(*words, *small, "--workers", "2").stdout
     other = run("train", "classification", "--data", "my images", *small)
     assert other.exit_code == 2
-    assert "data_options.degree: the run in run was begun with 5.0, and now it is None" in " ".join(
+    assert "data_options.degree: the run in run was started with 5.0, and now it is None" in " ".join(
         other.stderr.split()
     )
 

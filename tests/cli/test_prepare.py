@@ -92,7 +92,7 @@ def test_faces_that_repeat_a_vertex_are_left_out_on_demand(ball: Path) -> None:
         (["absent.ply"], "there is no such file or folder; check the name"),
         (["ball.txt"], "unknown mesh format '.txt'"),
         (["ball.ply", "--factors", "4,4,4,4"], "a triangle needs 3"),
-        (["ball.ply", "--factors", "4;4"], "whole numbers with commas"),
+        (["ball.ply", "--factors", "4;4"], "expected positive integers separated by commas"),
         (["ball.ply", "--factors", "4", "--targets", "40"], "not both"),
         (["ball.ply", "--targets", "200"], "each must be at most the one before"),
         (["ball.ply", "--factors", "4", "--unit-mm", "-1"], "length of one unit"),

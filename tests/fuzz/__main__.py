@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from geoskip.cli.errors import on_purpose, one_line
+from geoskip.cli.console import error_line, is_input_error
 from tests.fuzz.readers import Reader, all_readers
 
 OUTCOMES = ("clear errors", "accepted", "crashes")
@@ -81,9 +81,9 @@ def _outcome(reader: Reader, folder: Path, name: str) -> tuple[str, str]:
             reader.read(folder, name)
             outcome, said = "accepted", ""
         except Exception as error:
-            said = one_line(error)
+            said = error_line(error)
             named = reader.names(folder, name) in said
-            outcome = "clear errors" if on_purpose(error) and named and len(said) < 2000 else "crashes"
+            outcome = "clear errors" if is_input_error(error) and named and len(said) < 2000 else "crashes"
             said = f"{type(error).__name__}: {said[:300]}"
     if warned and outcome != "crashes":
         return "crashes", f"warning: {warned[0].message}"

@@ -8,22 +8,20 @@ import typer
 from geoskip import __version__
 from geoskip.cli.analyze import analyze
 from geoskip.cli.apply import apply
+from geoskip.cli.console import MainGroup
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
-from geoskip.cli.errors import CleanErrors
 from geoskip.cli.evaluate import evaluate
 from geoskip.cli.export import export
-from geoskip.cli.params import params
-from geoskip.cli.prepare import prepare
-from geoskip.cli.report import report
+from geoskip.cli.meshes import prepare, warp
+from geoskip.cli.report import params, report
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.tables import tables
 from geoskip.cli.train import train
-from geoskip.cli.warp import warp
 
 app = typer.Typer(
     name="geoskip",
-    cls=CleanErrors,
+    cls=MainGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -9,10 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from geoskip.cli.errors import Choices
+from geoskip.cli.console import CommandGroup
 
 analyze = typer.Typer(
-    cls=Choices, help="Analyze blocks: their parts, their kernels, depth, the graphs they can distinguish."
+    cls=CommandGroup, help="Analyze blocks: their parts, their kernels, depth, the graphs they can distinguish."
 )
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.")]

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from geoskip.cli.prepare import Axis
+from geoskip.cli.options import Axis
 
 MATCHES = "matches.png"
 TITLES = {

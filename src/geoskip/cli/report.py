@@ -1,33 +1,78 @@
-"""``geoskip report``: one page that shows what runs came to."""
+"""``geoskip report`` and ``geoskip params``: what runs achieved, and what the paper's models cost."""
 
+import json
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from geoskip.cli.console import print_table
+from geoskip.cli.options import AsJson
+
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, searched to any depth, or run records.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("report"),
-    title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, searched recursively, or single run records.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     figures: Annotated[bool, typer.Option(help="Also write charts and pictures as PNG and SVG files.")] = True,
     renders: Annotated[bool, typer.Option(help="Also write large renders of the meshes (needs pyvista).")] = False,
 ) -> None:
-    """Write one page with tables, curves and meshes that works offline, from any place."""
+    """Write one HTML page with tables, charts and rotatable meshes. The page works offline."""
     from geoskip.paper.claims import claim_rows, published_tables
     from geoskip.report.page import TITLE, Page, write_report
     from geoskip.report.runs import find_runs
 
-    found = find_runs(runs)
-    for problem in found.problems:
+    loaded = find_runs(runs)
+    for problem in loaded.problems:
         typer.echo(f"left out: {problem}", err=True)
-    page = Page(title or TITLE, claim_rows(found.runs), found.problems, published_tables())
-    written = write_report(found.runs, output, page, figures=figures, renders=renders)
-    for why in written.missing:
-        typer.echo(f"not written: {why}", err=True)
-    size = written.page.stat().st_size / 1e6
-    told = [
-        f"{count} {word}{'' if count == 1 else 's'}"
-        for count, word in ((len(found.runs), "run"), (len(written.files), "figure"))
+    page = Page(title or TITLE, claim_rows(loaded.runs), loaded.problems, published_tables())
+    written = write_report(loaded.runs, output, page, figures=figures, renders=renders)
+    for reason in written.missing:
+        typer.echo(f"not written: {reason}", err=True)
+    counts = [
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((len(loaded.runs), "run"), (len(written.files), "figure"))
     ]
-    typer.echo(f"{told[0]}: {written.page} ({size:.1f} MB), {told[1]}")
+    typer.echo(f"{counts[0]}: {written.page} ({written.page.stat().st_size / 1e6:.1f} MB), {counts[1]}")
+
+
+def params(as_json: AsJson = False) -> None:
+    """Count the parameters of every model in the paper's tables."""
+    from geoskip.paper.experiments import all_rows, find_experiment
+    from geoskip.paper.rows import num_parameters, paper_model
+
+    counts: list[dict[str, Any]] = [
+        {
+            "experiment": row.home,
+            "method": row.method,
+            "kernel_size": row.kernel_size,
+            "column": row.column,
+            "pseudo": row.pseudo,
+            "params": num_parameters(paper_model(row)),
+            "paper": row.figures["params"],
+        }
+        for row in all_rows()
+    ]
+    if as_json:
+        typer.echo(json.dumps(counts, indent=1, ensure_ascii=False))
+        return
+    for experiment, entries in groupby(counts, key=lambda entry: entry["experiment"]):
+        _print_counts(find_experiment(experiment).title, list(entries))
+    wrong = sum(entry["params"] != entry["paper"] for entry in counts)
+    typer.echo(f"{len(counts) - wrong} of {len(counts)} counts equal those of the paper's architectures.")
+
+
+def _print_counts(title: str, entries: list[dict[str, Any]]) -> None:
+    """One line per method, one column per kernel size."""
+    sizes = sorted({entry["column"] for entry in entries if entry["column"] is not None})
+    lines: dict[str, list[str]] = {}
+    for entry in entries:
+        name = entry["method"] if entry["pseudo"] is None else f"{entry['method']} ({entry['pseudo']})"
+        difference = "" if entry["params"] == entry["paper"] else f" (paper: {entry['paper']:,})"
+        lines.setdefault(name, []).append(f"{entry['params']:,}{difference}")
+    columns = [f"M={size}" for size in sizes] if len(sizes) > 1 else ["parameters"]
+    title = title if len(sizes) > 1 else f"{title}, M={sizes[0]}"
+    # Operators without a kernel size have one count.
+    rows = [[name, *cells, *[""] * (len(columns) - len(cells))] for name, cells in lines.items()]
+    print_table(["method", *columns], rows, title=f"\n{title}")

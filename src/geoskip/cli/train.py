@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from geoskip.cli.data_options import given_options, offering
-from geoskip.cli.showing import showing_log
+from geoskip.cli.console import log_to_stderr
+from geoskip.cli.options import given_options, with_data_flags
 from geoskip.data.catalog import OPTIONS
 
 
@@ -78,7 +78,7 @@ def _command(
 
     if (task is None) == (task_name is None):
         raise typer.BadParameter("name one task, such as reconstruction", param_hint="TASK")
-    chosen = given_options(OPTIONS.values(), options, OWN)
+    chosen = given_options(OPTIONS.values(), options, OWN_PARAMETERS)
     given: dict[str, Any] = {
         "data": data,
         "data_options": chosen,
@@ -106,8 +106,8 @@ def _command(
 
 
 # A run's own options; those of data sets that are called the same are prefixed with data-.
-OWN = tuple(entry.name for entry in signature(_command).parameters.values())
-train = offering(OPTIONS.values(), _command, panel="Options of the data set, as for geoskip data make")
+OWN_PARAMETERS = tuple(entry.name for entry in signature(_command).parameters.values())
+train = with_data_flags(_command, OPTIONS.values(), panel="Options of the data set, as for geoskip data make")
 
 
 def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:
@@ -118,7 +118,7 @@ def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any
 
     before = _written(folder)
     try:
-        with showing_log() if leads else nullcontext():
+        with log_to_stderr() if leads else nullcontext():
             run = run_loop(config, folder, progress=choose_progress() if leads else None, **options)
     except (Interrupted, LostProcess) as error:
         if leads or isinstance(error, LostProcess):

@@ -1,0 +1,105 @@
+"""What commands show on the terminal: errors as one line, the log, tables."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from geoskip.training.signals import Interrupted
+
+# What the package raises for bad input. MeshError is a ValueError, a missing extra an ImportError.
+INPUT_ERRORS = (ValueError, TypeError, ImportError)
+# A damaged file may contain a value of any length.
+MAX_CHARACTERS = 1000
+
+
+class CommandGroup(TyperGroup):
+    """A group that lists its commands if an unknown one is called. Typer suggests a similar one itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if self.get_command(ctx, args[0]) is None and not get_close_matches(args[0], names):
+            ctx.fail(f"No such command {args[0]!r}; there are {', '.join(names)}.")
+        return super().resolve_command(ctx, args)
+
+
+class MainGroup(CommandGroup):
+    """The group of all commands. Bad input ends with one line and exit code 2; bugs keep their traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):  # both are RuntimeErrors
+            raise
+        except Interrupted as interrupted:
+            typer.echo(f"geoskip: {interrupted}", err=True)
+            raise typer.Exit(interrupted.code) from interrupted
+        except (*INPUT_ERRORS, OSError, MemoryError, RuntimeError) as error:
+            if ctx.params.get("traceback") or not is_input_error(error):
+                raise
+            typer.echo(f"geoskip: {error_line(error)}", err=True)
+            raise typer.Exit(2) from error
+
+
+def is_input_error(error: BaseException) -> bool:
+    """Whether the user can do something about it: geoskip raised it, a file failed, or memory ran out."""
+    from geoskip.records.os_errors import is_out_of_memory
+
+    if is_out_of_memory(error):
+        return True
+    if isinstance(error, OSError):
+        return not isinstance(error, BrokenPipeError)
+    return isinstance(error, INPUT_ERRORS) and _raised_in(error.__traceback__).startswith(("geoskip.", "benchmarks."))
+
+
+def error_line(error: BaseException) -> str:
+    """The message of an error on one line."""
+    from geoskip.records.os_errors import explain_os_error, is_out_of_memory, out_of_memory_message
+
+    if is_out_of_memory(error):
+        return out_of_memory_message(error, "in this command", "Give it fewer or smaller items, or a larger machine")
+    message = explain_os_error(error) if isinstance(error, OSError) else str(error)
+    line = " ".join(message.split()) or type(error).__name__
+    return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
+
+
+def _raised_in(traceback: TracebackType | None) -> str:
+    module = ""
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__", "")
+        traceback = traceback.tb_next
+    return module
+
+
+@contextmanager
+def log_to_stderr() -> Iterator[None]:
+    """Within the context, geoskip's log goes to standard error as plain lines."""
+    log, handler = logging.getLogger("geoskip"), logging.StreamHandler()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = (), **options: Any
+) -> None:
+    """Print a table. All columns but the first and those in ``left`` are aligned right; ``options`` are rich's."""
+    table = Table(title_justify="left", caption_justify="left", **options)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 or column in left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
