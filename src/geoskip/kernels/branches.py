@@ -1,11 +1,10 @@
-"""Independent sums of one step beside each other, where a CUDA graph is captured.
+"""Independent sums of one step in parallel, where a CUDA graph is captured.
 
-Kernels of small graphs leave most of a card idle, and the last programs of large ones leave it idle at their end. A
-captured graph may branch, so gradients that do not need each other are recorded on streams of their own. Outside of
-a capture the host could not start them fast enough, and they follow each other.
+Kernels of small graphs leave most of a GPU idle, and the last programs of large ones leave it idle at their end. A
+captured graph may branch, so gradients that do not need each other are recorded on separate streams. Outside of a
+capture the host could not start them fast enough, and they run one after the other.
 
-What stays on the stream that is captured is what other kernels wait for: it should have precedence, see
-:func:`stream_to_capture`.
+Kernels that others wait for stay on the captured stream, which should have priority: see :func:`stream_to_capture`.
 """
 
 from __future__ import annotations
@@ -14,32 +13,26 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Result = TypeVar("Result")
+# Runs a call as a branch: its result may be read after the context of `branches` has ended.
+Beside = Callable[[Callable[[], Any]], Any]
 _HAS_CUDA = torch.backends.cuda.is_built()
-# Branches that have begun and not ended, of each stream: those of a block within another run on other sides.
+# How many branches of each stream are open: those of a nested context take other streams.
 _open: dict[tuple[int, int], int] = defaultdict(int)
 
 
-@runtime_checkable
-class Beside(Protocol):
-    """Runs a call as a branch: what it returns may be read when the block of :func:`branches` has ended."""
-
-    def __call__(self, call: Callable[[], Result]) -> Result: ...
-
-
-def in_turn(call: Callable[[], Result]) -> Result:
+def in_turn(call: Callable[[], Any]) -> Any:
     """No branch: the call runs now."""
     return call()
 
 
 @contextmanager
 def branches(x: Tensor) -> Iterator[Beside]:
-    """A block whose branches start where they are made and have ended when it ends."""
+    """A context whose branches start where they are created and are joined at its end."""
     if not (x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing()):
         yield in_turn
         return
@@ -47,7 +40,7 @@ def branches(x: Tensor) -> Iterator[Beside]:
     here = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []
 
-    def beside(call: Callable[[], Result]) -> Result:
+    def beside(call: Callable[[], Any]) -> Any:
         side = _side(*here, _open[here])
         side.wait_stream(main)
         used.append(side)
@@ -64,19 +57,21 @@ def branches(x: Tensor) -> Iterator[Beside]:
 
 
 def stream_to_capture() -> torch.cuda.Stream:
-    """Of the current device, one of high priority, and so are the kernels that are recorded on it: when programs of
-    several wait for a place on the card, theirs come before those of the branches, which are of the usual, lowest
-    priority. It is always the same, since libraries keep memory for each stream that they have worked on."""
-    return _urgent(torch.cuda.current_device())
+    """The stream of the current device to capture a graph on: ``torch.cuda.graph(graph, stream=stream_to_capture())``.
+
+    It has high priority, and so do the kernels that are recorded on it: they run before those of the branches. It is
+    always the same stream, because libraries keep memory for each stream that they have worked on.
+    """
+    return _priority_stream(torch.cuda.current_device())
 
 
 @cache
-def _urgent(device: int) -> torch.cuda.Stream:
+def _priority_stream(device: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device, priority=-1)
 
 
 @cache
 def _side(device: int, main: int, number: int) -> torch.cuda.Stream:
-    """Each stream has sides of its own: what a branch returns is freed, and its memory taken again, in that stream's
-    order alone."""
+    """Each stream has its own side streams, so that memory of a branch is freed and reused in that stream's order
+    alone."""
     return torch.cuda.Stream(device)

@@ -64,15 +64,9 @@ def basis_convolution(
 
 
 def basis_convolution_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> tuple[Tensor | None, ...]:
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    skip: Tensor | None, bias: Tensor | None,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     grad_y, work = grad_y.contiguous(), _work_dtype(x)
     features, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
     needs_x, needs_weights, needs_theta = needs[:3]
@@ -120,14 +114,9 @@ def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tup
 
 
 def spmm(
-    x: Tensor,
-    weights: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    scale: float = 1.0,
+    x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
     minus: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
     dtype, work = x.dtype, _work_dtype(x)
     if order is not None:
@@ -155,15 +144,9 @@ def softmax_basis(
 
 
 def softmax_basis_gradients(
-    grad: Tensor,
-    needs: Sequence[bool],
-    sender_scores: Tensor,
-    receiver_scores: Tensor,
-    offset: Tensor,
-    edge_scale: Tensor,
-    pattern: Pattern,
-    weights: Tensor,
-) -> tuple[Tensor | None, ...]:
+    grad: Tensor, needs: Sequence[bool], sender_scores: Tensor, receiver_scores: Tensor, offset: Tensor,
+    edge_scale: Tensor, pattern: Pattern, weights: Tensor,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     if weights.is_contiguous():
         grad = grad.contiguous()
     grad_senders = grad_receivers = grad_offset = None
@@ -250,13 +233,9 @@ def _gradients_once(
 
 
 def _gather_gradients(
-    grad_x: Tensor | None,
-    grad_theta: Tensor | None,
-    x: Tensor,
-    table: Tensor,
-    theta: Tensor,
+    grad_x: Tensor | None, grad_theta: Tensor | None, x: Tensor, table: Tensor, theta: Tensor,
     edges: tuple[Tensor, Tensor, Tensor],
-) -> None:
+) -> None:  # fmt: skip
     r"""With :math:`h_m = \sum_i w_m(i,j)\, \partial y_i` over the edges out of j:
     :math:`\partial x_j = \sum_m h_m \Theta_m^\top` and :math:`\partial \Theta_m = \sum_j x_j^\top h_m`."""
     (slots, neighbors, offsets), (_, channels, out) = edges, theta.shape

@@ -1,7 +1,8 @@
 r"""The kernels as their formulas read, in plain PyTorch.
 
-Every fast path is tested against these, values and gradients. They hold edge-sized intermediates and are
-differentiable any number of times; on CUDA their sums are not reproducible (``index_add`` adds atomically).
+Every fast path is tested against these, values and gradients. They materialize edge-sized intermediates and can be
+differentiated any number of times; on CUDA their sums are not reproducible (``index_add`` adds atomically). Functions
+that :mod:`geoskip.kernels.functional` has too take the shapes that are given there.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.functional import cross_entropy
 
 from geoskip.kernels.pattern import Pattern
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Float
 
 # Added to MoNet's σ², so that σ = 0 is no error.
 FLOOR = 1e-15
@@ -37,43 +37,29 @@ def basis_aggregation(
 
 
 def basis_convolution(
-    x: Float[Tensor, "*batch senders channels"],
-    weights: Float[Tensor, "*shared edges slots"],
-    theta: Float[Tensor, "all_slots channels out"],
-    pattern: Pattern,
-    skip: Float[Tensor, "channels out"] | None = None,
-    bias: Float[Tensor, " out"] | None = None,
-) -> Float[Tensor, "*batch receivers out"]:
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     r""":math:`y_i = \sum_m z_{i,m} \Theta_m + x_i A + b`, with z from :func:`basis_aggregation`."""
-    # Basis weights of at least float32 make z so; the product is in the precision of its matrix.
+    # Basis weights are at least float32, and so is z; the product has the precision of its matrix.
     y = basis_aggregation(x, weights, pattern).flatten(-2).to(theta.dtype) @ theta.flatten(0, 1)
     if skip is not None:
         y = y + x @ skip
     return y if bias is None else y + bias
 
 
-def sparse_product(
-    x: Float[Tensor, "*batch senders channels"],
-    weights: Float[Tensor, " edges"],
-    pattern: Pattern,
-) -> Float[Tensor, "*batch receivers channels"]:
+def sparse_product(x: Tensor, weights: Tensor, pattern: Pattern) -> Tensor:
     r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, a sparse matrix times every item of the batch."""
     return basis_aggregation(x, weights.unsqueeze(-1), pattern).squeeze(-2).to(x.dtype)
 
 
 def chebyshev_convolution(
-    x: Float[Tensor, "*batch vertices channels"],
-    weights: Float[Tensor, " edges"],
-    theta: Float[Tensor, "slots channels out"],
-    pattern: Pattern,
-    first: int = 0,
-    skip: Float[Tensor, "channels out"] | None = None,
-    bias: Float[Tensor, " out"] | None = None,
-    product: Callable[[Tensor, Tensor, Pattern], Tensor] = sparse_product,
-) -> Float[Tensor, "*batch vertices out"]:
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int = 0, skip: Tensor | None = None,
+    bias: Tensor | None = None, product: Callable[[Tensor, Tensor, Pattern], Tensor] = sparse_product,
+) -> Tensor:  # fmt: skip
     r""":math:`y = \sum_m T_{m+f}(L)\, x\, \Theta_m + x A + b`, with
-    :math:`T_0 = 1,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}` and f = ``first``. ``product`` is the :func:`sparse_product`
-    of another path."""
+    :math:`T_0 = 1,\ T_1 = L,\ T_k = 2 L T_{k-1} - T_{k-2}` and f = ``first``. ``product`` may be the
+    :func:`sparse_product` of another path."""
     terms = [x, product(x, weights, pattern)]
     while len(terms) < first + theta.shape[0]:
         terms.append(2 * product(terms[-1], weights, pattern) - terms[-2])
@@ -95,75 +81,48 @@ def gaussian_basis(
     return torch.exp(-0.5 * distances.sum(-1))
 
 
-def softmax_basis(
-    sender_scores: Float[Tensor, "*batch vertices slots"],
-    receiver_scores: Float[Tensor, "*batch vertices slots"],
-    offset: Float[Tensor, " slots"],
-    edge_scale: Float[Tensor, " edges"],
-    pattern: Pattern,
-) -> Float[Tensor, "*batch edges slots"]:
-    r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
-    logits = (
-        sender_scores.index_select(-2, pattern.senders) + receiver_scores.index_select(-2, pattern.receivers) + offset
-    )
-    return edge_scale.unsqueeze(-1) * torch.softmax(logits, dim=-1)
-
-
 def gaussian_convolution(
-    x: Float[Tensor, "*batch senders channels"],
-    pseudo: Float[Tensor, "edges dim"],
-    mean: Float[Tensor, "slots dim"],
-    scale: Float[Tensor, "slots dim"],
-    theta: Float[Tensor, "slots channels out"],
-    pattern: Pattern,
-    skip: Float[Tensor, "channels out"] | None = None,
-    bias: Float[Tensor, " out"] | None = None,
-) -> Float[Tensor, "*batch receivers out"]:
+    x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor, pattern: Pattern,
+    skip: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """:func:`basis_convolution` with the weights of :func:`gaussian_basis`."""
     return basis_convolution(x, gaussian_basis(pseudo, mean, scale), theta, pattern, skip, bias)
 
 
-def softmax_convolution(
-    x: Float[Tensor, "*batch vertices channels"],
-    attention: Float[Tensor, "slots channels"],
-    receiver_attention: Float[Tensor, "slots channels"] | None,
-    offset: Float[Tensor, " slots"],
-    edge_scale: Float[Tensor, " edges"],
-    theta: Float[Tensor, "slots channels out"],
-    pattern: Pattern,
-    skip: Float[Tensor, "channels out"] | None = None,
-    bias: Float[Tensor, " out"] | None = None,
-) -> Float[Tensor, "*batch vertices out"]:
-    r""":func:`basis_convolution` with the weights of :func:`softmax_basis`, of scores :math:`\langle a_m, x_j\rangle`
-    and :math:`\langle a'_m, x_i\rangle`; without a' the latter are :math:`-\langle a_m, x_i\rangle`."""
-    weights = softmax_basis(*both_scores(x, attention, receiver_attention), offset, edge_scale, pattern)
-    return basis_convolution(x, weights, theta, pattern, skip, bias)
+def softmax_basis(
+    sender_scores: Float[Tensor, "*batch vertices slots"], receiver_scores: Float[Tensor, "*batch vertices slots"],
+    offset: Float[Tensor, " slots"], edge_scale: Float[Tensor, " edges"], pattern: Pattern,
+) -> Float[Tensor, "*batch edges slots"]:  # fmt: skip
+    r""":math:`q_m(i,j) = e_{ij}\, \mathrm{softmax}_m(s_{j,m} + r_{i,m} + c_m)`."""
+    at_senders = sender_scores.index_select(-2, pattern.senders)
+    at_receivers = receiver_scores.index_select(-2, pattern.receivers)
+    return edge_scale.unsqueeze(-1) * torch.softmax(at_senders + at_receivers + offset, dim=-1)
 
 
 def both_scores(x: Tensor, attention: Tensor, receiver_attention: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores of the vertices as senders and as receivers."""
+    r"""Scores :math:`\langle a_m, x\rangle` of the vertices as senders and :math:`\langle a'_m, x\rangle` as receivers;
+    without a' the latter are minus the former."""
     scores = x @ attention.t()
     return scores, -scores if receiver_attention is None else x @ receiver_attention.t()
 
 
-def linear(
-    x: Float[Tensor, "*rows channels"],
-    weight: Float[Tensor, "out channels"],
-    bias: Float[Tensor, " out"] | None = None,
-) -> Float[Tensor, "*rows out"]:
+def softmax_convolution(
+    x: Tensor, attention: Tensor, receiver_attention: Tensor | None, offset: Tensor, edge_scale: Tensor,
+    theta: Tensor, pattern: Pattern, skip: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """:func:`basis_convolution` with the weights of :func:`softmax_basis`, of :func:`both_scores`."""
+    weights = softmax_basis(*both_scores(x, attention, receiver_attention), offset, edge_scale, pattern)
+    return basis_convolution(x, weights, theta, pattern, skip, bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r""":math:`x W^\top + b`."""
     return functional.linear(x, weight, bias)
 
 
-def linear_cross_entropy(
-    x: Float[Tensor, "rows channels"],
-    weight: Float[Tensor, "classes channels"],
-    bias: Float[Tensor, " classes"] | None,
-    labels: Int[Tensor, " rows"],
-    shares: Float[Tensor, " rows"],
-) -> Float[Tensor, ""]:
+def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor) -> Tensor:
     r""":math:`\sum_i s_i \big(\log \sum_c e^{l_{ic}} - l_{i y_i}\big)` of the scores :math:`l = x W^\top + b`, over the
     rows whose label :math:`y_i` is not -1."""
     scores = linear(x, weight, bias)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return (cross_entropy(scores, labels, ignore_index=-1, reduction="none") * shares).sum()
+    return (functional.cross_entropy(scores, labels, ignore_index=-1, reduction="none") * shares).sum()

@@ -37,14 +37,9 @@ def sparse_product_gradients(
 
 
 def chebyshev_convolution(
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    first: int,
-    skip: Tensor | None,
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int, skip: Tensor | None,
     bias: Tensor | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """y = Σ_m T_{m+first}(L) x Θ_m + x A + b of x [batch, vertices, in], with the entries of L in weights [edges]."""
     batch, vertices, _ = x.shape
     out = theta.shape[2]
@@ -58,16 +53,9 @@ def chebyshev_convolution(
 
 
 def chebyshev_convolution_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    first: int,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> tuple[Tensor | None, ...]:
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int,
+    skip: Tensor | None, bias: Tensor | None,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     grad_y, kernels = grad_y.contiguous(), kernels_for(x)
     flat, flat_grad = x.flatten(0, 1), grad_y.flatten(0, 1)
     grad_x = torch.zeros_like(flat) if skip is None else flat_grad @ skip.t()

@@ -36,15 +36,9 @@ def basis_convolution(
 
 
 def basis_convolution_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> Gradients:
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    skip: Tensor | None, bias: Tensor | None,
+) -> Gradients:  # fmt: skip
     grad_y = grad_y.contiguous()
     with branches(x) as beside:
         own = beside(lambda: own_gradients(grad_y, x, needs[4], needs[5]))
@@ -53,31 +47,17 @@ def basis_convolution_gradients(
 
 
 def gaussian_convolution(
-    x: Tensor,
-    pseudo: Tensor,
-    mean: Tensor,
-    scale: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
+    x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
     bias: Tensor | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     weights = gaussian(pseudo, mean, scale).unsqueeze(2)
     return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias)
 
 
 def gaussian_convolution_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    pseudo: Tensor,
-    mean: Tensor,
-    scale: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> Gradients:
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor,
+    pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
+) -> Gradients:  # fmt: skip
     """The weights are cheap, so they are computed again instead of saved."""
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
     grad_basis: Gradients = (None, None, None)
@@ -93,16 +73,9 @@ def gaussian_convolution_gradients(
 
 
 def softmax_convolution(
-    x: Tensor,
-    attention: Tensor,
-    receiver_attention: Tensor | None,
-    offset: Tensor,
-    edge_scale: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, attention: Tensor, receiver_attention: Tensor | None, offset: Tensor, edge_scale: Tensor,
+    theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """y, and the softmax weights."""
     at_senders = attention_scores(x, attention)
     at_receivers = None if receiver_attention is None else attention_scores(x, receiver_attention)
@@ -111,19 +84,10 @@ def softmax_convolution(
 
 
 def softmax_convolution_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    attention: Tensor,
-    receiver_attention: Tensor | None,
-    offset: Tensor,
-    edge_scale: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    bias: Tensor | None,
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, attention: Tensor, receiver_attention: Tensor | None,
+    offset: Tensor, edge_scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
     weights: Tensor,
-) -> Gradients:
+) -> Gradients:  # fmt: skip
     grad_y, flat, needs_weights = grad_y.contiguous(), x.flatten(0, 1), any(needs[:4])
     grad_attention: list[Tensor | None] = [None, None]
     grad_offset = None
@@ -155,15 +119,9 @@ def softmax_convolution_gradients(
 
 
 def _convolve(
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    skip: Tensor | None,
-    bias: Tensor | None,
-) -> Tensor:
+    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
+    skip: Tensor | None, bias: Tensor | None,
+) -> Tensor:  # fmt: skip
     """The convolution on the graph, or, with ``order``, on the reversed graph."""
     if x.shape[0] == 0 or offsets.shape[1] == 1:
         return x.new_zeros(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
@@ -178,15 +136,9 @@ def _convolve(
 
 
 def _neighbor_gradients(
-    grad_y: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    pattern: Pattern,
-    skip: Tensor | None,
-    beside: Beside,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    skip: Tensor | None, beside: Beside,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """The needed gradients of x, of the weights and of Θ. Those of the weights are computed at once, because other
     kernels wait for them; the others are branches, unless one kernel computes both."""
     offsets, (needs_x, needs_weights, needs_theta) = pattern.offsets, needs

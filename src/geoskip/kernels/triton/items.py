@@ -85,16 +85,9 @@ def _convolve_kernel(
 
 
 def convolve(
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    skip: Tensor | None,
-    bias: Tensor | None,
-    tiles: Tiles,
-) -> Tensor:
+    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
+    skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
+) -> Tensor:  # fmt: skip
     batch, num_senders, channels = x.shape
     slots, _, out = theta.shape
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
@@ -182,17 +175,9 @@ def _sender_gradients_kernel(
 
 
 def sender_gradients(
-    grad_y: Tensor,
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    receivers: Tensor,
-    order: Tensor,
-    offsets: Tensor,
-    skip: Tensor | None,
-    needs_x: bool,
-    tiles: Tiles,
-) -> tuple[Tensor | None, Tensor]:
+    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, receivers: Tensor, order: Tensor, offsets: Tensor,
+    skip: Tensor | None, needs_x: bool, tiles: Tiles,
+) -> tuple[Tensor | None, Tensor]:  # fmt: skip
     """Gradients of x, if it is needed, and of the weights."""
     (batch, num_senders, channels), num_receivers = x.shape, grad_y.shape[1]
     slots, _, out = theta.shape

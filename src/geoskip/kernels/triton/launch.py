@@ -156,12 +156,8 @@ _num_tensors: dict[int, int] = {}
 
 
 def launch(
-    kernel: Any,
-    grid: tuple[int, ...],
-    arguments: tuple[Any, ...],
-    warps: int = 4,
-    registers: int | None = None,
-) -> None:
+    kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], warps: int = 4, registers: int | None = None,
+) -> None:  # fmt: skip
     """Run ``kernel`` on a grid, with ``arguments`` in the order of its parameters: tensors, numbers, constants.
 
     For every call, Triton works out from the arguments which of its compiled versions fits, which takes longer than

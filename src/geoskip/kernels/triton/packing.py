@@ -78,15 +78,9 @@ def _edges_kernel(
 
 
 def packed_edges(
-    offsets: Tensor,
-    items: Tensor,
-    vertex_starts: Tensor,
-    senders: Tensor,
-    receivers: Tensor,
-    by_sender: Tensor,
-    room: int,
-    loops: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    offsets: Tensor, items: Tensor, vertex_starts: Tensor, senders: Tensor, receivers: Tensor, by_sender: Tensor,
+    room: int, loops: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     out = [offsets.new_empty(room) for _ in range(3)]
     arguments = (
         offsets, items, vertex_starts, senders, receivers, by_sender, *out,
@@ -115,15 +109,9 @@ def _segments_kernel(
 
 
 def packed_segments(
-    vertex_starts: Tensor,
-    edge_starts: Tensor,
-    graphs: Tensor,
-    rows: Tensor,
-    first_in: Tensor,
-    first_out: Tensor,
-    room: int,
-    loops: int,
-) -> tuple[Tensor, Tensor]:
+    vertex_starts: Tensor, edge_starts: Tensor, graphs: Tensor, rows: Tensor, first_in: Tensor, first_out: Tensor,
+    room: int, loops: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     verts = len(rows)
     into, out = edge_starts.new_empty(1, verts + 1), edge_starts.new_empty(1, verts + 1)
     arguments = (

@@ -53,14 +53,9 @@ def _spmm_kernel(
 
 
 def spmm(
-    x: Tensor,
-    weights: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    scale: float = 1.0,
+    x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
     minus: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
     batch, num_senders, channels = x.shape
     num_receivers = offsets.shape[1] - 1

@@ -61,17 +61,9 @@ def linear_cross_entropy(
 
 
 def linear_cross_entropy_gradients(
-    grad: Tensor,
-    needs: Sequence[bool],
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    shares: Tensor,
-    wide: Tensor,
-    grad_scores: Tensor,
-    grad_bias: Tensor,
-) -> tuple[Tensor | None, ...]:
+    grad: Tensor, needs: Sequence[bool], x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
+    shares: Tensor, wide: Tensor, grad_scores: Tensor, grad_bias: Tensor,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     # Not a matrix product first: in a new thread of autograd cuBLAS has no context yet, and warns.
     grad_bias, factor = (grad_bias * grad).to(wide.dtype), grad.to(grad_scores.dtype)
     grad_x = (grad_scores @ wide) * factor if needs[0] else None
@@ -262,13 +254,9 @@ def _record_kernel(finite, loss, last, total, step, fault, num_programs, count, 
 
 
 def adam(
-    table: AdamTable,
-    gradients: Sequence[Tensor],
-    rate: Tensor,
-    betas: tuple[float, float],
-    eps: float,
+    table: AdamTable, gradients: Sequence[Tensor], rate: Tensor, betas: tuple[float, float], eps: float,
     weight_decay: float,
-) -> None:
+) -> None:  # fmt: skip
     """One step of Adam for every parameter of a table, with the weight decay added to the gradients. ``rate`` is on the
     device. ``table.finite`` tells which gradients were finite.
 

@@ -86,16 +86,9 @@ def _convolve_kernel(
 
 
 def convolve(
-    x: Tensor,
-    weights: Tensor,
-    theta: Tensor,
-    neighbors: Tensor,
-    order: Tensor | None,
-    offsets: Tensor,
-    skip: Tensor | None,
-    bias: Tensor | None,
-    tiles: Tiles,
-) -> Tensor:
+    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
+    skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
+) -> Tensor:  # fmt: skip
     batch, num_senders, channels = x.shape
     slots, _, out = theta.shape
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
