@@ -84,8 +84,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: Graph.from_edge_index(EDGES, True), TypeError, r"num_vertices: expected a whole number, got True"),
     # Pseudo-coordinates
-    (lambda: GRAPH.with_pseudo(beside(torch.nan)), ValueError, r"pseudo: .* edge 1 are \[0.5, nan\], not finite; mend"),
-    (lambda: attach(GRAPH, beside(torch.inf)), ValueError, r"pseudo: .* edge 1 are \[0.5, inf\], not finite; mend"),
+    (lambda: GRAPH.with_pseudo(beside(torch.nan)), ValueError, r"pseudo: edge 1 has \[0.5, nan\], not finite; fix"),
+    (lambda: attach(GRAPH, beside(torch.inf)), ValueError, r"pseudo: edge 1 has \[0.5, inf\], not finite; fix"),
     (lambda: cartesian(GRAPH, torch.rand(4, 2), largest=0), ValueError, r"largest: .* above 0, .* got 0"),
     (lambda: polar(GRAPH, torch.rand(4, 2), largest=-1.0), ValueError, r"largest: .* above 0, .* got -1.0"),
     (lambda: target_degree(GRAPH, largest=torch.nan), ValueError, r"largest: .* above 0, .* got nan"),

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from geoskip.graphs.coarsening import contract, graclus
-from geoskip.graphs.matching import DenseGraphs, coarsen, match, mix, random_order
+from geoskip.graphs.coarsening import DenseGraphs, coarsen, contract, graclus, match_dense, mix, random_order
 
 SEEDS = st.integers(0, 2**32 - 1)
 sometimes = settings(deadline=None, max_examples=50)
@@ -54,7 +53,7 @@ def test_a_batched_matching_is_the_sequential_one(seed: int, density: float, dir
     graphs = random_graphs(seed, density=density, directed=directed)
     scores = graphs.scores()
     order = random_order(seed, 1, 2, torch.arange(5), 9)
-    partners = match(scores, order)
+    partners = match_dense(scores, order)
     for graph in range(5):
         assert partners[graph].tolist() == sequential(scores[graph].numpy(), order[graph].numpy())
 
@@ -63,7 +62,7 @@ def test_a_batched_matching_is_the_sequential_one(seed: int, density: float, dir
 @given(SEEDS)
 def test_a_matching_is_maximal(seed: int) -> None:
     graphs = random_graphs(seed)
-    partners = match(graphs.scores(), random_order(seed, 0, 0, torch.arange(5), 9))
+    partners = match_dense(graphs.scores(), random_order(seed, 0, 0, torch.arange(5), 9))
     vertices = torch.arange(9).expand_as(partners)
     assert torch.equal(partners.gather(1, partners), vertices)
     single = partners == vertices
@@ -76,8 +75,8 @@ def test_the_farther_or_the_nearer_neighbor_is_preferred() -> None:
     joined[0, [0, 1, 1, 2], [1, 0, 2, 1]] = True
     pos = torch.tensor([[[0.0, 0], [1, 0], [3, 0]]])
     graphs, order = DenseGraphs(joined, pos, torch.tensor([3])), torch.tensor([[1, 0, 2]])
-    assert match(graphs.scores(), order).tolist() == [[0, 2, 1]]
-    assert match(graphs.with_similarity(1.0).scores(), order).tolist() == [[1, 0, 2]]
+    assert match_dense(graphs.scores(), order).tolist() == [[0, 2, 1]]
+    assert match_dense(graphs.with_similarity(1.0).scores(), order).tolist() == [[1, 0, 2]]
 
 
 def test_far_weights_are_the_normalized_cut_of_the_distance() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph, pack, separate
 from geoskip.graphs.coarsening import graclus
-from geoskip.graphs.packing import PooledGraphs, cluster_of_vertex, cluster_pattern, pack_pooled
+from geoskip.graphs.hierarchy import PooledGraphs, cluster_of_vertex, cluster_pattern, pack_pooled
 
 
 def ring(num_vertices: int) -> Graph:
@@ -96,7 +96,7 @@ def test_clusters_of_the_wrong_type() -> None:
 
 
 def test_levels_of_different_graphs() -> None:
-    with pytest.raises(ValueError, match=r"levels: hold 2 graphs before clusters\[0\] and 1 after it"):
+    with pytest.raises(ValueError, match=r"levels: there are 2 graphs before clusters\[0\] and 1 after it"):
         PooledGraphs.from_clusters([pack([ring(3), ring(3)]), ring(3)], [torch.arange(6) // 2])
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoskip.graphs import Graph, pack
-from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
-from geoskip.graphs.packing import PooledGraphs, cluster_pattern
+from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_pattern
 from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern, sort_edges
 from geoskip.meshes import icosphere, mesh_hierarchy
@@ -98,9 +97,9 @@ def broken(hierarchy: Hierarchy) -> dict[str, Any]:
         "spirals": replace(graph, spirals=far),
         "spirals: expected a tensor of int64": replace(graph, spirals=graph.spirals.int()),
         "pseudo": replace(graph, pseudo=graph.pseudo[:-1]),
-        "pseudo: those of edge": replace(graph, pseudo=graph.pseudo / 0),
+        "pseudo: edge": replace(graph, pseudo=graph.pseudo / 0),
         "edge_weight": replace(graph, given_edge_weight=torch.ones(graph.num_edges + 1)),
-        "edge_weight: that of edge": replace(graph, given_edge_weight=torch.ones(graph.num_edges) / 0),
+        "edge_weight: edge": replace(graph, given_edge_weight=torch.ones(graph.num_edges) / 0),
         "graph_offsets": replace(graph, graph_offsets=half),
         "values": SparseMatrix(matrix.pattern, matrix.values[:-1]),
         "values: not finite": SparseMatrix(matrix.pattern, matrix.values / 0),
@@ -111,7 +110,7 @@ def broken(hierarchy: Hierarchy) -> dict[str, Any]:
         "offsets: cannot have the shape": replace(graph.pattern, offsets=graph.pattern.offsets[0]),
         "receivers": replace(graph.pattern, receivers=graph.pattern.receivers[:-1]),
         "groups_of": replace(graph.pattern, groups_of=graph.pattern.senders + 1),
-        "no record of graphs": object(),
+        "not a record of graphs": object(),
         "clusters": PooledGraphs((graph, graph), (cluster_pattern(torch.zeros(graph.num_vertices).long(), 1),)),
     }
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs import Graph, attach, cartesian
-from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.packing import PooledGraphs
+from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
 from geoskip.models import MeshAutoencoder

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.data.split import Split
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.packing import PooledGraphs
+from geoskip.graphs.hierarchy import PooledGraphs
 from geoskip.shapes import Float, Int, Shaped
 
 CHUNK = 2048  # graphs at once: bounds the memory for edges numbered in 64 bits

@@ -29,9 +29,9 @@ from scipy.sparse import csr_array
 
 from geoskip.data.cache import fingerprint
 from geoskip.data.template import Template, TemplateError
+from geoskip.graphs import attach
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.hierarchy import Hierarchy
-from geoskip.graphs.pseudo import attach
 from geoskip.meshes.hierarchy import MeshHierarchy
 from geoskip.meshes.mesh import Mesh
 from geoskip.records.files import atomic_write

@@ -1,17 +1,19 @@
-"""What an operator sees: the graph, its pseudo-coordinates, its Laplacians; many graphs packed as one."""
+"""Graphs as operators take them: sorted edges, pseudo-coordinates and edge weights; packed graphs; levels."""
 
-from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import Hierarchy, SparseMatrix
-from geoskip.graphs.laplacian import (
+from geoskip.graphs.edges import (
     WeightedEdges,
+    attach,
+    cartesian,
     gcn_edges,
     laplacian_edges,
     mean_weights,
+    polar,
+    target_degree,
     weighted_edges,
     with_self_loops,
 )
-from geoskip.graphs.packing import PooledGraphs, graph_of_vertex, pack, pack_pooled, separate
-from geoskip.graphs.pseudo import attach, cartesian, polar, target_degree
+from geoskip.graphs.graph import Graph, graph_of_vertex, pack, separate
+from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs, SparseMatrix, pack_pooled
 from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_from_buffers, record_keys, register_record
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Checks of what users pass in. Those that read values are left out while torch traces or captures a CUDA graph."""
+"""Checks of what users pass in. Checks of values are skipped while torch traces or captures a CUDA graph."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from geoskip.kernels import is_traced, is_transformed
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Whether reading a value is allowed here, and there is one to read."""
+    """Whether the tensor has values, and reading one is allowed here."""
     if is_traced(tensor) or is_transformed() or tensor.numel() == 0 or tensor.is_meta:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def as_tensor(name: str, value: Any, device: torch.device | None = None) -> Tensor:
-    """A tensor as it is; an array of NumPy as a tensor, on ``device``."""
+    """A tensor as it is; a NumPy array as a tensor on ``device``."""
     if isinstance(value, Tensor):
         if value.layout is not torch.strided:
             raise TypeError(f"{name}: expected a dense tensor, got one of layout {value.layout}")
         return value
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        # Copied: the array may be read-only, reversed, of unsigned numbers or in another byte order.
+        # Copied: the array may be read-only, reversed, unsigned or in another byte order.
         dtype = np.int64 if value.dtype.kind in "iu" else value.dtype.newbyteorder("=")
         return torch.tensor(np.array(value, dtype), device=device)
-    raise TypeError(f"{name}: expected a tensor or an array of NumPy, got {short_repr(value)}")
+    raise TypeError(f"{name}: expected a tensor or a NumPy array, got {short_repr(value)}")
 
 
 def check_num_vertices(num_vertices: int) -> int:
@@ -65,7 +65,7 @@ def check_faces(faces: Tensor, num_vertices: int) -> None:
 
 
 def _only_columns_are_triangles(faces: Tensor) -> bool:
-    """Of three times three corners: whether a row names a vertex twice and no column does."""
+    """Of 3 × 3 corners: whether a row names a vertex twice and no column does."""
     if not values_readable(faces):
         return False
     rows, columns = ((lines == lines.roll(1, dims=1)).any() for lines in (faces, faces.t()))
@@ -101,28 +101,16 @@ def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0
         )
 
 
-def check_edge_values(name: str, values: Tensor, num_edges: int, device: torch.device) -> None:
-    if values.dim() != 2 or values.shape[0] != num_edges or values.shape[1] == 0:
+def check_pseudo(name: str, pseudo: Tensor, num_edges: int, device: torch.device) -> None:
+    if pseudo.dim() != 2 or pseudo.shape[0] != num_edges or pseudo.shape[1] == 0:
         advice = {
             (num_edges,): "; a single coordinate needs the shape [edges, 1]",
             (num_edges, 0): ", which has no coordinates",
-        }.get(tuple(values.shape), "")
+        }.get(tuple(pseudo.shape), "")
         raise ValueError(
-            f"{name}: expected shape [edges, dim] with {num_edges} edges, got {list(values.shape)}{advice}"
+            f"{name}: expected shape [edges, dim] with {num_edges} edges, got {list(pseudo.shape)}{advice}"
         )
-    check_floating(name, values)
-    check_device(name, values.device, device)
-    if values_readable(values) and not bool(values.isfinite().all()):
-        edge = int((~values.isfinite()).any(dim=1).nonzero()[0])
-        raise ValueError(
-            f"{name}: those of edge {edge} are {values[edge].tolist()}, not finite; mend or drop that edge"
-        )
-
-
-def check_floating(name: str, values: Tensor) -> None:
-    if not values.is_floating_point():
-        advice = "" if values.is_complex() else "; convert with .float()"
-        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}{advice}")
+    check_real_values(name, pseudo, "edge", device)
 
 
 def check_edge_weight(weight: Tensor, num_edges: int, device: torch.device) -> None:
@@ -132,13 +120,22 @@ def check_edge_weight(weight: Tensor, num_edges: int, device: torch.device) -> N
             f"edge_weight: expected shape [edges] with {num_edges} edges, got {list(weight.shape)}"
             + ("; pass edge_weight.squeeze(1)" if squeeze else "; give one number per edge")
         )
-    check_floating("edge_weight", weight)
-    check_device("edge_weight", weight.device, device)
-    if values_readable(weight) and not bool(weight.isfinite().all()):
-        edge = int((~weight.isfinite()).nonzero()[0])
-        raise ValueError(
-            f"edge_weight: that of edge {edge} is {float(weight[edge])}, not finite; fix or drop that edge"
-        )
+    check_real_values("edge_weight", weight, "edge", device)
+
+
+def check_real_values(name: str, values: Tensor, owner: str, device: torch.device) -> None:
+    """Finite floating-point values, one row per ``owner`` (edge or vertex), on the graph's device."""
+    check_floating(name, values)
+    check_device(name, values.device, device)
+    if values_readable(values) and not bool(values.isfinite().all()):
+        row = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).nonzero()[0])
+        raise ValueError(f"{name}: {owner} {row} has {values[row].tolist()}, not finite; fix or drop that {owner}")
+
+
+def check_floating(name: str, values: Tensor) -> None:
+    if not values.is_floating_point():
+        advice = "" if values.is_complex() else "; convert with .float()"
+        raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}{advice}")
 
 
 def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:
@@ -150,6 +147,6 @@ def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> N
     check_device("spirals", spirals.device, device)
 
 
-def check_device(name: str, found: torch.device, wanted: torch.device) -> None:
-    if found != wanted:
-        raise ValueError(f"{name}: is on {found}, the graph on {wanted}; move one of them with .to()")
+def check_device(name: str, device: torch.device, expected: torch.device, owner: str = "the graph") -> None:
+    if device != expected:
+        raise ValueError(f"{name}: is on {device}, {owner} on {expected}; move one of them with .to()")

@@ -1,4 +1,4 @@
-"""Graclus coarsening: pair each vertex with the neighbor it is tied to most, and merge the pairs.
+r"""Graclus coarsening: pair each vertex with the neighbor it is tied to most, and merge the pairs.
 
 Dhillon, Guan and Kulis, "Weighted graph cuts without eigenvectors: a multilevel approach" (PAMI 2007), the
 coarsening phase. Vertices are visited in a random order; one that is still free joins the free neighbor with the
@@ -6,34 +6,54 @@ largest normalized cut
 
     w_ij (1/d_i + 1/d_j),    d_i = Σ_j w_ij,
 
-or stays single when it has none. A matching roughly halves a graph; two of them, as the paper's Pool(4), quarter it.
-Edges between the same two clusters add up, edges inside a cluster vanish, and the volume d of a cluster is that of
-its members, as in the normalized cut.
+or stays single if it has none. A matching roughly halves a graph; two of them, as in the paper's Pool(4), quarter it.
 
-Many small graphs are coarsened at once: their t-th visits do not touch each other and happen together, so the
-result for each graph is exactly that of the sequential algorithm.
+:func:`graclus` coarsens a data set once, in NumPy: parallel edges between two clusters are added, edges inside a
+cluster vanish, and the volume d of a cluster is the sum over its members, as in the normalized cut.
+
+:func:`coarsen` is drawn again in every epoch, so it has to be fast: graphs are dense tensors
+``[graphs, vertices, vertices]`` on any device. It has two choices of edge weights:
+
+- ``"near"``: :math:`s_{ij} (1/d_i + 1/d_j)` with :math:`s_{ij} = e^{-|p_i - p_j|^2 / 2\sigma^2}` and
+  :math:`d_i = \sum_j s_{ij}` of the finest level; coarser levels add up both. It prefers near neighbors.
+- ``"far"``: :math:`|p_i - p_j| (1/d_i + 1/d_j)` with the number of neighbors :math:`d_i`, computed from the pooled
+  graph and positions each time. It prefers far neighbors, as the authors' public code does.
+
+All its operations round the same way on CPU and CUDA, and random numbers come from a hash of (seed, epoch, item, depth,
+vertex), so a coarsening depends on neither the device nor the other graphs of a batch.
+
+Both coarsen many graphs at once: the t-th visits of all graphs happen together. Visits of different graphs do not
+interact, so the result for each graph is that of the sequential algorithm.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.sparse import coo_array
+from torch import Tensor
 
 from geoskip.arguments import number_array, whole_number
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Bool, Float, Int
+
+WEIGHTS = ("near", "far")
+NEVER = float("-inf")
 
 
 @dataclass(frozen=True, eq=False)
 class CoarsenedGraphs:
-    """Packed graphs after coarsening, everything numbered over all graphs.
+    """Packed graphs after coarsening; vertices and clusters are numbered over all graphs.
 
-    clusters: the cluster each vertex of the finer graphs goes into; clusters are numbered by their first vertex.
-    offsets: the clusters of graph g are ``offsets[g] : offsets[g + 1]``.
-    edge_index: senders and receivers between clusters, sorted by receiver then sender, without loops or repeats.
-    weights: sum of the weights of the edges that fell together.
-    volumes: sum of the volumes of each cluster's vertices.
+    Attributes:
+        clusters: the cluster of each vertex of the finer graphs; clusters are numbered by their first vertex.
+        offsets: the clusters of graph g are ``offsets[g] : offsets[g + 1]``.
+        edge_index: senders and receivers between clusters, sorted by receiver then sender, without loops or repeats.
+        weights: sums of the weights of parallel edges.
+        volumes: sums of the volumes of each cluster's vertices.
     """
 
     clusters: Int[np.ndarray, " vertices"]
@@ -54,11 +74,11 @@ def graclus(
 ) -> CoarsenedGraphs:
     """Coarsen packed graphs by ``matchings`` matchings, by about a factor of two each.
 
-    Edges stand in both directions; weights are similarities ≥ 0. The order of visits follows from ``seed`` and a
-    vertex's number within its graph, so a graph is coarsened alike alone and among others; ties go to the
-    neighbor with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen
-    further, pass those of the last result. Loops are ignored, isolated vertices stay single. Tensors and lists are
-    converted to arrays.
+    Edges are given in both directions; weights are similarities ≥ 0. The order of visits depends on ``seed`` and a
+    vertex's number within its graph, so a graph is coarsened the same way alone and among others. Ties go to the
+    neighbor with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen further,
+    pass those of the last result. Loops are ignored, isolated vertices stay single. Tensors and lists are converted to
+    arrays.
     """
     edge_index, weights, offsets = _checked(edge_index, weights, offsets)
     matchings = whole_number("matchings", matchings, "graclus", least=0)
@@ -84,14 +104,14 @@ def match(
     volumes: Float[np.ndarray, " vertices"],
     seed: int,
 ) -> Int[np.ndarray, " vertices"]:
-    """One matching: the cluster of each vertex, of one or two vertices each."""
-    senders, scores, starts = _ranked_neighbours(edge_index, weights, volumes)
+    """One matching: the cluster of each vertex. Clusters have one or two vertices."""
+    senders, scores, starts = _ranked_neighbors(edge_index, weights, volumes)
     partners = np.full(len(volumes), -1)
     for visited in _visits(offsets, seed):
         free = visited[partners[visited] < 0]
         partners[free] = free
-        # A vertex is its own partner while it looks for another: nobody else of its graph looks at the same time.
-        chosen, mates = _best_free_neighbour(free, senders, scores, starts, partners)
+        # A vertex is its own partner until it finds another one; no other vertex of its graph is visited now.
+        chosen, mates = _best_free_neighbors(free, senders, scores, starts, partners)
         partners[chosen], partners[mates] = mates, chosen
     firsts = np.minimum(partners, np.arange(len(partners)))
     return (np.cumsum(firsts == np.arange(len(firsts))) - 1)[firsts]
@@ -103,7 +123,7 @@ def contract(
     clusters: Int[np.ndarray, " vertices"],
     num_clusters: int,
 ) -> tuple[Int[np.ndarray, "2 coarse"], Float[np.ndarray, " coarse"]]:
-    """Edges between clusters, parallel ones added up, those inside a cluster left out."""
+    """The edges between clusters, with parallel edges added up."""
     senders, receivers = clusters[edge_index[0]], clusters[edge_index[1]]
     between = senders != receivers
     ends = (receivers[between], senders[between])
@@ -113,10 +133,10 @@ def contract(
     return np.stack([matrix.indices.astype(np.int64), receivers]), matrix.data
 
 
-def _ranked_neighbours(
+def _ranked_neighbors(
     edge_index: np.ndarray, weights: np.ndarray, volumes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbors of each vertex in ascending order, their normalized cuts, and where each vertex's list starts."""
+    """Neighbors of each vertex in ascending order, their normalized cuts, and the start of each vertex's list."""
     keys = edge_index[1] * len(volumes) + edge_index[0]
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
@@ -138,7 +158,7 @@ def _visits(offsets: np.ndarray, seed: int) -> Iterator[np.ndarray]:
         yield order[offsets[:-1][sizes > turn] + turn]
 
 
-def _best_free_neighbour(
+def _best_free_neighbors(
     free: np.ndarray, senders: np.ndarray, scores: np.ndarray, starts: np.ndarray, partners: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each vertex of ``free`` that has a free neighbor, that vertex and the neighbor of largest score."""
@@ -155,7 +175,7 @@ def _best_free_neighbour(
 
 
 def _sums(index: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    return np.bincount(index, values, minlength=size).astype(np.float64)  # of nothing, bincount counts in integers
+    return np.bincount(index, values, minlength=size).astype(np.float64)  # without values, bincount returns integers
 
 
 def _coarse_offsets(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -187,3 +207,165 @@ def _similarities(name: str, values: Any, count: int, counted: str) -> np.ndarra
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise ValueError(f"{name}: similarities are finite and not negative")
     return array
+
+
+@dataclass(frozen=True, eq=False)
+class DenseGraphs:
+    """Graphs of up to n vertices each; rows and columns beyond a graph's own vertices are empty.
+
+    Attributes:
+        adjacency: whether there is an edge to the receiver from the sender; no self-loops.
+        pos: positions of the vertices.
+        sizes: number of vertices of each graph.
+        similarity: edge weights of ``"near"``, None for ``"far"``.
+        volumes: the d_i of ``"near"``, None for ``"far"``.
+    """
+
+    adjacency: Bool[Tensor, "graphs receivers senders"]
+    pos: Float[Tensor, "graphs vertices dim"]
+    sizes: Int[Tensor, " graphs"]
+    similarity: Float[Tensor, "graphs receivers senders"] | None = None
+    volumes: Float[Tensor, "graphs vertices"] | None = None
+
+    @property
+    def real(self) -> Bool[Tensor, "graphs vertices"]:
+        """Which rows are vertices and not padding."""
+        return torch.arange(self.adjacency.shape[1], device=self.sizes.device) < self.sizes[:, None]
+
+    def with_similarity(self, sigma: float) -> DenseGraphs:
+        """With the weights of ``"near"``."""
+        # exp differs by a bit between devices; in float64, rounded to float32, it does not.
+        kernel = torch.exp(_squared_distances(self.pos).double() / (-2 * sigma**2)).float()
+        similarity = torch.where(self.adjacency, kernel, 0)
+        return replace(self, similarity=similarity, volumes=_row_sums(similarity))
+
+    def scores(self) -> Float[Tensor, "graphs receivers senders"]:
+        """The normalized cut of each edge; -inf where there is none."""
+        if self.similarity is None or self.volumes is None:
+            weights = _squared_distances(self.pos).sqrt()
+            degrees = self.adjacency.sum(2).float()
+        else:
+            weights, degrees = self.similarity, self.volumes
+        inverse = torch.where(degrees > 0, 1 / degrees, 0)
+        return (weights * (inverse[:, :, None] + inverse[:, None, :])).masked_fill(~self.adjacency, NEVER)
+
+
+def coarsen(
+    graphs: DenseGraphs, orders: Sequence[Callable[[int], Int[Tensor, "graphs vertices"]]]
+) -> tuple[DenseGraphs, Int[Tensor, "graphs vertices"]]:
+    """One coarser level by one matching per entry of ``orders``, and the cluster of each vertex.
+
+    An order is a function of the number n of vertices that returns the order of visits, a permutation of 0 to n - 1 for
+    each graph. Clusters are numbered by their first vertex, and their position is the mean over their vertices. The
+    clusters of padding are meaningless.
+    """
+    num_vertices = graphs.adjacency.shape[1]
+    sums, counts = graphs.pos, torch.ones_like(graphs.pos[..., :1])
+    clusters = torch.arange(num_vertices, device=graphs.pos.device).expand(len(graphs.pos), -1)
+    for order in orders:
+        partners = match_dense(graphs.scores(), order(graphs.adjacency.shape[1]))
+        first, second, own, sizes = _clusters(partners, graphs.real)
+        paired = (first != second).unsqueeze(2).to(sums.dtype)
+        sums = _rows(sums, first) + _rows(sums, second) * paired
+        counts = _rows(counts, first) + _rows(counts, second) * paired
+        graphs = _contracted(graphs, first, second, sums / counts, sizes)
+        clusters = own.gather(1, clusters)
+    return graphs, clusters
+
+
+def match_dense(
+    scores: Float[Tensor, "graphs vertices vertices"], order: Int[Tensor, "graphs visits"]
+) -> Int[Tensor, "graphs vertices"]:
+    """The partner of each vertex, itself if it stays single.
+
+    Vertices are visited in the given order. One that is still free takes the free neighbor with the largest score in
+    its row, the first of equal ones.
+    """
+    graphs = torch.arange(len(scores), device=scores.device)
+    partners = torch.full(scores.shape[:2], -1, device=scores.device)
+    for vertex in order.unbind(1):
+        known = partners[graphs, vertex]
+        best, mate = scores[graphs, vertex].masked_fill(partners >= 0, NEVER).max(1)
+        mate = torch.where(best > NEVER, mate, vertex)
+        # A vertex that has a partner keeps it.
+        mate = torch.where(known >= 0, known, mate)
+        partners.scatter_(1, vertex[:, None], mate[:, None])
+        partners.scatter_(1, mate[:, None], vertex[:, None])
+    return partners
+
+
+def random_order(
+    seed: int, epoch: int, depth: int, items: Int[Tensor, " graphs"], num_vertices: int
+) -> Int[Tensor, "graphs vertices"]:
+    """A random permutation of the vertices of each graph; ``items`` are the indices of the graphs in their data set."""
+    state = mix(mix(mix(torch.tensor(seed, device=items.device)) + epoch) + depth)
+    keys = mix(mix(state + items)[:, None] + torch.arange(num_vertices, device=items.device))
+    return keys.argsort(dim=1, stable=True)
+
+
+def mix(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """The output function of the splitmix64 generator: a bijection of 64-bit integers that looks random."""
+    numbers = numbers.long() + (0x9E3779B97F4A7C15 - 2**64)
+    numbers = (numbers ^ _shifted(numbers, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
+    numbers = (numbers ^ _shifted(numbers, 27)) * (0x94D049BB133111EB - 2**64)
+    return numbers ^ _shifted(numbers, 31)
+
+
+def _shifted(numbers: Tensor, by: int) -> Tensor:
+    """To the right, filled with zeros: torch's own shift repeats the sign."""
+    return (numbers >> by) & ((1 << (64 - by)) - 1)
+
+
+def _clusters(partners: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """First and second vertex of each cluster (the same one twice if it is single), the cluster of each vertex, and
+    the number of clusters of each graph."""
+    vertices = torch.arange(partners.shape[1], device=partners.device)
+    leaders = torch.minimum(partners, vertices)
+    leads = (leaders == vertices) & real
+    numbers = leads.cumsum(1) - 1
+    sizes = leads.sum(1)
+    most = int(sizes.max()) if len(sizes) else 0
+    # All others are written to an extra column, which is then dropped.
+    first = torch.zeros(len(partners), most + 1, dtype=torch.int64, device=partners.device)
+    first.scatter_(1, torch.where(leads, numbers, most), vertices.expand_as(partners))
+    first = first[:, :most]
+    return first, partners.gather(1, first), numbers.clamp(min=0).gather(1, leaders), sizes
+
+
+def _contracted(graphs: DenseGraphs, first: Tensor, second: Tensor, pos: Tensor, sizes: Tensor) -> DenseGraphs:
+    rows = _rows(graphs.adjacency, first) | _rows(graphs.adjacency, second)
+    joined = (_columns(rows, first) | _columns(rows, second)).clone()
+    joined.diagonal(dim1=1, dim2=2).fill_(False)
+    coarse = DenseGraphs(joined, pos, sizes)
+    joined &= coarse.real[:, :, None] & coarse.real[:, None, :]
+    if graphs.similarity is None or graphs.volumes is None:
+        return coarse
+    paired = (first != second).to(pos.dtype)
+    similarity = _rows(graphs.similarity, first) + _rows(graphs.similarity, second) * paired[:, :, None]
+    similarity = _columns(similarity, first) + _columns(similarity, second) * paired[:, None, :]
+    volumes = graphs.volumes.gather(1, first) + graphs.volumes.gather(1, second) * paired
+    return replace(coarse, similarity=torch.where(joined, similarity, 0), volumes=volumes)
+
+
+def _rows(values: Tensor, chosen: Tensor) -> Tensor:
+    return values[torch.arange(len(values), device=values.device)[:, None], chosen]
+
+
+def _columns(values: Tensor, chosen: Tensor) -> Tensor:
+    return values.gather(2, chosen[:, None, :].expand(-1, values.shape[1], -1))
+
+
+def _squared_distances(pos: Tensor) -> Tensor:
+    """One operation at a time, so that none is fused on a GPU and all devices round the same way."""
+    squares = pos.new_zeros(*pos.shape[:2], pos.shape[1])
+    for coordinate in pos.unbind(2):
+        squares += (coordinate[:, :, None] - coordinate[:, None, :]).square()
+    return squares
+
+
+def _row_sums(values: Tensor) -> Tensor:
+    """From left to right; a reduction does not guarantee an order."""
+    sums = values.new_zeros(values.shape[:2])
+    for column in values.unbind(2):
+        sums += column
+    return sums

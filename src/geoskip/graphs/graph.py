@@ -1,24 +1,26 @@
-"""What an operator sees of a graph, one record."""
+"""The graph that an operator takes, as one record; many graphs packed as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.arguments import short_repr
+from geoskip.arguments import check_items, check_type, short_repr
 from geoskip.graphs.checks import (
     as_tensor,
+    check_device,
     check_edge_index,
-    check_edge_values,
     check_edge_weight,
     check_faces,
     check_num_vertices,
+    check_pseudo,
     check_spirals,
     faces_of_pyg,
 )
@@ -33,14 +35,14 @@ register_record(Pattern)
 @register_record
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Vertices, edges in both orders, and what is known about them.
+    """Vertices, edges in both orders, and values on them.
 
-    Edges are directed, from sender to receiver; an undirected graph holds both directions. Build one with
+    Edges are directed, from sender to receiver; an undirected graph has both directions. Build one with
     :meth:`from_edge_index`, :meth:`from_faces` or :meth:`from_pyg`, not by hand.
 
     Attributes:
         pattern: the edges, sorted by receiver and by sender.
-        order: place of each edge, in receiver order, in the ``edge_index`` that the graph was made from.
+        order: for each edge in receiver order, its position in the ``edge_index`` that the graph was made from.
         pseudo: pseudo-coordinates u_ij of each edge, in receiver order.
         spirals: vertices of the spiral around each vertex, itself first, -1 where the mesh ends.
         graph_offsets: of packed graphs, graph g has the vertices ``graph_offsets[g] : graph_offsets[g + 1]``.
@@ -54,11 +56,11 @@ class Graph:
     spirals: Int[Tensor, "vertices length"] | None = None
     graph_offsets: Int[Tensor, " graphs_plus_1"] | None = None
     given_edge_weight: Float[Tensor, " edges"] | None = None
-    # Each graph has its own, so ``replace`` starts with an empty one.
+    # Not copied by ``replace``: each graph starts with an empty one.
     _memo: dict[Hashable, tuple[list[int], Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Copy tensors that were made in inference mode: they have no version counter, which `remember` needs."""
+        """Copy tensors of inference mode: they have no version counter, which :meth:`remember` needs."""
         if torch.compiler.is_compiling():
             return
         for name, value in [*vars(self).items()]:
@@ -69,7 +71,7 @@ class Graph:
                     break
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles carry. Their tensors count versions from the start, so they remember nothing."""
+        """For copies and pickles, which remember nothing, because the version counters of their tensors start again."""
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"_memo": {}}
 
     @classmethod
@@ -97,10 +99,10 @@ class Graph:
     def from_faces(
         cls, faces: Int[Tensor, "faces corners"] | Int[np.ndarray, "faces corners"], num_vertices: int
     ) -> Graph:
-        """From a mesh's faces: each side of a face, once in each direction. A side of length 0 is none.
+        """From a mesh's faces: each side of a face, once in each direction. A side from a vertex to itself is ignored.
 
-        One row per face. PyTorch Geometric's ``data.face`` has one column per face: use :meth:`from_pyg`, or pass
-        ``data.face.t()``. Three faces of more than three corners look like that layout and are refused: use
+        ``faces`` has one row per face. PyTorch Geometric's ``data.face`` has one column per face: use :meth:`from_pyg`,
+        or pass ``data.face.t()``. Three faces of more than three corners look like that layout and are rejected: use
         :meth:`from_edge_index` for them.
         """
         faces, num_vertices = as_tensor("faces", faces), check_num_vertices(num_vertices)
@@ -170,43 +172,43 @@ class Graph:
         return None if self.given_edge_weight is None else self.given_edge_weight[self.order]
 
     def with_pseudo(self, pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"]) -> Graph:
-        """With pseudo-coordinates, given in the order of the original ``edge_index``."""
+        """This graph with pseudo-coordinates, given in the order of the original ``edge_index``."""
         pseudo = as_tensor("pseudo", pseudo, self.device)
-        check_edge_values("pseudo", pseudo, self.num_edges, self.device)
+        check_pseudo("pseudo", pseudo, self.num_edges, self.device)
         return replace(self, pseudo=pseudo[self.order])
 
     def with_spirals(self, spirals: Int[Tensor, "vertices length"] | Int[np.ndarray, "vertices length"]) -> Graph:
-        """With the spiral around each vertex, itself first."""
+        """This graph with the spiral around each vertex, itself first."""
         spirals = as_tensor("spirals", spirals, self.device)
         check_spirals(spirals, self.num_vertices, self.device)
         return replace(self, spirals=spirals.long())
 
     def with_edge_weight(self, edge_weight: Float[Tensor, " edges"] | Float[np.ndarray, " edges"]) -> Graph:
-        """With a weight for each edge, given in the order of the original ``edge_index``.
+        """This graph with a weight for each edge, given in the order of the original ``edge_index``.
 
-        The graph refers to the tensor and does not copy it, so trained weights stay up to date.
+        The graph keeps a reference to the tensor, not a copy, so trained weights stay up to date.
         """
         edge_weight = as_tensor("edge_weight", edge_weight, self.device)
         check_edge_weight(edge_weight, self.num_edges, self.device)
         return replace(self, given_edge_weight=edge_weight)
 
     def without_edge_weight(self) -> Graph:
-        """Without edge weights, for operators that do not use them."""
+        """This graph without edge weights, for operators that do not use them."""
         return replace(self, given_edge_weight=None)
 
     def to(self, *args: Any, **kwargs: Any) -> Graph:
-        """As ``Tensor.to``; a dtype changes pseudo-coordinates and edge weights alone."""
+        """Like ``Tensor.to``; a dtype changes only pseudo-coordinates and edge weights."""
         return move(self, *args, **kwargs)
 
     def remember(self, key: Hashable, build: Callable[[], T], of: Tensor | None = None) -> T:
-        """What ``build`` makes of this graph: computed once, and again after a tensor that it reads has changed.
+        """The result of ``build``, cached until a tensor that it reads changes.
 
         ``of`` is the floating-point tensor of the graph that ``build`` reads: pseudo-coordinates or edge weights. While
-        it requires gradients nothing is kept. Changes in place are noticed by the version counters of the tensors,
-        which writing through ``.data`` or NumPy avoids.
+        it requires gradients, nothing is cached. Version counters detect in-place changes, except those through
+        ``.data`` or NumPy.
 
-        Compiled code cannot read version counters: there, what depends on ``of`` is computed at each call. What depends
-        on indices alone is reused if an uncompiled call has computed it, so make a new graph instead of changing
+        Compiled code cannot read version counters. There, what depends on ``of`` is computed in each call, and what
+        depends on indices alone is reused if an uncompiled call has computed it: create a new graph instead of changing
         indices in place.
         """
         if of is not None and (of.requires_grad or torch.compiler.is_dynamo_compiling()):
@@ -219,7 +221,7 @@ class Graph:
         if key in self._memo and self._memo[key][0] == versions:
             return self._memo[key][1]
         if is_traced() or is_transformed():
-            # Traces and transforms hold stand-ins for tensors, which must not outlive them.
+            # Traces and transforms use stand-ins for tensors, which must not outlive them.
             return build()
         # A value that is first needed in inference mode must also serve training.
         with torch.inference_mode(False):
@@ -232,3 +234,85 @@ class Graph:
         edges = pattern.senders, pattern.receivers, pattern.offsets, pattern.by_sender, pattern.sender_offsets
         others = pattern.groups_of, self.order, self.spirals, self.graph_offsets
         return tuple(tensor for tensor in (*edges, *others) if tensor is not None)
+
+
+def pack(graphs: Sequence[Graph]) -> Graph:
+    """One graph that contains all of ``graphs``, with no edges between them.
+
+    Pseudo-coordinates and spirals are kept if every graph has them. Either all graphs have edge weights, or none.
+    """
+    check_items("graphs", graphs, Graph)
+    if not graphs:
+        raise ValueError("graphs: nothing to pack; give at least one graph")
+    for graph in graphs:
+        check_device("graphs", graph.device, graphs[0].device)
+    sizes = torch.tensor([0, *(g.num_vertices for g in graphs)], device=graphs[0].device)
+    graph_offsets = sizes.cumsum(0)
+    placed = [*zip(graphs, graph_offsets[:-1], strict=True)]
+    edge_index = torch.cat([g.edge_index + first for g, first in placed], dim=1)
+    num_vertices = sum(g.num_vertices for g in graphs)
+    # The packed edges are sorted already; sorting them again only computes the sender order.
+    pattern, order = sort_edges(edge_index[0], edge_index[1], num_vertices, num_vertices)
+    return Graph(
+        pattern=pattern,
+        order=order,
+        pseudo=_concatenate("pseudo", [g.pseudo for g in graphs]),
+        spirals=_concatenate("spirals", [_shift(g.spirals, first) for g, first in placed]),
+        graph_offsets=graph_offsets,
+        given_edge_weight=_edge_weights(graphs),
+    )
+
+
+def separate(graph: Graph) -> list[Graph]:
+    """The graphs that :func:`pack` put together."""
+    check_type("graph", graph, Graph)
+    if graph.graph_offsets is None:
+        return [graph]
+    return [_cut(graph, low, high) for low, high in pairwise(graph.graph_offsets.tolist())]
+
+
+def graph_of_vertex(graph: Graph) -> Int[Tensor, " vertices"]:
+    """The index of the graph that each vertex belongs to: PyTorch Geometric's ``batch``."""
+    if graph.graph_offsets is None:
+        return torch.zeros(graph.num_vertices, dtype=torch.long, device=graph.device)
+    vertices = torch.arange(graph.num_vertices, device=graph.device)
+    return torch.searchsorted(graph.graph_offsets, vertices, right=True) - 1
+
+
+def _cut(graph: Graph, low: int, high: int) -> Graph:
+    edges = slice(int(graph.pattern.offsets[0, low]), int(graph.pattern.offsets[0, high]))
+    pattern, order = sort_edges(
+        graph.pattern.senders[edges] - low, graph.pattern.receivers[edges] - low, high - low, high - low
+    )
+    return Graph(
+        pattern=pattern,
+        order=order,
+        pseudo=None if graph.pseudo is None else graph.pseudo[edges],
+        spirals=None if graph.spirals is None else _shift(graph.spirals[low:high], -low),
+        given_edge_weight=None if graph.given_edge_weight is None else graph.given_edge_weight[graph.order[edges]],
+    )
+
+
+def _edge_weights(graphs: Sequence[Graph]) -> Tensor | None:
+    """In receiver order, which is the order of the packed edges."""
+    weights = [graph.edge_weight for graph in graphs if graph.edge_weight is not None]
+    if weights and len(weights) < len(graphs):
+        raise ValueError(
+            f"graphs: {len(weights)} of {len(graphs)} have edge weights; give the others weights too, as "
+            "graph.with_edge_weight(torch.ones(graph.num_edges)), or drop all with graph.without_edge_weight()"
+        )
+    return torch.cat(weights) if weights else None
+
+
+def _shift(spirals: Tensor | None, by: Tensor | int) -> Tensor | None:
+    return None if spirals is None else torch.where(spirals < 0, spirals, spirals + by)
+
+
+def _concatenate(name: str, parts: list[Tensor | None]) -> Tensor | None:
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        return None
+    widths = sorted({part.shape[1] for part in present})
+    if len(widths) > 1:
+        raise ValueError(f"graphs: their {name} have {widths} columns; packed graphs need the same number")
+    return torch.cat(present)

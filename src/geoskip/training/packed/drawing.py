@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from geoskip.arguments import check_fields
 from geoskip.data import GraphSet
 from geoskip.data.graph_set import local_dtype
-from geoskip.graphs.matching import WEIGHTS, DenseGraphs, coarsen, random_order
+from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
 from geoskip.training.packed.level import BatchShape, Bounds, PackedEdges, PackedLevel, join, offsets_of
@@ -35,7 +35,7 @@ class Coarsening:
 
     matchings: Graclus matchings per pooling, each by about a factor of 2.
     drawn: ``"frozen"``, once per run, or ``"epoch"``, again in every training epoch and every evaluation.
-    weight: ``"near"`` or ``"far"``, the preferred neighbor; see :mod:`geoskip.graphs.matching`.
+    weight: ``"near"`` or ``"far"``, the preferred neighbor; see :mod:`geoskip.graphs.coarsening`.
     """
 
     matchings: int = 2
