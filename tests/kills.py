@@ -94,7 +94,8 @@ def build_cache(folder: Path) -> None:
     mesh_folder(folder / "meshes", unit_mm=100.0, cache=folder / "built")
 
 
-SETTINGS = ["optim.batch=4", "checkpoint_every=2", "model.channels=[4,6]", "model.latent=3", "data_options.unit_mm=100"]
+SETTINGS = ["optim.batch_size=4", "checkpoint_every=2", "model.channels=[4,6]", "model.latent=3"]
+SETTINGS += ["data_options.unit_mm=100"]
 TRAIN = ["train", "reconstruction", "--data", "meshes", "--kernel-size", "2", "--epochs", "6", "-o", "run"]
 TRAIN += [word for setting in SETTINGS for word in ("--set", setting)]
 STAGES = {

@@ -68,7 +68,7 @@ def ours(task: Task, device: torch.device) -> Trainer:
     task = task.to(device)
     learner = Learner(task, task.make_model(), task.config)
     step = make_step(learner)
-    turn = cycle([torch.tensor(items, device=device) for items in order(task.num_items, task.config.optim.batch)])
+    turn = cycle([torch.tensor(items, device=device) for items in order(task.num_items, task.config.optim.batch_size)])
 
     def stepped() -> tuple[Tensor, ...]:
         step(next(turn))
@@ -86,7 +86,7 @@ def peer(task: Task, device: torch.device, way: Way) -> Trainer:
     optim = task.config.optim
     # Adam in one kernel, torch's fastest.
     adam = torch.optim.Adam(model.parameters(), optim.lr, weight_decay=optim.weight_decay, fused=True)
-    loaded = batches(dataset, order(task.num_items, task.config.optim.batch), device, way.loading)
+    loaded = batches(dataset, order(task.num_items, task.config.optim.batch_size), device, way.loading)
 
     def step() -> tuple[Tensor, ...]:
         adam.zero_grad()
@@ -106,7 +106,7 @@ def losses(trainer: Trainer, count: int) -> list[float]:
 def _network(task: Task, device: torch.device, way: Way) -> Any:
     ours = task.make_model().to(device)
     if isinstance(ours, MeshAutoencoder):
-        return PeerAutoencoder(ours, task.config.optim.batch, way.product, way.edges)
+        return PeerAutoencoder(ours, task.config.optim.batch_size, way.product, way.edges)
     if isinstance(ours, CorrespondenceNet):
         return PeerCorrespondence(ours)
     assert isinstance(ours, GraphClassifier)

@@ -71,7 +71,7 @@ class Run:
             skip="affine" if self.skip else "none",
             kernel_size=self.training.slots if operator_info(self.operator).has_kernel_size else None,
             model=model,
-            optim={"batch": self.training.batch},
+            optim={"batch_size": self.training.batch},
             tf32=self.training.tf32 and not compared,
         )
 

@@ -84,7 +84,7 @@ def test_too_large_a_model_is_one_message(size: str, folder: Path, tmp_path: Pat
     told = train("reconstruction", "--data", str(folder), *SMALL, "--set", size, "-o", str(tmp_path / "run"))
     assert told.exit_code == 2
     assert "geoskip: out of memory with batches of 32" in told.output
-    assert "Lower optim.batch, train a smaller model" in told.output
+    assert "Lower optim.batch_size, train a smaller model" in told.output
 
 
 def test_a_dry_run_does_not_allocate_the_model(folder: Path) -> None:

@@ -89,13 +89,13 @@ def test_configuration_says_what_the_row_says() -> None:
 
 def test_full_schedules_are_the_papers() -> None:
     optim = row_named("table1", "MoNet M=9").config("faces", "full", 0).optim
-    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (1e-3, 0.99, 1, 300, 32)
+    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (1e-3, 0.99, 1, 300, 32)
     optim = row_named("correspondence", "FeaStNet").config("bodies", "full", 0).optim
-    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (0.01, 0.5, 100, 1000, 1)
+    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (0.01, 0.5, 100, 1000, 1)
     optim = row_named("correspondence", "Res-GCN").config("bodies", "full", 0).optim
     assert (optim.lr, optim.lr_decay, optim.decay_every) == (1e-3, 0.99, 1)
     optim = row_named("table2", "GCN").config("superpixels", "full", 0).optim
-    assert (optim.lr_decay, optim.decay_every, optim.epochs, optim.batch) == (0.5, 30, 500, 64)
+    assert (optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (0.5, 30, 500, 64)
     assert optim.weight_decay == 1e-4
 
 

@@ -30,7 +30,7 @@ def config(task: str = "reconstruction", **given: Any) -> Config:
     if not operator_info(given.get("operator", "monet")).has_kernel_size:
         del small["kernel_size"]
     model = {**small["model"], **given.pop("model", {})}
-    optim = {"epochs": 3, "batch": 4, **given.pop("optim", {})}
+    optim = {"epochs": 3, "batch_size": 4, **given.pop("optim", {})}
     return resolve(task, **{**small, **given, "model": model, "optim": optim})
 
 

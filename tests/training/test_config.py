@@ -29,7 +29,7 @@ def test_defaults_are_the_papers(task: str, operator: str, optim: Optim, kernel_
 
 def test_what_is_given_replaces_a_default_alone() -> None:
     config = resolve("classification", optim={"lr": 0.5}, kernel_size=None)
-    assert (config.optim.lr, config.optim.batch, config.kernel_size) == (0.5, 64, 25)
+    assert (config.optim.lr, config.optim.batch_size, config.kernel_size) == (0.5, 64, 25)
 
 
 def test_a_configuration_survives_json() -> None:
@@ -69,8 +69,8 @@ def test_settings_by_name(setting: str, path: tuple[str, ...], value: Any) -> No
         ("optim.lr=0", "optim.lr: expected a rate above 0"),
         ("optim.lr_decay=1.5", "optim.lr_decay: expected a factor"),
         ("optim.weight_decay=-1", "optim.weight_decay: expected 0 or more"),
-        ("optim.batch=0", "optim.batch: expected 1 or more, got 0"),
-        ("optim.batch=true", "optim.batch: expected a whole number, got True"),
+        ("optim.batch_size=0", "optim.batch_size: expected 1 or more, got 0"),
+        ("optim.batch_size=true", "optim.batch_size: expected a whole number, got True"),
         ("skip=afine", "skip: unknown name 'afine'; did you mean affine?"),
         ("precision=half", "precision: unknown name 'half'"),
         ("keep=0", "keep: expected 1 or more"),

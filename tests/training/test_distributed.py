@@ -35,7 +35,7 @@ def together(config: Any, folder: Path, size: int) -> Run:
 def test_two_processes_have_the_losses_of_one(task: str, tmp_path: Path) -> None:
     """Batches of 3 of 10 items: shares of 2 and 1, and one item at the end, which leaves a process without any."""
     quiet = {} if task == "reconstruction" else {"dropout": 0.0}
-    config = sets.config(task, model=quiet, optim={"batch": 3, "lr": 1e-2})
+    config = sets.config(task, model=quiet, optim={"batch_size": 3, "lr": 1e-2})
     alone = train(config, tmp_path / "one", task=make_task(config, sets.data(task)))
     both = together(config, tmp_path / "two", 2)
     losses = [[loss for _, loss in run.record.curves["loss"]] for run in (alone, both)]
@@ -78,7 +78,7 @@ def test_torchrun_and_the_command(tmp_path: Path) -> None:
         write_mesh(spheres.mesh(item), tmp_path / "meshes" / f"{item:02d}.ply")
     small = ["--kernel-size", "2", "--set", "model.channels=[4,6]", "--set", "data_options.unit_mm=100"]
     command = ["-m", "geoskip", "train", "reconstruction", "--data", str(tmp_path / "meshes"), *small]
-    command += ["--device", "cpu", "--epochs", "2", "--set", "optim.batch=4", "--set", "seed=3"]
+    command += ["--device", "cpu", "--epochs", "2", "--set", "optim.batch_size=4", "--set", "seed=3"]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
     environment = {**os.environ, "GEOSKIP_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     losses = []

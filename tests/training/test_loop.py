@@ -48,7 +48,7 @@ def equal(one: Run, other: Run) -> bool:
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_run_that_stops_goes_on_bitwise(task: str, stop: int, tmp_path: Path) -> None:
     """In the middle of an epoch, and at its end; dropout draws what it would have drawn."""
-    config = sets.config(task, optim={"batch": 3 if task == "correspondence" else 4})
+    config = sets.config(task, optim={"batch_size": 3 if task == "correspondence" else 4})
     whole = run(config, tmp_path / "whole")
     run(config, tmp_path / "parts", stop_after=stop)
     parts = run(config, tmp_path / "parts")
@@ -81,7 +81,7 @@ def test_seeds_differ_and_the_same_seed_does_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_loss_goes_down(task: str, tmp_path: Path) -> None:
-    found = run(sets.config(task, skip="affine", optim={"epochs": 30, "lr": 1e-2, "batch": 2}), tmp_path)
+    found = run(sets.config(task, skip="affine", optim={"epochs": 30, "lr": 1e-2, "batch_size": 2}), tmp_path)
     losses = [loss for _, loss in found.record.curves["loss"]]
     assert losses[-1] < 0.8 * losses[0]
 
@@ -91,7 +91,7 @@ def test_affine_skips_beat_plain_convolutions(tmp_path: Path) -> None:
     errors = {}
     for skip in ("none", "affine"):
         shape = {"channels": [12, 16], "latent": 8}
-        config = sets.config(skip=skip, kernel_size=3, model=shape, optim={"epochs": 8, "lr": 1e-2, "batch": 8})
+        config = sets.config(skip=skip, kernel_size=3, model=shape, optim={"epochs": 8, "lr": 1e-2, "batch_size": 8})
         found = run(config, tmp_path / skip, spheres)
         errors[skip] = found.record.metrics["mean_mm"]
     assert errors["affine"] < 0.8 * errors["none"]
@@ -328,7 +328,7 @@ def test_memory_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
 
     monkeypatch.setattr(Reconstruction, "loss", large)
-    with pytest.raises(ValueError, match=r"out of memory with batches of 4: .* Lower optim\.batch"):
+    with pytest.raises(ValueError, match=r"out of memory with batches of 4: .* Lower optim\.batch_size"):
         run(sets.config(), tmp_path)
 
 

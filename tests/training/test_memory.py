@@ -40,7 +40,7 @@ def test_the_tracker_counts_what_is_alive() -> None:
 @pytest.mark.parametrize("operator", ["monet", "feast", "gcn", "cheb"])
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_is_computed_and_larger_batches_take_more(name: str, operator: str) -> None:
-    small, large = (estimate_step_memory(task_of(name, operator, optim={"batch": size})) for size in (1, 4))
+    small, large = (estimate_step_memory(task_of(name, operator, optim={"batch_size": size})) for size in (1, 4))
     assert small < large < 4 * small
 
 
@@ -73,7 +73,7 @@ def test_the_estimate_is_close_to_a_step_on_cuda(name: str, operator: str) -> No
     task = task_of(name, operator)
     estimate = estimate_step_memory(task)
     task = task.to("cuda")
-    model, items = task.make_model().cuda().train(), torch.arange(min(task.config.optim.batch, 4), device="cuda")
+    model, items = task.make_model().cuda().train(), torch.arange(min(task.config.optim.batch_size, 4), device="cuda")
     for _ in range(2):
         batch = task.batch(items)
         model.zero_grad(set_to_none=True)

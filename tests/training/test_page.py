@@ -17,5 +17,5 @@ def test_the_table_has_the_defaults(task: str) -> None:
     optim = resolve(task).optim
     assert f"| {resolve(task).kernel_size} |" in row
     assert f"×{optim.lr_decay} " in row
-    assert f"batch {optim.batch}, {optim.epochs} epochs" in row
+    assert f"batch {optim.batch_size}, {optim.epochs} epochs" in row
     assert all(f"`{name}`" in row for name in names_for(task) if name != "mnist")

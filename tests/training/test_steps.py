@@ -63,7 +63,7 @@ def test_a_static_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     random = []
     for held, step in ((plain, partial(plain_step, plain)), (static, captured_step(static, record=record_nothing))):
         torch.manual_seed(2)
-        for items in batches(held, config.optim.batch, 7):
+        for items in batches(held, config.optim.batch_size, 7):
             step(items)
         random.append(random_states(held.device)["cpu"])
     same(tensors(plain), tensors(static))
@@ -207,11 +207,11 @@ def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.Mon
 def test_a_captured_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     """Without dropout, whose draws differ between the two ways to run."""
     small = {} if chosen["task"] == "reconstruction" else {"dropout": 0.0}
-    config = sets.config(**chosen, model=small, optim={"batch": 3})
+    config = sets.config(**chosen, model=small, optim={"batch_size": 3})
     plain, captured = learner(config, "cuda"), learner(config, "cuda")
     graphs = captured_step(captured)
     for held, step in ((plain, partial(plain_step, plain)), (captured, graphs)):
-        for items in batches(held, config.optim.batch, 7):
+        for items in batches(held, config.optim.batch_size, 7):
             step(items)
     assert sorted(len(recording.buffers[0]) for recording in graphs.recordings.values()) == [1, 3]
     torch.testing.assert_close(tensors(captured), tensors(plain), rtol=1e-3, atol=1e-5)
@@ -227,7 +227,7 @@ def test_captured_runs_go_on_bitwise(
     # In a straight line: machines with a GPU need not have the solver for geodesics.
     monkeypatch.setattr(Correspondence, "distances", property(lambda task: _straight(task.data.target)))
     # Four bodies: batches of 3 and of 1, so that both stops are on the way.
-    config = sets.config(**chosen, device="cuda", optim={"batch": 3})
+    config = sets.config(**chosen, device="cuda", optim={"batch_size": 3})
     made = [make_task(config, sets.data(config.task)) for _ in range(3)]
     whole = train(config, tmp_path / "whole", task=made[0])
     train(config, tmp_path / "parts", task=made[1], stop_after=stop)
@@ -248,7 +248,7 @@ def test_a_captured_step_never_waits() -> None:
     config = sets.config("classification", operator="gcn")
     held = learner(config, "cuda")
     step = captured_step(held)
-    ready = batches(held, config.optim.batch, 6)
+    ready = batches(held, config.optim.batch_size, 6)
     for items in ready[:3]:
         step(items)
     torch.cuda.set_sync_debug_mode("error")

@@ -19,7 +19,7 @@ def plan(task: Task) -> dict[str, Any]:
     model, optim = task.outline(), task.config.optim
     parts = {name: _count(module.parameters()) for name, module in model.named_children()}
     parameters = _count(model.parameters())
-    per_epoch = -(-task.num_items // min(optim.batch, task.num_items))
+    per_epoch = -(-task.num_items // min(optim.batch_size, task.num_items))
     # First, because it packs the graphs, which are kept with the data.
     step = estimate_step_memory(task)
     # What is kept from the first batch on counts with the data.

@@ -129,7 +129,7 @@ def demo_config(skip: str, seed: int, epochs: int) -> Config:
         skip=skip,
         kernel_size=9,
         model={"channels": [16, 16, 32], "latent": 16},
-        optim={"batch": 16, "epochs": epochs, "lr": 3e-3, "lr_decay": 0.8},
+        optim={"batch_size": 16, "epochs": epochs, "lr": 3e-3, "lr_decay": 0.8},
         seed=seed,
         device="cpu",
         checkpoint_every=0,

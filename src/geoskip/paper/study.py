@@ -78,7 +78,7 @@ class Study:
                             kernel_size=size,
                             skip=skip,
                             seed=seed,
-                            optim={"epochs": self.epochs, "batch": self.batch},
+                            optim={"epochs": self.epochs, "batch_size": self.batch},
                             train_items=self.train_items,
                             test_items=self.test_items,
                             device=self.device,

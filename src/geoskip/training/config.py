@@ -30,7 +30,7 @@ def _at_least(name: str, value: int | None, least: int) -> None:
 class Optim:
     """Adam and how long it runs: after every ``decay_every`` epochs the rate is multiplied by ``lr_decay``.
 
-    ``batch`` is the number of items of a step over all processes together.
+    ``batch_size`` is the number of items of a step over all processes together.
     """
 
     lr: float = 1e-3
@@ -38,11 +38,11 @@ class Optim:
     decay_every: int = 1
     weight_decay: float = 0.0
     epochs: int = 300
-    batch: int = 32
+    batch_size: int = 32
 
     def __post_init__(self) -> None:
         check_fields(self, "optim.")
-        for name in ("decay_every", "epochs", "batch"):
+        for name in ("decay_every", "epochs", "batch_size"):
             _at_least(f"optim.{name}", getattr(self, name), 1)
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr: expected a rate above 0, got {self.lr}")

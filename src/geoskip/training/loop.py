@@ -42,7 +42,7 @@ from geoskip.training.tasks import Evaluation, Task, make_task
 
 # Several GPUs synchronize to agree on stopping, so they do it only every so many steps.
 AGREE_EVERY = 16
-LESS_MEMORY = "Lower optim.batch, train a smaller model, or set precision to bf16"
+LESS_MEMORY = "Lower optim.batch_size, train a smaller model, or set precision to bf16"
 LESS_DATA = "Train on fewer or smaller items, or on a machine with more memory"
 PACKAGES = ("torch", "triton", "numpy")
 
@@ -82,7 +82,7 @@ def train(
         Interrupts() as interrupts,
         arithmetic(config),
         _explaining_os_errors(run.folder),
-        explain_out_of_memory(f"with batches of {config.optim.batch}", LESS_MEMORY),
+        explain_out_of_memory(f"with batches of {config.optim.batch_size}", LESS_MEMORY),
         _locked(run.folder, group) as lock,
     ):
         state = find_state(run, resume)

@@ -25,7 +25,7 @@ def estimate_step_memory(task: Task) -> int:
     The step runs on fake tensors, which have shapes but no memory: nothing is allocated and nothing is computed. What
     a kernel allocates inside itself (partial sums, for instance) is not counted.
     """
-    batch = task.batch(torch.arange(min(task.config.optim.batch, task.num_items)))
+    batch = task.batch(torch.arange(min(task.config.optim.batch_size, task.num_items)))
     dtype = DTYPES.get(task.config.precision)
     # Before tensors are fake: what the task derives from its data when it builds a model.
     task.outline()

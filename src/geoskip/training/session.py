@@ -159,7 +159,7 @@ class Session:
     def __init__(self, config: Config, task: Task, group: Group | None = None, capture: bool = True) -> None:
         self.config, self.task, self.group = config, task, group or Group()
         self.learner = Learner(task, task.make_model(), config, self.group)
-        self.sampler = Sampler(task.num_items, config.optim.batch, config.seed, task.device)
+        self.sampler = Sampler(task.num_items, config.optim.batch_size, config.seed, task.device)
         self.update = make_step(self.learner, capture)
         self.step, self.seconds = 0, 0.0
         self.curve: list[tuple[int, float]] = []

@@ -93,7 +93,7 @@ class Classification(Task):
 
     @classmethod
     def defaults(cls, operator: str) -> dict[str, Any]:
-        optim = Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch=64)
+        optim = Optim(lr_decay=0.5, decay_every=30, weight_decay=1e-4, epochs=500, batch_size=64)
         return {"data": "superpixels", "kernel_size": 25, "optim": optim}
 
     @classmethod
@@ -183,7 +183,7 @@ class Classification(Task):
             return model(packed.x, packed.graphs).argmax(-1).cpu()
 
         # Where a batch has one scale, batches of the test are as large as those of the training.
-        size = self.config.optim.batch if self.config.pseudo_scale == "batch" else EVALUATED
+        size = self.config.optim.batch_size if self.config.pseudo_scale == "batch" else EVALUATED
         return torch.cat(in_parts(len(store), size, classes))
 
     def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:

@@ -76,7 +76,7 @@ class Correspondence(Task):
     def defaults(cls, operator: str) -> dict[str, Any]:
         # The paper trains FeaStNet with rates of its own.
         rates: dict[str, Any] = {"lr": 0.01, "lr_decay": 0.5, "decay_every": 100} if operator == "feast" else {}
-        return {"data": "bodies", "kernel_size": 10, "optim": Optim(epochs=1000, batch=1, **rates)}
+        return {"data": "bodies", "kernel_size": 10, "optim": Optim(epochs=1000, batch_size=1, **rates)}
 
     def _store(self, meshes: Sequence[Mesh]) -> GraphStore:
         # Meshes of one connectivity share a graph.
