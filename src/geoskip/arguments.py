@@ -14,8 +14,11 @@ import numpy as np
 
 __all__ = [
     "as_whole",
+    "check_arguments",
+    "check_fields",
     "check_items",
     "check_type",
+    "check_value",
     "number_array",
     "real_number",
     "short_repr",
