@@ -13,12 +13,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
-from geoskip.records.files import add_to_manifest
+from geoskip.records.files import add_to_manifest, write_with_checksum
 from geoskip.report.runs import find_runs
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
+from geoskip.training.trained import context_bytes
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -190,10 +191,13 @@ def test_a_context_that_does_not_fit(
     tmp_path: Path, constants: dict[str, torch.Tensor], facts: dict[str, object], fault: str
 ) -> None:
     trained = untrained(tmp_path / "run")[0].trained()
-    context = SimpleNamespace(
+    context: Any = SimpleNamespace(
         constants={**trained.context.constants, **constants}, facts={**trained.context.facts, **facts}
     )
     damaged: Any = SimpleNamespace(config=trained.config, model=trained.model, context=context)
     save_pretrained(tmp_path / "model", damaged)
-    with pytest.raises(ValueError, match=fault):
+    with pytest.raises(ValueError, match=rf"model: .*({fault})"):
         from_pretrained(tmp_path / "model")
+    write_with_checksum(tmp_path / "run" / "context.safetensors", context_bytes(context))
+    with pytest.raises(ValueError, match=rf"run.*: .*({fault})"):
+        load(tmp_path / "run")

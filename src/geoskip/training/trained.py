@@ -132,7 +132,10 @@ def read_context(path: Path, kind: type[Context]) -> Context:
         facts = parse_json(metadata["facts"])
     except (ReadError, KeyError) as error:
         raise ValueError(f"{path}: damaged, or not the context of a run ({error!r})") from error
-    return kind.from_parts(constants, facts)
+    try:
+        return kind.from_parts(constants, facts)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def rebuild(task: type[Task], config: Config, weights: Weights, context: Context, folder: Path) -> Trained:
