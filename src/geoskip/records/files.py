@@ -97,12 +97,9 @@ def termination_signals() -> tuple[signal.Signals, ...]:
 
 
 def expand_user(path: str | Path) -> Path:
-    """The path with ``~`` and ``~name`` replaced by home folders. As in a shell, ``~name`` without such a user is an
-    ordinary name."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
+    """The path with ``~`` and ``~name`` replaced by home folders. Unlike pathlib's, it accepts ``~name`` without such a
+    user as an ordinary name, as a shell does."""
+    return Path(os.path.expanduser(path))
 
 
 def atomic_write(path: str | Path, data: bytes) -> None:
