@@ -19,8 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geoskip.paper.analyses import side_by_side
-from geoskip.paper.findings import AnalysisRecord, read_analysis
+from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
 from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.palette import SERIES
@@ -93,7 +92,7 @@ def power(record: AnalysisRecord) -> Figure:
     for entry in record.rows:
         x = [pair.name for pair in pairs].index(entry["pair"])
         y = methods.index(entry["method"])
-        share = entry["told_apart"] / entry["seeds"]
+        share = entry["distinguished"] / entry["seeds"]
         ring: dict[str, Any] = {"marker": "o", "s": 95, "edgecolors": "#333333", "linewidths": 1}
         axis.scatter(x, y, facecolors=_blend(share), **ring)
         if 0 < share < 1:
@@ -109,7 +108,7 @@ def power(record: AnalysisRecord) -> Figure:
     axis.spines[["left", "bottom"]].set_visible(False)
     axis.tick_params(length=0)
     words = (
-        "filled: random networks tell the two graphs above apart, all of them, or n of m; empty: none does.\n"
+        "filled: random networks distinguish the two graphs above, all of them, or n of m; empty: none does.\n"
         "Left of the line the Weisfeiler-Lehman test fails, and with it every such network."
     )
     axis.set_xlabel(words)
@@ -122,12 +121,7 @@ def smoothness(record: AnalysisRecord) -> Figure:
     names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
     figure, axes = plt.subplots(1, len(operators), figsize=(3.6 * len(operators) + 0.6, 3.4), layout="constrained")
     for axis, operator in zip(np.atleast_1d(axes), operators, strict=True):
-        rows = [row for row in record.rows if row["operator"] == operator]
-        quantity = "slope" if operator == "cheb" else "edge_slope"
-        columns = [
-            next(iter(side_by_side([row for row in rows if row["skip"] == skip], quantity, "change").values()), [])
-            for skip in SKIPS
-        ]
+        columns = [changes(record.rows, operator, skip) for skip in SKIPS]
         # One grey line for each seed: its three networks began with the same convolutions.
         for joined in zip(*columns, strict=False):
             axis.plot(range(len(SKIPS)), joined, color="#bbbbbb", linewidth=1, zorder=1)

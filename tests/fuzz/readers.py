@@ -35,8 +35,7 @@ from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, ve
 from geoskip.inference.pretrained import load, save_pretrained
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.formats.ply import encode_ply
-from geoskip.paper.analyses import read_study, write_study
-from geoskip.paper.findings import make_record, read_analysis, write_analysis
+from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
 from geoskip.rbf.warping import read_landmarks
 from geoskip.records import RunRecord, Samples, read_record, read_samples, write_record, write_samples
 from geoskip.records.files import add_to_manifest, json_sha256
@@ -140,7 +139,7 @@ def _plain_readers(scratch: Path) -> list[Reader]:
     unsigned = json.loads((scratch / "record.json").read_text())
     del unsigned["sha256"]
     unsigned["format"] = 1
-    write_analysis(scratch / "analysis.json", make_record("depth", {"seeds": 1}, [{"depth": 1, "rank": 2.0}], 1.0))
+    write_analysis(scratch / "analysis.json", AnalysisRecord("depth", {"seeds": 1}, [{"depth": 1, "rank": 2.0}], 1.0))
     images = struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 4, 4) + bytes(range(32))
     labels = struct.pack(">BBBBI", 0, 0, 8, 1, 2) + b"\x01\x02"
     idx: list[Files] = [{"i-idx3": images}, {"i-idx3": gzip.compress(images)}, {"l-idx1": labels}]
@@ -240,7 +239,6 @@ def _folder_readers(scratch: Path) -> list[Reader]:
                sign_entry, names=lambda f, n: ""),
         Reader("cache entry, bytes", [cached], lambda f, n: read_entry(f / entry.name), raw, notices=True,
                names=lambda f, n: ""),
-        Reader("study", [{"study.json": _study(scratch)}], lambda f, n: read_study(f / n), {"": mutate_json}),
     ]  # fmt: skip
 
 
@@ -334,11 +332,6 @@ def _npy(array: np.ndarray) -> bytes:
 
 def _contents(folder: Path) -> Files:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-
-
-def _study(scratch: Path) -> bytes:
-    write_study(scratch, [4])
-    return (scratch / "study.json").read_bytes()
 
 
 def _sha256(path: Path) -> str:

@@ -15,7 +15,6 @@ from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
 from geoskip.paper.depth import (
     DEPTHS,
-    SKIPS,
     depth_curve,
     depth_curves,
     dirichlet_energy,
@@ -24,6 +23,7 @@ from geoskip.paper.depth import (
     mean_frequency,
     smoothing_matrix,
 )
+from geoskip.paper.rows import SKIPS
 from tests.specimens import features, specimen, undirected
 
 
@@ -159,11 +159,11 @@ def test_a_skip_slows_smoothing_and_depth_remains() -> None:
 
 
 def test_curves_have_every_depth_and_repeat() -> None:
-    curve = depth_curve(lopsided(), "affine", seed=3, width=8)
+    curve = depth_curve(lopsided(), "affine", seed=3)
     assert [point.depth for point in curve] == list(DEPTHS)
-    assert curve == depth_curve(lopsided(), "affine", seed=3, width=8)
-    assert curve != depth_curve(lopsided(), "affine", seed=4, width=8)
-    assert depth_curve(lopsided(), "affine", seed=3, depths=(0, 4), width=8) == [curve[0], curve[2]]
+    assert curve == depth_curve(lopsided(), "affine", seed=3)
+    assert curve != depth_curve(lopsided(), "affine", seed=4)
+    assert depth_curve(lopsided(), "affine", seed=3, depths=(0, 4)) == [curve[0], curve[2]]
     assert all(math.isfinite(point.frequency) and point.rank > 0 for point in curve)
 
 

@@ -11,13 +11,12 @@ import pytest
 from geoskip.paper.findings import (
     AnalysisRecord,
     compare_roughness,
-    described,
-    make_record,
     parts_table,
     read_analysis,
     short_answer,
     smoothness_table,
     spread,
+    study_summary,
     write_analysis,
 )
 from geoskip.paper.power import graph_pairs
@@ -25,7 +24,7 @@ from geoskip.paper.tables import block
 from tests.docs.pages import DOCS
 
 RECORDS = DOCS.parent / "results" / "analysis"
-SETTINGS = {"seeds": 2, "epochs": 3, "train_items": 1200, "batch": 16, "vertices": 4200}
+SETTINGS = {"seeds": 2, "epochs": 3, "train_items": 1200, "batch_size": 16, "vertices": 4200}
 
 
 def measured(operator: str, skip: str, seed: int, start: float, end: float) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def study(**ends: tuple[float, float]) -> AnalysisRecord:
         for skip, values in ends.items()
         for seed, end in enumerate(values)
     ]
-    return make_record("smoothness", SETTINGS, rows, 1.0)
+    return AnalysisRecord("smoothness", SETTINGS, rows, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -104,19 +103,19 @@ def test_parts_are_those_of_whole_decoders() -> None:
         for part in ("affine", "convolution")
         for layer, d in (("all", whole), ("output", 99.0))
     ]
-    table = parts_table(make_record("parts", SETTINGS, rows, 1.0)).splitlines()
+    table = parts_table(AnalysisRecord("parts", SETTINGS, rows, 1.0)).splitlines()
     assert table[2:] == [
         "| Aff-MoNet | the skips alone | 2 ± 1.4 | 0.5 ± 0 | 2 ± 0 |",
         "| Aff-MoNet | the convolutions alone | 2 ± 1.4 | 0.5 ± 0 | 2 ± 0 |",
     ]
 
 
-def test_runs_are_described() -> None:
-    text = described(study(none=(1.0, 1.0)))
+def test_runs_are_study_summary() -> None:
+    text = study_summary(study(none=(1.0, 1.0)))
     assert "4,200 vertices, 1,200 of the training items, 3 epochs, batches of 16, 2 seeds" in text
-    record = make_record("smoothness", {**SETTINGS, "train_items": None, "seeds": 1}, [], 1.0)
-    assert "all training items" in described(record)
-    assert "1 seed of each" in described(record)
+    record = AnalysisRecord("smoothness", {**SETTINGS, "train_items": None, "seeds": 1}, [], 1.0)
+    assert "all training items" in study_summary(record)
+    assert "1 seed of each" in study_summary(record)
 
 
 def test_the_page_lists_the_pairs() -> None:
@@ -132,13 +131,13 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
     parts = [
         {"run": "monet-affine-0", "part": "affine", "layer": "all", "distance_mm": 1.0, "variation": 1.0, "bumps": 1.0}
     ]
-    write_analysis(records / "parts.json", make_record("parts", SETTINGS, parts, 1.0))
+    write_analysis(records / "parts.json", AnalysisRecord("parts", SETTINGS, parts, 1.0))
     shares = [
         {"run": "monet-affine-0", "step": step, "layer": layer, "share": 0.5, "size": 0.5, "cosine": 0.0}
         for step in (0, 10)
         for layer in ("encoder.0", "output")
     ]
-    write_analysis(records / "shares.json", make_record("shares", SETTINGS, shares, 1.0))
+    write_analysis(records / "shares.json", AnalysisRecord("shares", SETTINGS, shares, 1.0))
     assert "smoother with 2 of 2 seeds" in block("study", tmp_path)
     assert "| Aff-cheb" in block("roughness", tmp_path)
     assert "| the skips alone | 1 |" in block("decoded_parts", tmp_path)
@@ -150,7 +149,7 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
 def test_records_of_the_page_hold_what_it_says() -> None:
     """Claims of the text that no table repeats."""
     power = {
-        (row["method"], row["pair"]): row["told_apart"] / row["seeds"]
+        (row["method"], row["pair"]): row["distinguished"] / row["seeds"]
         for row in read_analysis(RECORDS / "power.json").rows
     }
     for method in ("Aff-MoNet", "Aff-GIN-0"):

@@ -1,4 +1,4 @@
-"""Roughness in closed form, against quadrature, against the theory of each basis, and what it must not depend on."""
+"""Roughness by quadrature: against the theory of each basis, and what it must not depend on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.testing import assert_close
 
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators.spline import bspline_products
-from geoskip.paper.grams import (
+from geoskip.paper.smoothness import (
     Grams,
     basis_roughness,
     bspline_grams,
@@ -80,18 +80,6 @@ def test_one_gaussian_against_another_by_adaptive_quadrature(a: float, b: float,
         total = sum(quad(integrand, low, high)[0] for low, high in pairwise(pieces))
         unit = (s * t) ** -order
         assert float(gram[0, 1]) == pytest.approx(total, rel=1e-7, abs=1e-10 * unit)
-
-
-@given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(-9, 9))
-@settings(max_examples=40, deadline=None)
-def test_a_gaussian_over_all_space(s: float, t: float, center: float) -> None:
-    """∫ w² = π σ₁ σ₂; ∫ |∇w|² / ∫ w² = ½ Σ σ⁻²; ∫ |∇²w|² / ∫ w² = ¾ Σ σ⁻⁴ + ½ σ₁⁻² σ₂⁻²."""
-    mean = torch.tensor([[center, -center]], dtype=torch.float64)
-    grams = gaussian_grams(mean, torch.tensor([[s, -t]], dtype=torch.float64), -math.inf, math.inf)
-    assert float(grams.size) == pytest.approx(math.pi * s * t)
-    found = basis_roughness(grams)
-    assert found.slope == pytest.approx((s**-2 + t**-2) / 2)
-    assert found.bend == pytest.approx(0.75 * (s**-4 + t**-4) + 0.5 * (s * t) ** -2)
 
 
 @pytest.mark.parametrize(("size", "degree", "closed"), [(5, 1, False), (4, 2, False), (6, 3, False), (5, 2, True)])
@@ -188,9 +176,8 @@ def test_chebyshev_polynomials_are_cosines(center: bool) -> None:
 
 @pytest.mark.parametrize(("size", "center"), [(1, True), (6, True), (6, False), (1, False)])
 def test_chebyshev_integrals_are_exact(size: int, center: bool) -> None:
-    """More nodes change nothing; and ∫ T_m² = 1 - 1/(4m² - 1) on [-1, 1]."""
+    """∫ T_m² = 1 - 1/(4m² - 1) on [-1, 1]."""
     grams = chebyshev_grams(size, center)
-    assert_same_grams(grams, chebyshev_grams(size, center, nodes=40))
     order = torch.arange(size) + (0 if center else 1)
     assert_close(grams.size.diagonal(), 1 - 1 / (4 * order.double() ** 2 - 1))
 
@@ -244,16 +231,12 @@ def test_a_constant_basis_has_no_slope() -> None:
 
 
 def test_separable_grams_in_one_dimension_are_the_integrals() -> None:
-    axes = features(3, 1, 2, 2)
-    grams = separable_grams(axes)
-    for order, gram in enumerate((grams.size, grams.slope, grams.bend)):
-        assert_close(gram, axes[order, 0])
+    axis = Grams(*features(3, 2, 2))
+    assert_same_grams(separable_grams([axis]), axis)
 
 
 def test_bad_input_is_named() -> None:
     mean, scale = gaussians(2, 1)
-    with pytest.raises(ValueError, match=r"low, high: the box from 1.0 to 1.0 is empty"):
-        gaussian_grams(mean, scale, 1.0, 1.0)
     with pytest.raises(ValueError, match="scale: a Gaussian of scale 0"):
         gaussian_grams(mean, 0 * scale)
     with pytest.raises(ValueError, match="theta: the filter is zero"):

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from geoskip.paper.findings import make_record, read_analysis, write_analysis
+from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
 
 
 def test_a_record_comes_back(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"method": "FeaStNet†", "values": [1.0, 2]}, {"method": "GCN", "values": []}]
-    record = make_record("power", {"seeds": 3}, rows, 1.5)
+    record = AnalysisRecord("power", {"seeds": 3}, rows, 1.5)
     write_analysis(tmp_path / "made" / "power.json", record)
     assert read_analysis(tmp_path / "made" / "power.json") == record
     assert record.versions["geoskip"]
     assert record.device == "cpu"
-    assert make_record("smoothness", {}, [], 1.0, "a card").device == "a card"
+    assert AnalysisRecord("smoothness", {}, [], 1.0, "a card").device == "a card"
 
 
 def test_numbers_are_short_and_rows_have_a_line_each(tmp_path: Path) -> None:
-    write_analysis(tmp_path / "a.json", make_record("depth", {}, [{"x": 1 / 3}, {"x": 1e-9 / 3}], 0.1234567))
+    write_analysis(tmp_path / "a.json", AnalysisRecord("depth", {}, [{"x": 1 / 3}, {"x": 1e-9 / 3}], 0.1234567))
     text = (tmp_path / "a.json").read_text()
     assert '  {"x": 0.3333333},\n  {"x": 3.333333e-10}\n' in text
     assert json.loads(text)["seconds"] == 0.12
@@ -30,7 +30,7 @@ def test_numbers_are_short_and_rows_have_a_line_each(tmp_path: Path) -> None:
 
 def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
-        write_analysis(tmp_path / "a.json", make_record("depth", {}, [{"x": float("nan")}], 0.0))
+        write_analysis(tmp_path / "a.json", AnalysisRecord("depth", {}, [{"x": float("nan")}], 0.0))
     assert not (tmp_path / "a.json").exists()
 
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from geoskip.blocks import AffineSkip, ResidualSkip
 from geoskip.operators import GCNConv
-from geoskip.paper.analyses import models_of, run_shares
 from geoskip.paper.decoding import affine_share, block_shares
+from geoskip.paper.study import run_shares, trained_models
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run
 from tests.specimens import features, specimen
@@ -103,7 +103,7 @@ def test_shares_follow_the_checkpoints(tmp_path: Path) -> None:
 def test_weights_of_the_end_count_where_no_checkpoint_has_them(tmp_path: Path) -> None:
     run, task = small_run(tmp_path, steps=(10,))
     run.write_model(task.make_model(), 30)
-    assert [step for step, _ in models_of(run, task)] == [0, 10, 30]
+    assert [step for step, _ in trained_models(run, task)] == [0, 10, 30]
 
 
 def test_a_model_without_skips_is_refused() -> None:

@@ -12,9 +12,16 @@ from torch.testing import assert_close
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
 from geoskip.graphs import Graph
 from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv, make_operator
-from geoskip.paper.analyses import method_of, run_smoothness, side_by_side
-from geoskip.paper.grams import filter_roughness
-from geoskip.paper.smoothness import kernel_grams, met_pseudo, model_smoothness, overall, spectrum
+from geoskip.paper.findings import by_method
+from geoskip.paper.smoothness import (
+    edge_pseudo,
+    filter_roughness,
+    kernel_grams,
+    model_smoothness,
+    overall,
+    spectrum,
+)
+from geoskip.paper.study import run_smoothness
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run
 from tests.specimens import features, undirected
@@ -108,14 +115,14 @@ def test_the_spectrum_is_what_eigenvectors_are_multiplied_by() -> None:
 def test_a_run_is_measured_at_start_and_end(tmp_path: Path) -> None:
     run, task = small_run(tmp_path / "a", steps=(3,))
     found = run_smoothness(run, task)
-    assert found["method"] == method_of(run) == "Aff-MoNet M=3"
+    assert found["method"] == "Aff-MoNet M=3"
     assert found["start"]["overall"] == pytest.approx(found["end"]["overall"]), "only the skips have moved"
     assert "start" not in run_smoothness(run)
     other, _ = small_run(tmp_path / "b", seed=1)
-    columns = side_by_side([found, run_smoothness(other)], "slope")
+    columns = by_method([found, run_smoothness(other)], "slope")
     assert columns == {"Aff-MoNet M=3": pytest.approx([found["end"]["overall"]["slope"], columns["Aff-MoNet M=3"][1]])}
     assert columns["Aff-MoNet M=3"][0] != columns["Aff-MoNet M=3"][1]
-    assert side_by_side([run_smoothness(other)], "slope", "start") == {}
+    assert by_method([run_smoothness(other)], "slope", "start") == {}
 
 
 @pytest.mark.parametrize("skip", ["none", "affine"])
@@ -134,9 +141,9 @@ def test_a_skip_that_is_not_linear_has_no_spectrum(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(TypeError, match="conv: the basis of GCNConv is no function"):
+    with pytest.raises(TypeError, match="conv: the basis of GCNConv is not a function"):
         kernel_grams(GCNConv(2, 2))
-    with pytest.raises(TypeError, match="conv: the basis of GCNConv is no function"):
+    with pytest.raises(TypeError, match="conv: the basis of GCNConv is not a function"):
         kernel_grams(GCNConv(2, 2), features(3, 2))
     with pytest.raises(TypeError, match="block: a spectrum needs a ChebConv, got GCNConv"):
         spectrum(AffineSkip(GCNConv(2, 2)), torch.zeros(1))
@@ -149,7 +156,7 @@ def test_bad_input_is_named() -> None:
 @pytest.mark.parametrize("skip", ["none", "affine"])
 def test_layers_are_measured_at_the_edges_that_they_meet(skip: str) -> None:
     model = autoencoder(operator="monet", kernel_size=3, skip=skip)
-    met = met_pseudo(model, lambda model: model(torch.zeros(42, 3)))
+    met = edge_pseudo(model, lambda model: model(torch.zeros(42, 3)))
     levels = model.hierarchy().levels
     for layer, level in (("encoder.0", 0), ("encoder.1", 1), ("decoder.0", 1), ("decoder.1", 0), ("output", 0)):
         assert torch.equal(met[layer], levels[level].pseudo)
@@ -179,5 +186,5 @@ def test_a_needle_that_no_edge_meets_is_not_counted_at_the_edges() -> None:
 
 def test_few_edges_stand_for_many() -> None:
     model = autoencoder(operator="monet", kernel_size=2)
-    met = met_pseudo(model, lambda model: model(torch.zeros(42, 3)), most=10)
+    met = edge_pseudo(model, lambda model: model(torch.zeros(42, 3)), most=10)
     assert {len(pseudo) for pseudo in met.values()} == {10}

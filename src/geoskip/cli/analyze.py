@@ -1,6 +1,8 @@
 """``geoskip analyze``: what skips learn, and what they change."""
 
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +31,7 @@ QUANTITIES = {
 WHEN = {
     "start": "at the start of training",
     "end": "at the end of training",
-    "change": "at the end over the start of training",
+    "change": "at the end divided by the start of training",
 }
 
 
@@ -40,49 +42,53 @@ def depth(
     json_path: Json = None,
 ) -> None:
     """Laplacian smoothing: what 2 to 64 layers of GCN, Res-GCN and Aff-GCN leave of random features."""
-    from dataclasses import asdict
-
-    from geoskip.paper.depth import DEPTHS, SKIPS, depth_curves, expected_frequency, sphere_graph
+    from geoskip.blocks import skip_prefix
+    from geoskip.paper.depth import DEPTHS, WIDTH, depth_curves, expected_frequency, sphere_graph
+    from geoskip.paper.rows import SKIPS
 
     started = time.perf_counter()
     graph = sphere_graph(vertices)
     rows = [asdict(point) for point in depth_curves(graph, range(seeds))]
     for skip in SKIPS:
-        expected = expected_frequency(graph, skip).tolist()
-        rows += [
-            {"skip": skip, "activation": "theory", "depth": layers, "frequency": value}
-            for layers, value in zip(DEPTHS, expected, strict=True)
-        ]
+        theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
+        rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
     for quantity, title in (
         ("frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices"),
-        ("rank", "Effective rank of 32 channels"),
+        ("rank", f"Effective rank of {WIDTH} channels"),
     ):
-        _print_depths(rows, quantity, title)
-    _keep(json_path, "depth", {"seeds": seeds, "vertices": graph.num_vertices, "width": 32}, rows, started)
+        groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+        for row in rows:
+            if quantity in row:
+                by_depth = groups.setdefault((row["skip"], row["activation"]), {})
+                by_depth.setdefault(row["depth"], []).append(row[quantity])
+        lines = [
+            (f"{skip_prefix(skip)}GCN", activation, *(f"{sum(v) / len(v):.2g}" for v in by_depth.values()))
+            for (skip, activation), by_depth in groups.items()
+        ]
+        # No lines between the columns: 80 characters must hold them.
+        table = _table(f"{title}, by number of layers", ("method", "activation", *map(str, DEPTHS)), lines, texts=2)
+        table.box, table.padding = SIMPLE_HEAD, (0, 1, 0, 0)
+        Console().print(table)
+    _write(json_path, "depth", {"seeds": seeds, "vertices": graph.num_vertices, "width": WIDTH}, rows, started)
 
 
 @analyze.command()
 def power(seeds: Seeds = 20, json_path: Json = None) -> None:
     """Discriminative power: the pairs of graphs that random networks distinguish, compared with 1-WL."""
-    from dataclasses import asdict
-
-    from geoskip.paper.power import graph_pairs, power_table
+    from geoskip.paper.power import LAYERS, METHODS, SAME, WIDTH, graph_pairs, power_table
 
     started = time.perf_counter()
     rows = [asdict(row) for row in power_table(range(seeds))]
-    pairs = {pair.name: pair for pair in graph_pairs()}
-    table = Table(title=f"Networks, of {seeds}, that tell the pair apart", title_justify="left")
-    table.add_column("method")
-    for number, pair in enumerate(pairs.values(), 1):
-        table.add_column(f"{number}" if pair.wl else f"({number})", justify="right")
-    for method in dict.fromkeys(row["method"] for row in rows):
-        table.add_row(method, *(str(row["told_apart"]) for row in rows if row["method"] == method))
+    pairs = graph_pairs()
+    header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(pairs, 1)))
+    lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
     console = Console()
-    console.print(table)
-    for number, pair in enumerate(pairs.values(), 1):
-        wl = "" if pair.wl else " 1-WL does not tell them apart."
+    console.print(_table(f"Networks, of {seeds}, that distinguish the pair", header, lines))
+    for number, pair in enumerate(pairs, 1):
+        wl = "" if pair.wl else " 1-WL does not distinguish them."
         console.print(f"{number}. {pair.name}: {pair.about}{wl}")
-    _keep(json_path, "power", {"seeds": seeds, "layers": 3, "width": 16, "same_below": 1e-10}, rows, started)
+    settings = {"seeds": seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
+    _write(json_path, "power", settings, rows, started)
 
 
 @analyze.command()
@@ -94,20 +100,20 @@ def parts(
     json_path: Json = None,
 ) -> None:
     """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
-    from geoskip.paper.analyses import method_of, run_parts
-    from geoskip.training.run import Run
+    from geoskip.paper.study import run_parts
+    from geoskip.training.run import Run, row_name
 
     started, opened = time.perf_counter(), Run.open(run, data)
+    method = row_name(opened.config)
     rows, shapes = run_parts(opened, samples)
     samples = len(shapes.names)
-    table = Table(title=f"{method_of(opened)}: decoding by parts, {samples} test items", title_justify="left")
-    for column in ("reduced to", "block", "distance, mm", "variation left", "bumps"):
-        table.add_column(column, justify="left" if column in ("reduced to", "block") else "right")
-    for row in rows:
-        numbers = (f"{row[name]:.2f}" for name in ("distance_mm", "variation", "bumps"))
-        table.add_row(row["part"], row["layer"], *numbers)
+    lines = [
+        (row["part"], row["layer"], *(f"{row[name]:.2f}" for name in ("distance_mm", "variation", "bumps")))
+        for row in rows
+    ]
+    header = ("reduced to", "block", "distance, mm", "variation left", "bumps")
     console = Console()
-    console.print(table)
+    console.print(_table(f"{method}: decoding by parts, {samples} test items", header, lines, texts=2))
     console.print("Distance from, and variation and bumps relative to, decoding by whole blocks.")
     if picture is not None:
         from geoskip.report.pictures import write_png
@@ -115,9 +121,7 @@ def parts(
 
         write_png(picture, parts_sheet(shapes))
         console.print(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}", highlight=False)
-    _keep(
-        json_path, "parts", {"method": method_of(opened), "seed": opened.config.seed, "samples": samples}, rows, started
-    )
+    _write(json_path, "parts", {"method": method, "seed": opened.config.seed, "samples": samples}, rows, started)
 
 
 @analyze.command()
@@ -128,21 +132,17 @@ def share(
     json_path: Json = None,
 ) -> None:
     """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
-    from geoskip.paper.analyses import method_of, run_shares
-    from geoskip.training.run import Run
+    from geoskip.paper.study import run_shares
+    from geoskip.training.run import Run, row_name
 
     started, opened = time.perf_counter(), Run.open(run, data)
+    method = row_name(opened.config)
     rows = run_shares(opened, items)
-    steps = list(dict.fromkeys(row["step"] for row in rows))
-    table = Table(title=f"{method_of(opened)}: share of the skip in each block's output", title_justify="left")
-    table.add_column("block")
-    for step in steps:
-        table.add_column(f"step {step}", justify="right")
-    for layer in dict.fromkeys(row["layer"] for row in rows):
-        table.add_row(layer, *(f"{row['share']:.2f}" for row in rows if row["layer"] == layer))
-    Console().print(table)
-    settings = {"method": method_of(opened), "seed": opened.config.seed, "items": items}
-    _keep(json_path, "share", settings, rows, started)
+    steps = dict.fromkeys(f"step {row['step']}" for row in rows)
+    layers = dict.fromkeys(row["layer"] for row in rows)
+    lines = [(layer, *(f"{row['share']:.2f}" for row in rows if row["layer"] == layer)) for layer in layers]
+    Console().print(_table(f"{method}: share of the skip in each block's output", ("block", *steps), lines))
+    _write(json_path, "share", {"method": method, "seed": opened.config.seed, "items": items}, rows, started)
 
 
 @analyze.command()
@@ -153,16 +153,14 @@ def smoothness(
     json_path: Json = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
-    from geoskip.paper.analyses import run_smoothness, task_of
+    from geoskip.paper.study import run_smoothness, task_of
     from geoskip.training.run import Run
 
     started = time.perf_counter()
     opened = [Run.open(folder, data) for folder in sorted(runs)]
     rows = [run_smoothness(run, task_of(run) if start else None) for run in opened]
-    console = Console()
-    for when in WHEN if start else ("end",):
-        console.print(_smoothness_table(rows, when))
-    _keep(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
+    _print_smoothness(rows, list(WHEN) if start else ["end"])
+    _write(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
 
 @analyze.command()
@@ -172,53 +170,48 @@ def study(
     operator: Annotated[list[str] | None, typer.Option(help="Such as monet=9, name and M; may be repeated.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
     epochs: Annotated[int, typer.Option(help="Passes over the training items.", min=1)] = 300,
-    train_items: Annotated[int | None, typer.Option(help="Training items; all where not given.", min=1)] = None,
-    test_items: Annotated[int | None, typer.Option(help="Test items; all where not given.", min=2)] = None,
-    batch: Annotated[int, typer.Option(help="Items of a step.", min=1)] = 32,
+    train_items: Annotated[int | None, typer.Option(help="Number of training items; by default all.", min=1)] = None,
+    test_items: Annotated[int | None, typer.Option(help="Number of test items; by default all.", min=2)] = None,
+    batch_size: Annotated[int, typer.Option("--batch", help="Items per step.", min=1)] = 32,
     coarse: Annotated[str, typer.Option(help="Coarsen the faces by these factors, such as 4,2.")] = "",
-    channels: Annotated[str, typer.Option(help="Of the encoder, such as 16,16,32; the paper's if not given.")] = "",
+    channels: Annotated[str, typer.Option(help="Of the encoder, such as 16,16,32; by default the paper's.")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
 ) -> None:
-    """Train generated faces with and without skips over seeds; then smoothness, shares and parts of every run.
+    """Train autoencoders of generated faces with and without skips; measure smoothness, shares and parts of every run.
 
     Finished runs are not trained again, so the command can be interrupted and repeated.
     """
-    from geoskip.data.faces import faces
-    from geoskip.paper.small_sets import coarsened, stored
+    from geoskip.paper.small_sets import coarse_faces
     from geoskip.paper.study import Study, run_study
+    from geoskip.records.samples import write_samples
 
-    started, console = time.perf_counter(), Console()
+    started = time.perf_counter()
     chosen = Study(
         seeds=seeds,
         epochs=epochs,
         train_items=train_items,
         test_items=test_items,
-        batch=batch,
+        batch_size=batch_size,
         device=device,
         model={"channels": _numbers(channels, "--channels")} if channels else {},
         coarse=tuple(_numbers(coarse, "--coarse")) if coarse else (),
     )
     chosen = chosen.with_operators(operator) if operator else chosen
-    data = faces()
-    if chosen.coarse:
-        data = stored(coarsened(data, chosen.coarse))
+    data = coarse_faces(list(chosen.coarse))
     measured = []
     for run in run_study(chosen, data, folder):
         measured.append(run)
-        console.print(f"{run.name}: {run.smoothness['metrics']['mean_mm']:.3f} mm", highlight=False)
-    for when in WHEN:
-        console.print(_smoothness_table([run.smoothness for run in measured], when))
+        if run.shapes is not None:
+            write_samples(folder / run.name / "parts.safetensors", run.shapes)
+        Console().print(f"{run.name}: {run.smoothness['metrics']['mean_mm']:.3f} mm", highlight=False)
+    roughness = [run.smoothness for run in measured]
+    _print_smoothness(roughness, list(WHEN))
     settings = {**chosen.settings(), "vertices": data.template.num_vertices}
     device = ", ".join(sorted({run.device for run in measured}))
-    _keep(records / "smoothness.json", "smoothness", settings, [run.smoothness for run in measured], started, device)
+    _write(records / "smoothness.json", "smoothness", settings, roughness, started, device)
     for analysis in ("shares", "parts"):
         rows = [{"run": run.name, **row} for run in measured for row in getattr(run, analysis)]
-        _keep(records / f"{analysis}.json", analysis, settings, rows, started, device)
-    for run in measured:
-        if run.shapes is not None:
-            from geoskip.records.samples import write_samples
-
-            write_samples(folder / run.name / "parts.safetensors", run.shapes)
+        _write(records / f"{analysis}.json", analysis, settings, rows, started, device)
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -232,44 +225,36 @@ def _numbers(text: str, option: str) -> list[int]:
     return numbers
 
 
-def _smoothness_table(rows: list[dict[str, Any]], when: str) -> Table:
-    from geoskip.paper.analyses import side_by_side
-    from geoskip.paper.findings import spread
-
-    columns = {name: side_by_side(rows, name, when) for name in QUANTITIES}
-    table = Table(title=f"Filters {WHEN[when]}, geometric mean of the layers", title_justify="left")
-    table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
-    table.add_column("method", no_wrap=True)
-    table.add_column("seeds", justify="right")
-    for title in QUANTITIES.values():
-        table.add_column(title, justify="right")
-    for method, values in columns["slope"].items():
-        cells = (columns[name].get(method) for name in QUANTITIES)
-        table.add_row(method, str(len(values)), *(spread(cell) if cell else "-" for cell in cells))
+def _table(title: str, header: Sequence[str], lines: Iterable[Sequence[str]], texts: int = 1) -> Table:
+    """A table whose first columns are text; the others are numbers."""
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(header):
+        table.add_column(column, justify="left" if number < texts else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
     return table
 
 
-def _print_depths(rows: list[dict[str, Any]], quantity: str, title: str) -> None:
-    from geoskip.blocks import skip_prefix
+def _print_smoothness(rows: list[dict[str, Any]], times: Sequence[str]) -> None:
+    from geoskip.paper.findings import by_method, spread
 
-    # No lines between the columns: 80 characters must hold them.
-    table = Table(title=f"{title}, by number of layers", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    depths = sorted({row["depth"] for row in rows})
-    for column in ("method", "activation", *map(str, depths)):
-        table.add_column(column, justify="right" if column.isdecimal() else "left", no_wrap=True)
-    kinds = dict.fromkeys((row["skip"], row["activation"]) for row in rows if quantity in row)
-    for skip, activation in kinds:
-        same = [row for row in rows if (row["skip"], row["activation"]) == (skip, activation)]
-        cells = ([row[quantity] for row in same if row["depth"] == layers] for layers in depths)
-        table.add_row(f"{skip_prefix(skip)}GCN", activation, *(f"{sum(cell) / len(cell):.2g}" for cell in cells))
-    Console().print(table)
+    for when in times:
+        columns = {name: by_method(rows, name, when) for name in QUANTITIES}
+        lines = [
+            (method, str(len(values)), *(spread(c[method]) if method in c else "-" for c in columns.values()))
+            for method, values in columns["slope"].items()
+        ]
+        header = ("method", "seeds", *QUANTITIES.values())
+        table = _table(f"Filters {WHEN[when]}, geometric mean of the layers", header, lines)
+        table.caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
+        Console().print(table)
 
 
-def _keep(
+def _write(
     path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, device: str = "cpu"
 ) -> None:
     if path is not None:
-        from geoskip.paper.findings import make_record, write_analysis
+        from geoskip.paper.findings import AnalysisRecord, write_analysis
 
-        write_analysis(path, make_record(analysis, settings, rows, time.perf_counter() - started, device))
+        write_analysis(path, AnalysisRecord(analysis, settings, rows, time.perf_counter() - started, device))
         typer.echo(f"wrote {path}")

@@ -18,7 +18,8 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from geoskip.data import CorrespondenceSet, MeshSet
-from geoskip.meshes.mesh import Mesh
+from geoskip.meshes import Mesh
+from geoskip.paper.power import refine
 from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (
     correspondence_metrics,
@@ -71,35 +72,17 @@ def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed
     return PrincipalComponents(mean, (previous @ turn.flip(1).float())[:, :wanted].contiguous())
 
 
-class SmallAutoencoder(nn.Module):
-    """An MLP autoencoder of a few coefficients."""
-
-    def __init__(self, channels: int, code: int, hidden: int) -> None:
-        super().__init__()
-        self.encoder = _perceptron(channels, hidden, code)
-        self.decoder = _perceptron(code, hidden, channels)
-
-    def forward(self, x: Float[Tensor, "items channels"]) -> Float[Tensor, "items channels"]:
-        return self.decoder(self.encoder(x))
-
-
-def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(inputs, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, outputs)
-    )
-
-
 def train_autoencoder(
     coefficients: Float[Tensor, "items channels"],
     code: int = 16,
     *,
     hidden: int = 256,
     steps: int = 12_000,
-    batch: int = 128,
+    batch_size: int = 128,
     lr: float = 1e-3,
     seed: int = 0,
 ) -> Callable[[Tensor], Tensor]:
-    """The trained autoencoder as a function of coefficients; Adam, the rate falls to zero along a cosine.
+    """An MLP autoencoder, trained, as a function of coefficients; Adam, with a rate that falls to zero along a cosine.
 
     The loss is the mean distance between coefficients, so that, as in the error that counts, outliers weigh no more
     than their size. Coefficients are divided by one number: each keeps its share of the distance.
@@ -108,11 +91,12 @@ def train_autoencoder(
     items = coefficients / scale
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = SmallAutoencoder(items.shape[1], code, hidden)
+        channels = items.shape[1]
+        model = nn.Sequential(_perceptron(channels, hidden, code), _perceptron(code, hidden, channels))
         optimizer = torch.optim.Adam(model.parameters(), lr)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         for _ in range(steps):
-            part = items[torch.randint(len(items), (batch,))]
+            part = items[torch.randint(len(items), (batch_size,))]
             optimizer.zero_grad()
             loss = (model(part) - part).norm(dim=1).mean()
             loss.backward()
@@ -126,6 +110,12 @@ def train_autoencoder(
     return reconstruct
 
 
+def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, outputs)
+    )
+
+
 def reconstruction_baselines(
     data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = 12_000, seed: int = 0
 ) -> dict[str, dict[str, float]]:
@@ -133,29 +123,24 @@ def reconstruction_baselines(
     train, test = data.split.train, data.split.test
     components = principal_components(data, max(*sizes, NUM_COEFFICIENTS), seed=seed)
     known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
-    found: dict[str, dict[str, float]] = {}
-
-    def measure(name: str, reconstruct: Callable[[Int[Tensor, " items"]], Tensor]) -> None:
-        """``reconstruct`` gives the positions of some test items, by their number among these."""
-        errors = [
-            reconstruction_errors(reconstruct(part), data.verts(test[part]), data.unit_mm)
-            for part in torch.arange(len(test)).split(CHUNK)
-        ]
-        found[name] = reconstruction_metrics(torch.cat(errors))
-
-    def project(size: int) -> Callable[[Int[Tensor, " items"]], Tensor]:
-        return lambda part: components.decode(asked[part, :size])
-
-    for size in sizes:
-        measure(f"PCA {size}", project(size))
-    used = known[:, :NUM_COEFFICIENTS]
-    autoencoder = train_autoencoder(used, code, steps=steps, seed=seed)
-    measure(f"MLP {code}", lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])))
-    if (neutral := getattr(data.shapes, "neutral", None)) is not None:
-        measure("neutral face", lambda part: neutral(test[part]))
+    autoencoder = train_autoencoder(known[:, :NUM_COEFFICIENTS], code, steps=steps, seed=seed)
     nearest = _in_chunks(torch.arange(len(test)), lambda part: torch.cdist(asked[part], known).argmin(1))
-    measure("nearest training item", lambda part: data.verts(train[nearest[part]]))
-    return found
+    # Each method gives the positions of test items, by their number among these.
+    methods: dict[str, Callable[[Tensor], Tensor]] = {
+        **{f"PCA {size}": lambda part, size=size: components.decode(asked[part, :size]) for size in sizes},
+        f"MLP {code}": lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])),
+    }
+    if (neutral := getattr(data.shapes, "neutral", None)) is not None:
+        methods["neutral face"] = lambda part: neutral(test[part])
+    methods["nearest training item"] = lambda part: data.verts(train[nearest[part]])
+
+    def errors(reconstruct: Callable[[Tensor], Tensor]) -> Tensor:
+        return _in_chunks(
+            torch.arange(len(test)),
+            lambda part: reconstruction_errors(reconstruct(part), data.verts(test[part]), data.unit_mm),
+        )
+
+    return {name: reconstruction_metrics(errors(reconstruct)) for name, reconstruct in methods.items()}
 
 
 def _in_chunks(items: Int[Tensor, " items"], function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -165,29 +150,11 @@ def _in_chunks(items: Int[Tensor, " items"], function: Callable[[Tensor], Tensor
 ROUNDS = 3  # the convolutions of the paper's network
 
 
-def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, vertices]:
-    """Weisfeiler-Lehman colors as 64-bit numbers that mean the same on every mesh.
-
-    The first color of a vertex is its degree. In each round it gets a new one, made of its own and of the colors of
-    its neighbors, whatever their order.
-    """
-    senders, receivers = mesh.edges().T
-    senders, receivers = np.concatenate([senders, receivers]), np.concatenate([receivers, senders])
-    colors = np.bincount(receivers, minlength=mesh.num_vertices).astype(np.uint64)
-    for _ in range(rounds):
-        # A sum of scrambled colors is the same in any order, and differs where the colors do.
-        around = np.zeros_like(colors)
-        np.add.at(around, receivers, _scrambled(colors[senders]))
-        colors = _scrambled(_scrambled(colors + np.uint64(1)) ^ around)
-    return colors.view(np.int64)
-
-
-def _scrambled(numbers: np.ndarray) -> np.ndarray:
-    """The output function of SplitMix64 (Steele, Lea, Flood 2014): one number to another, with no two to the same."""
-    x = numbers + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, " vertices"]:
+    """Weisfeiler-Lehman colors that mean the same on every mesh. The first color of a vertex is its degree."""
+    edges = mesh.edges().T
+    edges = np.concatenate([edges, edges[::-1]], axis=1)
+    return refine(edges, np.bincount(edges[1], minlength=mesh.num_vertices), rounds)
 
 
 def majority_by_color(data: CorrespondenceSet, rounds: int = ROUNDS) -> tuple[Int[Tensor, " vertices"], float]:
@@ -225,15 +192,16 @@ def correspondence_baselines(
 ) -> dict[str, dict[str, float]]:
     """Figures by name, as the correspondence task gives them; geodesic errors where ``distances`` are given."""
     voted, seen = majority_by_color(data)
-    found = {f"majority of {ROUNDS} Weisfeiler-Lehman rounds": voted, "nearest position": nearest_by_position(data)}
+    majority = f"majority of {ROUNDS} Weisfeiler-Lehman rounds"
     labels = torch.cat([data.labels[item] for item in data.split.test.tolist()])
-    metrics = {name: _figures(predicted, labels, distances) for name, predicted in found.items()}
-    metrics[f"majority of {ROUNDS} Weisfeiler-Lehman rounds"]["seen_pct"] = seen
-    return metrics
-
-
-def _figures(predicted: Tensor, labels: Tensor, distances: Tensor | None) -> dict[str, float]:
-    if distances is not None:
-        return dict(correspondence_metrics(predicted, labels, geodesic_errors(predicted, labels, distances)))
-    known = labels >= 0
-    return {"accuracy_pct": 100.0 * float((predicted[known] == labels[known]).double().mean())}
+    figures = {}
+    for name, predicted in ((majority, voted), ("nearest position", nearest_by_position(data))):
+        if distances is None:
+            known = labels >= 0
+            accuracy = (predicted[known] == labels[known]).double().mean()
+            figures[name] = {"accuracy_pct": 100.0 * float(accuracy)}
+        else:
+            errors = geodesic_errors(predicted, labels, distances)
+            figures[name] = dict(correspondence_metrics(predicted, labels, errors))
+    figures[majority]["seen_pct"] = seen
+    return figures

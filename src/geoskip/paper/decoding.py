@@ -6,7 +6,7 @@ measured: how much of the difference between samples is left, and how bumpy the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,32 +24,14 @@ PARTS = ("affine", "convolution")
 ALL = "all"
 
 
-@dataclass(frozen=True)
-class DecodedPart:
-    """A decoding by parts of blocks, compared with decoding by whole blocks.
-
-    Attributes:
-        part: the part that is kept, ``"affine"`` or ``"convolution"``.
-        layer: the block that is reduced to it, or ``"all"``.
-        distance: mean distance of a vertex from its position with whole blocks.
-        variation: how much the samples differ, :func:`variation` over that of whole blocks: 0 where all samples decode
-            to one shape, 1 where they differ as much as they should.
-        bumps: how rough the surfaces are, :func:`bumpiness` over that of whole blocks.
-    """
-
-    part: str
-    layer: str
-    distance: float
-    variation: float
-    bumps: float
-
-
 def decode_parts(
     model: MeshAutoencoder, x: Float[Tensor, "samples vertices channels"]
 ) -> dict[str, Float[Tensor, "samples vertices channels"]]:
-    """Codes of x decoded by whole blocks (``"full"``), by their affine parts alone, by their convolutions alone. The
-    encoder is left whole, and a block's bias belongs to its affine part."""
-    blocks = _decoder(model)
+    """Decode the codes of x with whole blocks (``"full"``), with their affine parts and with their convolutions only.
+
+    The encoder stays whole, and a block's bias belongs to its affine part.
+    """
+    blocks = nn.ModuleList(_decoder_skips(model).values())
     with torch.no_grad():
         code = model.encode(x)
         decoded = {"full": model.decode(code)}
@@ -63,25 +45,49 @@ def decode_layers(
     model: MeshAutoencoder, x: Float[Tensor, "samples vertices channels"], part: str
 ) -> dict[str, Float[Tensor, "samples vertices channels"]]:
     """As :func:`decode_parts`, with one block of the decoder at a time reduced to ``part`` and the others whole."""
-    names = {f"decoder.{k}": block for k, block in enumerate(model.decoder)} | {"output": model.output}
     decoded = {}
     with torch.no_grad():
         code = model.encode(x)
-        for name, block in names.items():
-            if isinstance(block, Skip):
-                with only(block, part):
-                    decoded[name] = model.decode(code)
-    if not decoded:
-        raise _no_skips(model)
+        for name, block in _decoder_skips(model).items():
+            with only(block, part):
+                decoded[name] = model.decode(code)
     return decoded
+
+
+def _decoder_skips(model: MeshAutoencoder) -> dict[str, Skip]:
+    blocks = {f"decoder.{k}": block for k, block in enumerate(model.decoder)} | {"output": model.output}
+    skips = {name: block for name, block in blocks.items() if isinstance(block, Skip)}
+    if not skips:
+        raise ValueError(f"model: the decoder of this {type(model).__name__} has no skips, so it has no parts")
+    return skips
+
+
+@dataclass(frozen=True)
+class DecodedPart:
+    """Decoding with parts of blocks, compared with decoding with whole blocks.
+
+    Attributes:
+        part: the part that is kept, ``"affine"`` or ``"convolution"``.
+        layer: the block that is reduced to it, or ``"all"``.
+        distance: mean distance of a vertex from its position with whole blocks.
+        variation: how much the samples differ: :func:`variation`, divided by that of whole blocks. 0 if all samples
+            decode to one shape, 1 if they differ as much as they should.
+        bumps: how rough the surfaces are: :func:`bumpiness`, divided by that of whole blocks.
+    """
+
+    part: str
+    layer: str
+    distance: float
+    variation: float
+    bumps: float
 
 
 def compare_parts(
     full: Float[Tensor, "samples vertices 3"],
-    others: dict[tuple[str, str], Float[Tensor, "samples vertices 3"]],
+    others: Mapping[tuple[str, str], Float[Tensor, "samples vertices 3"]],
     graph: Graph,
 ) -> list[DecodedPart]:
-    """Decodings by (part, layer) beside the full ones, all as positions; ``graph`` is the mesh's."""
+    """Compare the positions of decodings, by part and layer, with the full ones; ``graph`` is the mesh's."""
     if not float(variation(full)) > 0:
         raise ValueError("full: the samples all decode to the same shape; give at least two that differ")
     return [
@@ -107,27 +113,16 @@ def bumpiness(verts: Float[Tensor, "*batch vertices 3"], graph: Graph) -> Float[
     return (verts - sparse_product(verts, shares, graph.pattern)).square().sum(-1).mean().sqrt()
 
 
-def _decoder(model: MeshAutoencoder) -> nn.ModuleList:
-    blocks = nn.ModuleList([*model.decoder, model.output])
-    if not any(isinstance(block, Skip) for block in blocks):
-        raise _no_skips(model)
-    return blocks
-
-
-def _no_skips(model: nn.Module) -> ValueError:
-    return ValueError(f"model: the decoder of this {type(model).__name__} has no skips, so it has no parts")
-
-
 @dataclass(frozen=True)
 class BlockShare:
-    r"""What the skip's part a contributes to a block's output y = a + c, each channel less its mean.
+    r"""What the skip's part a contributes to a block's output y = a + c, with the mean of each channel subtracted.
 
     Attributes:
         layer: name of the block in the model.
         share: :math:`\langle a, y \rangle / \|y\|^2`: the skip's and the convolution's add up to 1. Below 0 or above 1
-            where one part undoes the other.
+            if one part cancels the other.
         size: :math:`\|a\|^2 / (\|a\|^2 + \|c\|^2)`, between 0 and 1: how large the skip's part is by itself.
-        cosine: of the angle between a and c; near -1 where they cancel.
+        cosine: of the angle between a and c; near -1 if they cancel.
     """
 
     layer: str
@@ -137,13 +132,23 @@ class BlockShare:
 
 
 def block_shares(model: nn.Module, forward: Callable[[nn.Module], Any]) -> list[BlockShare]:
-    """The blocks of a model, in the order in which ``forward(model)`` meets them; one that it meets more than once
-    counts every time. The model's mode is its own affair: call ``model.eval()`` where dropout would disturb."""
+    """The shares of the blocks of a model, in the order in which ``forward(model)`` calls them.
+
+    A block that is called twice is listed twice. Call ``model.eval()`` first if the model has dropout.
+    """
     blocks = [(name, module) for name, module in model.named_modules() if isinstance(module, Skip)]
     if not blocks:
         raise ValueError(f"model: {type(model).__name__} has no blocks with skips, so there are no shares to measure")
     rows: list[BlockShare] = []
-    handles = [block.register_forward_hook(_watcher(name, rows), with_kwargs=True) for name, block in blocks]
+
+    def hook(name: str) -> Callable[..., None]:
+        def measure(block: Skip, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            affine = block.affine(receiving_features(args[0] if args else kwargs["x"], name))
+            rows.append(BlockShare(name, *affine_share(affine, features_of(out, name))))
+
+        return measure
+
+    handles = [block.register_forward_hook(hook(name), with_kwargs=True) for name, block in blocks]
     try:
         with torch.no_grad():
             forward(model)
@@ -156,27 +161,11 @@ def block_shares(model: nn.Module, forward: Callable[[nn.Module], Any]) -> list[
 def affine_share(
     affine: Float[Tensor, "*batch vertices channels"], whole: Float[Tensor, "*batch vertices channels"]
 ) -> tuple[float, float, float]:
-    """Share, size and cosine of :class:`BlockShare`, from the skip's part and the whole; NaN never: 0 stands for the
-    share of nothing."""
-    a, y = (_centered(part) for part in (affine, whole))
+    """Share, size and cosine of :class:`BlockShare`, from the skip's part and the whole; 0 instead of 0 / 0."""
+    # A bias is the same for all vertices and items, so the mean is subtracted.
+    a, y = (part.double().flatten(0, -2) for part in (affine, whole))
+    a, y = a - a.mean(0), y - y.mean(0)
     c = y - a
-    squares = {name: float(part.square().sum()) for name, part in (("a", a), ("c", c), ("y", y))}
-    share = float((a * y).sum()) / (squares["y"] or 1)
-    size = squares["a"] / (squares["a"] + squares["c"] or 1)
-    cosine = float((a * c).sum()) / ((squares["a"] * squares["c"]) ** 0.5 or 1)
-    return share, size, cosine
-
-
-def _watcher(name: str, rows: list[BlockShare]) -> Callable[..., None]:
-    def watch(block: Skip, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        x = args[0] if args else kwargs["x"]
-        affine = block.affine(receiving_features(x, name))
-        rows.append(BlockShare(name, *affine_share(affine, features_of(out, name))))
-
-    return watch
-
-
-def _centered(part: Tensor) -> Tensor:
-    """Subtract the mean: a bias is the same for all vertices and items."""
-    flat = part.double().flatten(0, -2)
-    return flat - flat.mean(0)
+    of_a, of_c, of_y = (float(part.square().sum()) for part in (a, c, y))
+    share = float((a * y).sum()) / (of_y or 1)
+    return share, of_a / (of_a + of_c or 1), float((a * c).sum()) / ((of_a * of_c) ** 0.5 or 1)

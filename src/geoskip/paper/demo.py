@@ -16,6 +16,7 @@ import torch
 
 from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
+from geoskip.paper.rows import SKIPS
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.pictures import write_png
@@ -26,9 +27,7 @@ from geoskip.training.progress import Progress
 from geoskip.training.run import SAMPLES
 from geoskip.training.tasks import make_task
 
-SKIPS = ("none", "residual", "affine")
 NUM_TRAIN, NUM_TEST, NUM_VERTICES = 480, 60, 1050
-SPHERE_MM = 100.0
 # The percentile of all errors of all methods where colors saturate: a few outliers would leave the rest dark.
 PERCENTILE = 99.0
 # Of the picture of one mesh, in pixels.
@@ -42,6 +41,29 @@ class DemoSet:
     shapes: MeshSet
     about: str
     note: str | None = None
+
+
+def demo_set(data: str = "auto") -> DemoSet:
+    """``"faces"``, ``"spheres"``, or ``"auto"``: faces if they can be generated here."""
+    if data not in ("auto", "faces", "spheres"):
+        raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
+    note = None
+    if data != "spheres":
+        from geoskip.data.faces import faces
+
+        try:
+            about = f"{NUM_TRAIN} faces of {NUM_VERTICES:,} vertices"
+            return DemoSet(reduced(faces(), NUM_VERTICES, NUM_TRAIN, NUM_TEST), about)
+        except ImportError as error:
+            if data == "faces":
+                raise
+            note = f"Faces cannot be generated here ({error}), so these are deformed spheres."
+    sphere, count = icosphere(3), NUM_TRAIN + NUM_TEST
+    verts = torch.from_numpy(deformed(sphere, count, seed=0)).float()
+    names = tuple(f"{item:04d}" for item in range(count))
+    shapes = MeshSet(sphere, StoredShapes(verts), names, Split.leading(count, NUM_TRAIN), unit_mm=100.0)
+    about = f"{NUM_TRAIN} deformed spheres of {sphere.num_vertices} vertices and a radius of 10 cm"
+    return DemoSet(shapes, about, note)
 
 
 @dataclass(frozen=True)
@@ -63,45 +85,8 @@ class DemoRun:
         return samples
 
 
-def demo_set(data: str = "auto") -> DemoSet:
-    """``"faces"``, ``"spheres"``, or ``"auto"``: faces if they can be generated here."""
-    if data not in ("auto", "faces", "spheres"):
-        raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
-    if data == "spheres":
-        return _spheres()
-    try:
-        return _faces()
-    except ImportError as error:
-        if data == "faces":
-            raise
-        return _spheres(f"Faces cannot be generated here ({error}), so these are deformed spheres.")
-
-
-def _faces() -> DemoSet:
-    """Some of the generated faces, with a quarter of their vertices."""
-    from geoskip.data.faces import faces
-
-    about = f"{NUM_TRAIN} faces of {NUM_VERTICES:,} vertices"
-    return DemoSet(reduced(faces(), NUM_VERTICES, NUM_TRAIN, NUM_TEST), about)
-
-
-def _spheres(note: str | None = None) -> DemoSet:
-    """With a radius of 10 cm, so that errors in millimeters are of a natural size."""
-    sphere, count = icosphere(3), NUM_TRAIN + NUM_TEST
-    verts = torch.from_numpy(deformed(sphere, count, seed=0)).float()
-    names = tuple(f"{item:04d}" for item in range(count))
-    shapes = MeshSet(sphere, StoredShapes(verts), names, Split.leading(count, NUM_TRAIN), SPHERE_MM)
-    return DemoSet(
-        shapes, f"{NUM_TRAIN} deformed spheres of {sphere.num_vertices} vertices and a radius of 10 cm", note
-    )
-
-
 def demo_runs(
-    data: DemoSet,
-    folder: Path,
-    seeds: int = 1,
-    epochs: int = 10,
-    progress: Callable[[], Progress] | None = None,
+    data: DemoSet, folder: Path, seeds: int = 1, epochs: int = 10, progress: Callable[[], Progress] | None = None
 ) -> Iterator[DemoRun]:
     """MoNet, Res-MoNet and Aff-MoNet with each seed, which fixes initial values and the order of the shapes.
 
@@ -151,10 +136,10 @@ def one_thread() -> Iterator[None]:
 def write_demo_pictures(folder: Path, samples: Mapping[str, MeshSamples]) -> tuple[list[Path], float]:
     """One picture per method, with the same view and colors; the paths, and the error in mm where colors saturate."""
     folder.mkdir(parents=True, exist_ok=True)
-    errors = np.concatenate([errors_mm(each).ravel() for each in samples.values()])
+    errors = np.concatenate([errors_mm(of_method).ravel() for of_method in samples.values()])
     largest = float(np.percentile(errors, PERCENTILE))
     paths = []
-    for name, each in samples.items():
-        paths.append(folder / f"{name.lower()}.png")
-        write_png(paths[-1], reconstruction_sheet(each, SIZE, largest=largest))
+    for method, of_method in samples.items():
+        paths.append(folder / f"{method.lower()}.png")
+        write_png(paths[-1], reconstruction_sheet(of_method, SIZE, largest=largest))
     return paths, largest

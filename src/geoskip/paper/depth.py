@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from geoskip.blocks import make_block
 from geoskip.graphs import Graph, gcn_edges, with_self_loops
 from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
+from geoskip.paper.rows import SKIPS
 from geoskip.shapes import Float
 
 DEPTHS = (0, 2, 4, 8, 16, 32, 64)
-SKIPS = ("none", "residual", "affine")
+WIDTH = 32
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "elu": F.elu, "relu": F.relu}
 
 
@@ -34,8 +35,8 @@ class DepthPoint:
         activation: after each layer, one of ``ACTIVATIONS``.
         seed: of features and weights.
         depth: number of layers.
-        frequency: :func:`~geoskip.paper.depth.mean_frequency` of the features.
-        rank: their :func:`~geoskip.paper.depth.effective_rank`.
+        frequency: :func:`mean_frequency` of the features.
+        rank: their :func:`effective_rank`.
     """
 
     skip: str
@@ -47,23 +48,25 @@ class DepthPoint:
 
 
 def depth_curve(
-    graph: Graph, skip: str, activation: str = "elu", seed: int = 0, depths: Sequence[int] = DEPTHS, width: int = 32
+    graph: Graph, skip: str, activation: str = "elu", seed: int = 0, depths: Sequence[int] = DEPTHS
 ) -> list[DepthPoint]:
-    """Normal random features through GCN layers of initial weights, in float64, measured at the given depths.
+    """Normal random features of 32 channels through GCN layers with initial weights, in float64, at the given depths.
 
-    Layers are ``width`` → ``width``, Glorot, biases 0, as training begins with; the seed fixes features and weights.
-    The first layers of a deep network are a shallower one, so one network serves all depths.
+    The weights are those that training begins with: Glorot, biases 0. The first layers of a deep network are a
+    shallower one, so one network serves all depths.
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: choose from {', '.join(ACTIVATIONS)}, got {activation!r}")
     if not depths or min(depths) < 0:
         raise ValueError(f"depths: give numbers of layers, 0 or more, got {list(depths)}")
-    x = _features(graph, width, seed)
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(graph.num_vertices, WIDTH, generator=random, dtype=torch.float64)
     torch.manual_seed(seed)
     points = []
     for depth in range(max(depths) + 1):
         if depth:
-            x = ACTIVATIONS[activation](_layer(width, skip)(x, graph))
+            layer = make_block(GCNConv(WIDTH, WIDTH), skip).double().requires_grad_(False)
+            x = ACTIVATIONS[activation](layer(x, graph))
         if depth in depths:
             measured = float(mean_frequency(x, graph)), float(effective_rank(x))
             points.append(DepthPoint(skip, activation, seed, depth, *measured))
@@ -71,15 +74,15 @@ def depth_curve(
 
 
 def depth_curves(
-    graph: Graph, seeds: Iterable[int], activations: Iterable[str] = ("linear", "elu")
+    graph: Graph, seeds: Iterable[int], activations: Sequence[str] = ("linear", "elu")
 ) -> list[DepthPoint]:
     """:func:`depth_curve` of GCN, Res-GCN and Aff-GCN with every activation and seed."""
-    chosen, kept = list(activations), list(seeds)
+    seeds = list(seeds)
     return [
         point
-        for activation in chosen
+        for activation in activations
         for skip in SKIPS
-        for seed in kept
+        for seed in seeds
         for point in depth_curve(graph, skip, activation, seed)
     ]
 
@@ -89,17 +92,17 @@ def expected_frequency(graph: Graph, skip: str, depths: Sequence[int] = DEPTHS) 
 
     Where :math:`\tilde L` has the eigenvalue λ, a layer multiplies the feature vector by :math:`\lambda \Theta + A`.
     Glorot's square matrices have entries of variance 1/width, so that in the mean the square of the component grows
-    by :math:`g(\lambda) = \lambda^2` for GCN (A = 0) and by :math:`1 + \lambda^2` with a skip, be A the identity
-    or drawn like Θ. With components alike at the start, after k layers
+    by :math:`g(\lambda) = \lambda^2` for GCN (A = 0) and by :math:`1 + \lambda^2` with a skip, whether A is the
+    identity or drawn like Θ. If all components are alike at the start, after k layers
 
     .. math:: \frac{\mathbb E\, E(x)}{\mathbb E\, \|x\|^2} =
         \frac{\sum_\lambda (1 - \lambda)\, g(\lambda)^k}{\sum_\lambda g(\lambda)^k}
     """
     if skip not in SKIPS:
         raise ValueError(f"skip: choose from {', '.join(SKIPS)}, got {skip!r}")
-    found = torch.linalg.eigvalsh(smoothing_matrix(graph))
-    # The largest is 1, once for each component; what rounding makes of it would be all that deep networks leave.
-    eigenvalues = torch.where(found > 1 - 1e-12, 1.0, found)
+    eigenvalues = torch.linalg.eigvalsh(smoothing_matrix(graph))
+    # The largest is 1, once for each component; with a rounding error, it would be all that deep networks leave.
+    eigenvalues = torch.where(eigenvalues > 1 - 1e-12, 1.0, eigenvalues)
     growth = eigenvalues.square() + (0 if skip == "none" else 1)
     # Relative to the largest, which keeps powers of 64 within range.
     weights = (growth / growth.max()) ** torch.tensor(depths, dtype=torch.float64).unsqueeze(1)
@@ -110,25 +113,14 @@ def smoothing_matrix(graph: Graph) -> Float[Tensor, "vertices vertices"]:
     r"""GCN's :math:`\tilde L`, dense, in float64."""
     edges = gcn_edges(graph, torch.float64)
     dense = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64, device=graph.device)
-    places = edges.pattern.receivers, edges.pattern.senders
-    return dense.index_put(places, edges.weights, accumulate=True)
+    return dense.index_put((edges.pattern.receivers, edges.pattern.senders), edges.weights, accumulate=True)
 
 
-def sphere_graph(vertices: int) -> Graph:
+def sphere_graph(num_vertices: int) -> Graph:
     """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, with five or six neighbors each."""
     # k subdivisions give 10 · 4^k + 2 vertices.
-    mesh = icosphere(max(0, math.ceil(math.log((vertices - 2) / 10, 4))))
+    mesh = icosphere(max(0, math.ceil(math.log((num_vertices - 2) / 10, 4))))
     return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
-
-
-def _features(graph: Graph, width: int, seed: int) -> Tensor:
-    random = torch.Generator().manual_seed(seed)
-    return torch.randn(graph.num_vertices, width, generator=random, dtype=torch.float64)
-
-
-@torch.no_grad()
-def _layer(width: int, skip: str) -> nn.Module:
-    return make_block(GCNConv(width, width), skip).double().requires_grad_(False)
 
 
 def dirichlet_energy(x: Float[Tensor, "*batch vertices channels"], graph: Graph) -> Float[Tensor, "*batch"]:
@@ -139,11 +131,14 @@ def dirichlet_energy(x: Float[Tensor, "*batch vertices channels"], graph: Graph)
         \tfrac12 \sum_{i,\, j \in \mathcal N(i)} \Big\| \frac{x_i}{\sqrt{\tilde d_i}} -
         \frac{x_j}{\sqrt{\tilde d_j}} \Big\|^2
 
-    with :math:`\tilde d_i = |\mathcal N(i)| + 1` and GCN's matrix :math:`\tilde L`; both directions of every edge must
-    be there. It is 0 exactly where each channel is a multiple of :math:`\sqrt{\tilde d}` on every connected component.
-    Computed as the sum of squares, so that small energies are exact.
+    with :math:`\tilde d_i = |\mathcal N(i)| + 1` and GCN's matrix :math:`\tilde L`; the graph must have both directions
+    of every edge. It is 0 exactly where each channel is a multiple of :math:`\sqrt{\tilde d}` on every connected
+    component. Computed as the sum of squares, so that small energies are exact.
     """
-    _check(x, graph)
+    if x.dim() < 2 or x.shape[-2] != graph.num_vertices:
+        raise ValueError(
+            f"x: expected shape [*batch, vertices, channels] with {graph.num_vertices} vertices, got {list(x.shape)}"
+        )
     edges = with_self_loops(graph, x.dtype)
     degrees = x.new_zeros(graph.num_vertices).index_add(0, edges.pattern.receivers, edges.weights)
     scaled = x / degrees.sqrt().unsqueeze(1)
@@ -152,22 +147,19 @@ def dirichlet_energy(x: Float[Tensor, "*batch vertices channels"], graph: Graph)
 
 
 def mean_frequency(x: Float[Tensor, "*batch vertices channels"], graph: Graph) -> Float[Tensor, "*batch"]:
-    r"""The energy of x relative to its size, :math:`E(x) / \|x\|^2`: the mean of the eigenvalues :math:`1 - \lambda`
-    of :math:`I - \tilde L`, weighted by how much of x they carry. 0 is smooth, the largest value is below 2."""
+    r"""The energy of x relative to its size, :math:`E(x) / \|x\|^2`; 0 is smooth, the largest value is below 2.
+
+    It is the mean of the eigenvalues :math:`1 - \lambda` of :math:`I - \tilde L`, weighted by their part in x.
+    """
     return dirichlet_energy(x, graph) / x.square().sum((-2, -1))
 
 
 def effective_rank(x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch"]:
-    r""":math:`\exp(-\sum_k p_k \log p_k)` with :math:`p_k = s_k / \sum_l s_l` and the singular values s of x: r
-    dimensions of equal size count r, and what is negligible counts nothing. Between 1 and the rank; 0 where x is 0."""
+    r""":math:`\exp(-\sum_k p_k \log p_k)` with :math:`p_k = s_k / \sum_l s_l` and the singular values s of x.
+
+    r dimensions of equal size count r, and negligible ones count nothing. Between 1 and the rank; 0 if x is 0.
+    """
     sizes = torch.linalg.svdvals(x)
     total = sizes.sum(-1)
     shares = sizes / torch.where(total > 0, total, 1).unsqueeze(-1)
     return torch.where(total > 0, torch.special.entr(shares).sum(-1).exp(), 0)
-
-
-def _check(x: Tensor, graph: Graph) -> None:
-    if x.dim() < 2 or x.shape[-2] != graph.num_vertices:
-        raise ValueError(
-            f"x: expected shape [*batch, vertices, channels] with {graph.num_vertices} vertices, got {list(x.shape)}"
-        )

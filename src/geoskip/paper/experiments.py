@@ -9,27 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from geoskip.paper.rows import (
-    CHEB,
-    FEAST,
-    GCN,
-    GIN,
-    MONET,
-    NO_TEST,
-    SPIRAL,
-    SPLINE,
-    TINY,
-    PaperRow,
-    affine,
-    by_degree,
-    by_position,
-    daggered,
-    larger,
-    paper,
-    residual,
-    table_row,
-    table_rows,
-)
+from geoskip.paper.rows import NO_TEST, TINY, PaperRow, paper, printed_row, table_rows
 
 
 @dataclass(frozen=True)
@@ -62,50 +42,14 @@ def _matches(row: PaperRow, pattern: str) -> bool:
     return any(fnmatchcase(name.lower(), pattern.lower()) for name in names)
 
 
-TABLE1 = Experiment(
-    "table1",
-    "Shape reconstruction (Table 1)",
-    table_rows(
-        "table1",
-        "reconstruction",
-        (4, 9, 14),
-        (
-            *(daggered(CHEB), CHEB, residual(CHEB)),
-            *(daggered(SPIRAL), SPIRAL, residual(SPIRAL)),
-            *(FEAST, larger(FEAST), residual(FEAST), affine(FEAST)),
-            *(MONET, larger(MONET), residual(MONET), affine(MONET)),
-        ),
-    ),
-)
-TABLE2 = Experiment(
-    "table2",
-    "Superpixel MNIST (Table 2)",
-    table_rows(
-        "table2",
-        "classification",
-        (25,),
-        (
-            GIN,
-            *(GCN, residual(GCN), affine(GCN)),
-            *(FEAST, residual(FEAST), affine(FEAST)),
-            *map(by_degree, (MONET, residual(MONET), affine(MONET))),
-            *map(by_position, (MONET, residual(MONET), affine(MONET))),
-        ),
-    ),
-)
+TABLE1 = Experiment("table1", "Shape reconstruction (Table 1)", table_rows("table1", "reconstruction"))
+TABLE2 = Experiment("table2", "Superpixel MNIST (Table 2)", table_rows("table2", "classification"))
 CORRESPONDENCE = Experiment(
-    "correspondence",
-    "Shape correspondence (curves and text)",
-    table_rows(
-        "correspondence",
-        "correspondence",
-        (10,),
-        (
-            *(FEAST, affine(FEAST), daggered(FEAST), daggered(affine(FEAST))),
-            *(MONET, affine(MONET)),
-            *(GCN, residual(GCN), affine(GCN)),
-        ),
-    ),
+    "correspondence", "Shape correspondence (curves and text)", table_rows("correspondence", "correspondence")
+)
+# m = 1 … 5 control values per dimension give SplineCNN M = m³ matrices; MoNet has M = 8.
+SPLINE_SUPPLEMENT = Experiment(
+    "spline_supplement", "SplineCNN (supplement)", table_rows("spline_supplement", "reconstruction")
 )
 # The paper's text compares kernel size 9; Table 1, whose first rows these are, has all three.
 CENTER_METHODS = ("ChebNet†", "ChebNet", "SpiralNet++†", "SpiralNet++")
@@ -121,45 +65,22 @@ FEAST_PAIR = ("FeaStNet", "Aff-FeaStNet")
 
 
 def _with_and_without_loops(pair: tuple[PaperRow, ...]) -> tuple[PaperRow, ...]:
-    return (*pair, *map(_without_loops, pair))
-
-
-def _without_loops(row: PaperRow) -> PaperRow:
-    """The † of a row of another table. Self-loops have no parameters, so the count is the same."""
-    dagger = daggered(row)
-    printed = paper()["table3"][row.task][dagger.method]
-    names = ("mean_mm", "std_mm", "median_mm") if row.task == "reconstruction" else ("accuracy_pct",)
-    values = printed if isinstance(printed, list) else [printed]
-    figures = {**dict(zip(names, values, strict=True)), "params": row.figures["params"]}
-    return replace(dagger, home="table3", figures=figures)
+    """Self-loops have no parameters, so the count is the same without them."""
+    without = []
+    for row in pair:
+        method = f"{row.method}†"
+        figures = paper()["table3"][row.task][method] | {"params": row.figures["params"]}
+        without.append(printed_row("table3", row.task, row.column or 0, method, figures))
+    return (*pair, *without)
 
 
 TABLE3 = Experiment(
     "table3",
     "Self-loops or affine skips (Table 3)",
     (
-        *_with_and_without_loops(TABLE1.select([f"{name} M=9" for name in FEAST_PAIR])),
-        *CORRESPONDENCE.select([*FEAST_PAIR, *(f"{name}†" for name in FEAST_PAIR)]),
+        *_with_and_without_loops(TABLE1.select([f"{method} M=9" for method in FEAST_PAIR])),
+        *CORRESPONDENCE.select([*FEAST_PAIR, *(f"{method}†" for method in FEAST_PAIR)]),
         *_with_and_without_loops(TABLE2.select(FEAST_PAIR)),
-    ),
-)
-
-
-# The supplement's SplineCNN: m = 1 … 5 control values per dimension give M = m³ matrices, compared with MoNet at M = 8.
-# The paper prints figures for M = 8 and for the best one, and shows the rest as a curve.
-def _supplement_row(method: PaperRow, column: int) -> PaperRow:
-    section = "M8" if (method.operator, column) in (("monet", 8), ("spline", 2)) else f"m{column}"
-    mean = paper()["spline_supplement"].get(section, {}).get(method.method)
-    figures = {} if mean is None else {"mean_mm": mean}
-    return replace(method, home="spline_supplement", task="reconstruction", column=column, figures=figures)
-
-
-SPLINE_SUPPLEMENT = Experiment(
-    "spline_supplement",
-    "SplineCNN (supplement)",
-    (
-        *(_supplement_row(method, size) for size in (1, 2, 3, 4, 5) for method in (SPLINE, affine(SPLINE))),
-        *(_supplement_row(method, 8) for method in (MONET, affine(MONET))),
     ),
 )
 
@@ -196,11 +117,10 @@ POSITION_SETTINGS = ("finest_pseudo",)
 
 
 def _ablation_rows() -> tuple[PaperRow, ...]:
-    methods = (by_position(MONET), by_degree(MONET), GCN, affine(GCN))
+    methods = [TABLE2.select([title])[0] for title in ("MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN")]
     rows: dict[tuple[str, tuple[str, ...]], PaperRow] = {}
     for variant, changes in VARIANTS.items():
-        for method in methods:
-            row = table_row("table2", "classification", 25, method)
+        for row in methods:
             settings = _variant_settings(row, changes)
             # A variant that changes nothing for a method needs no training.
             changed = replace(row, home="superpixel_ablation", variant=variant, settings=settings)

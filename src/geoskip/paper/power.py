@@ -12,61 +12,48 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from geoskip.graphs import Graph, attach, pack, target_degree
+from geoskip.blocks import skip_prefix
+from geoskip.graphs import Graph, attach, target_degree
 from geoskip.models import layer_maker
-from geoskip.shapes import Float, Int
+from geoskip.paper.rows import SKIPS
+from geoskip.shapes import Float, Int, Shaped
 
-# By their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper on superpixels.
-OPERATORS: dict[str, dict[str, Any]] = {
-    "GCN": {"operator": "gcn"},
-    "MoNet": {"operator": "monet", "kernel_size": 4},
-    "FeaStNet": {"operator": "feast", "kernel_size": 4},
-    "FeaStNet†": {"operator": "feast", "kernel_size": 4, "self_loops": False},
-    "GIN-0": {"operator": "gin"},
+# Operator, kernel size and options by their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper
+# on superpixels.
+OPERATORS: dict[str, tuple[str, int | None, dict[str, Any]]] = {
+    "GCN": ("gcn", None, {}),
+    "MoNet": ("monet", 4, {}),
+    "FeaStNet": ("feast", 4, {}),
+    "FeaStNet†": ("feast", 4, {"self_loops": False}),
+    "GIN-0": ("gin", None, {}),
 }
-PREFIXES = {"none": "", "residual": "Res-", "affine": "Aff-"}
-# Relative distance of two readouts in float64 that rounding alone does not reach.
+# Every operator, plain, with residual and with affine skips: the skip and the operator's name.
+METHODS = {skip_prefix(skip) + operator: (skip, operator) for operator in OPERATORS for skip in SKIPS}
+WIDTH, LAYERS = 16, 3
+# Relative distance of two outputs in float64 that rounding alone does not reach.
 SAME = 1e-10
 
 
-@dataclass(frozen=True)
-class PowerRow:
-    """One method on one pair of graphs.
-
-    Attributes:
-        method: such as ``"Aff-GCN"``.
-        pair: name of the pair.
-        wl: whether 1-WL tells it apart.
-        told_apart: how many of the networks told it apart.
-        seeds: how many networks there were.
-        gap: median over them of the relative distance of the two readouts.
-    """
-
-    method: str
-    pair: str
-    wl: bool
-    told_apart: int
-    seeds: int
-    gap: float
-
-
 class RandomNetwork(nn.Module):
-    """Blocks with ELU between them and a sum over the vertices at the end, in float64.
+    """Three blocks with ELU between them and a sum over the vertices at the end, in float64.
 
-    All parameters, biases and attention too, are normal with variance 1 / rows. Functions of the weights that are not
-    identically equal are then almost surely different, up to the pieces that ELU and GIN's ReLU are made of.
+    All parameters, including biases and attention, are normal with variance 1 / rows. Functions of the weights that
+    are not identically equal are then almost surely different, up to the pieces that ELU and GIN's ReLU are made of.
     """
 
-    def __init__(self, method: str, in_channels: int, seed: int, width: int = 16, layers: int = 3) -> None:
+    def __init__(self, method: str, in_channels: int, seed: int) -> None:
         super().__init__()
-        prefix, operator = _split(method)
-        chosen = dict(OPERATORS[operator])
-        make = layer_maker(chosen.pop("operator"), prefix, chosen.pop("kernel_size", None), 1, chosen)
-        self.blocks = nn.ModuleList(make(in_channels if k == 0 else width, width) for k in range(layers))
+        if method not in METHODS:
+            raise ValueError(f"method: unknown name {method!r}; choose from {', '.join(METHODS)}")
+        skip, name = METHODS[method]
+        operator, kernel_size, options = OPERATORS[name]
+        make = layer_maker(operator, skip, kernel_size, 1, options)
+        self.blocks = nn.ModuleList(make(WIDTH if k else in_channels, WIDTH) for k in range(LAYERS))
         self.double().requires_grad_(False)
         random = torch.Generator().manual_seed(seed)
         for parameter in self.parameters():
@@ -83,96 +70,173 @@ class RandomNetwork(nn.Module):
         return self.vertices(x, graph).sum(0)
 
 
-def methods() -> list[str]:
-    """Every operator, plain, with residual and with affine skips."""
-    return [prefix + operator for operator in OPERATORS for prefix in PREFIXES.values()]
+@dataclass(frozen=True)
+class PowerRow:
+    """One method on one pair of graphs.
+
+    Attributes:
+        method: such as ``"Aff-GCN"``.
+        pair: name of the pair.
+        wl: whether 1-WL distinguishes it.
+        distinguished: how many of the networks distinguish it.
+        seeds: how many networks there were.
+        gap: median over them of the relative distance of the two outputs.
+    """
+
+    method: str
+    pair: str
+    wl: bool
+    distinguished: int
+    seeds: int
+    gap: float
 
 
-def gap(method: str, pair: GraphPair, seed: int) -> float:
-    """Relative distance of what one random network makes of the two graphs."""
-    network = RandomNetwork(method, pair.features[0].shape[1], seed)
-    first, second = (network(x, graph) for x, graph in zip(pair.features, pair.graphs, strict=True))
-    return float((first - second).norm() / torch.maximum(first.norm(), second.norm()))
+def power_table(seeds: Iterable[int]) -> list[PowerRow]:
+    """Every method on every pair."""
+    seeds = list(seeds)
+    return [compare_pair(method, pair, seeds) for method in METHODS for pair in graph_pairs()]
 
 
-def collisions(method: str, pair: GraphPair, seeds: Iterable[int]) -> PowerRow:
-    """How many random networks tell the pair apart."""
+def compare_pair(method: str, pair: GraphPair, seeds: Iterable[int]) -> PowerRow:
+    """How many random networks distinguish the pair."""
     gaps = torch.tensor([gap(method, pair, seed) for seed in seeds], dtype=torch.float64)
     if not len(gaps):
         raise ValueError("seeds: give at least one")
     return PowerRow(method, pair.name, pair.wl, int((gaps > SAME).sum()), len(gaps), float(gaps.median()))
 
 
-def power_table(seeds: Iterable[int]) -> list[PowerRow]:
-    """Every method on every pair."""
-    kept = list(seeds)
-    return [collisions(method, pair, kept) for method in methods() for pair in graph_pairs()]
-
-
-def _split(method: str) -> tuple[str, str]:
-    """The skip and the operator of a method's name."""
-    for skip, prefix in PREFIXES.items():
-        if method.startswith(prefix) and method.removeprefix(prefix) in OPERATORS:
-            return skip, method.removeprefix(prefix)
-    raise ValueError(f"method: unknown name {method!r}; choose from {', '.join(methods())}")
+def gap(method: str, pair: GraphPair, seed: int) -> float:
+    """Relative distance of the outputs of one random network for the two graphs."""
+    network = RandomNetwork(method, pair.features[0].shape[1], seed)
+    first, second = (network(x, graph) for x, graph in zip(pair.features, pair.graphs, strict=True))
+    return float((first - second).norm() / torch.maximum(first.norm(), second.norm()))
 
 
 def refine(
-    graph: Graph, colors: Int[Tensor, " vertices"] | None = None, rounds: int | None = None
-) -> Int[Tensor, " vertices"]:
-    r"""Colors after ``rounds`` of refinement, or when they no longer split:
+    edges: Int[np.ndarray, "2 edges"], colors: Int[np.ndarray, " vertices"], rounds: int
+) -> Int[np.ndarray, " vertices"]:
+    r"""Weisfeiler-Lehman colors as 64-bit numbers that mean the same on every graph:
 
     .. math:: c_i \leftarrow \big(c_i,\ \{\!\{ c_j : j \in \mathcal N(i) \}\!\}\big)
 
-    ``colors`` are those at the start, one for all where not given. The result is numbered from 0, in an order that
-    depends on the colors alone and not on how vertices are numbered. To compare two graphs refine them packed, for
-    numbers of separate refinements mean nothing to each other.
+    edges: senders and receivers.
     """
-    if colors is not None and colors.shape != (graph.num_vertices,):
-        raise ValueError(f"colors: expected one for each of {graph.num_vertices} vertices, got {list(colors.shape)}")
-    current = [0] * graph.num_vertices if colors is None else _numbered(colors.tolist())
-    neighbors = _neighbors(graph)
-    done = 0
-    while rounds is None or done < rounds:
-        finer = _numbered([(own, *sorted(current[j] for j in js)) for own, js in zip(current, neighbors, strict=True)])
-        stable = len(set(finer)) == len(set(current))
-        current, done = finer, done + 1
-        if stable:
-            break
-    return torch.tensor(current, dtype=torch.long)
+    senders, receivers = edges
+    colors = colors.astype(np.uint64)
+    for _ in range(rounds):
+        # A sum of scrambled colors is the same in any order, and differs where the colors do.
+        around = np.zeros_like(colors)
+        np.add.at(around, receivers, _scrambled(colors[senders]))
+        colors = _scrambled(_scrambled(colors + np.uint64(1)) ^ around)
+    return colors.view(np.int64)
 
 
-def colors_of(features: Float[Tensor, "vertices channels"]) -> Int[Tensor, " vertices"]:
-    """One color for each different row."""
-    return torch.unique(features, dim=0, return_inverse=True)[1]
+def _scrambled(numbers: Shaped[np.ndarray, " numbers"]) -> Shaped[np.ndarray, " numbers"]:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014): one number to another, with no two to the same."""
+    x = numbers + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
-def told_apart(
+def wl_distinguishes(
     first: Graph,
     second: Graph,
     features: tuple[Float[Tensor, "vertices channels"], Float[Tensor, "others channels"]] | None = None,
 ) -> bool:
-    """Whether 1-WL tells the graphs apart: their stable colors, refined together, differ in number."""
-    start = None if features is None else colors_of(torch.cat(features))
-    colors = refine(pack([first, second]), start)
-    counts = torch.bincount(colors), torch.bincount(colors[: first.num_vertices], minlength=int(colors.max()) + 1)
-    return not torch.equal(counts[0], 2 * counts[1])
+    """Whether 1-WL distinguishes the graphs: their stable colors differ in number."""
+    count = first.num_vertices
+    start = np.zeros(count + second.num_vertices, dtype=np.int64)
+    if features is not None:
+        start = torch.unique(torch.cat(features), dim=0, return_inverse=True)[1].numpy()
+    # As many rounds as vertices: by then no color splits any more.
+    colors = [
+        np.sort(refine(graph.edge_index.numpy(), own, rounds=len(start)))
+        for graph, own in ((first, start[:count]), (second, start[count:]))
+    ]
+    return not np.array_equal(*colors)
 
 
-def _neighbors(graph: Graph) -> list[list[int]]:
-    lists: list[list[int]] = [[] for _ in range(graph.num_vertices)]
-    for sender, receiver in graph.edge_index.t().tolist():
-        lists[receiver].append(sender)
-    return lists
+Edges = Sequence[tuple[int, int]]
 
 
-def _numbered(signatures: list) -> list[int]:
-    """Equal signatures get equal numbers, in sorted order."""
-    number = {signature: place for place, signature in enumerate(sorted(set(signatures)))}
-    return [number[signature] for signature in signatures]
+def ring(length: int, first: int = 0) -> Edges:
+    """Vertices from ``first`` on."""
+    return [(first + v, first + (v + 1) % length) for v in range(length)]
 
 
-Edges = list[tuple[int, int]]
+def circulant(length: int, steps: Sequence[int]) -> Edges:
+    """Vertices on a circle, each joined to those ``steps`` away."""
+    return [(v, (v + step) % length) for step in steps for v in range(length)]
+
+
+# Name, what differs, the edges of both graphs, and the colors or intensities of their vertices, if they differ.
+PAIRS: tuple[tuple[str, str, Edges, Edges, tuple[Any, Any] | None], ...] = (
+    ("hexagon, two triangles", "Every vertex has two neighbors.", ring(6), [*ring(3), *ring(3, 3)], None),
+    (
+        "decalin, bicyclopentyl",
+        "Two fused rings of six atoms, two joined rings of five.",
+        [*ring(10), (0, 5)],
+        [*ring(5), *ring(5, 5), (0, 5)],
+        None,
+    ),
+    (
+        "circulants 11(1,2), 11(1,3)",
+        "Rings of eleven with chords of two kinds: every vertex has four neighbors.",
+        circulant(11, (1, 2)),
+        circulant(11, (1, 3)),
+        None,
+    ),
+    (
+        "path, star",
+        "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.",
+        [(0, 1), (1, 2), (2, 3)],
+        [(0, 1), (0, 2), (0, 3)],
+        None,
+    ),
+    (
+        "hexagon, K3,3",
+        "Every vertex has two neighbors, or every vertex has three.",
+        ring(6),
+        [(i, j) for i in range(3) for j in range(3, 6)],
+        None,
+    ),
+    (
+        "two edges ab, complete aabb",
+        "Closed neighborhoods of the same mixture, {a, b} and {a, a, b, b}.",
+        [(0, 1), (2, 3)],
+        [(i, j) for i in range(4) for j in range(i)],
+        ("abab", "abab"),
+    ),
+    (
+        "two edges ab, square abab",
+        "Neighborhoods of the same mixture, {b} and {b, b}.",
+        [(0, 1), (2, 3)],
+        [(0, 1), (2, 3), (0, 3), (2, 1)],
+        ("abab", "abab"),
+    ),
+    (
+        "ring of nine, colored in two ways",
+        "Closed neighborhoods are the same one by one; which of their vertices is the center differs.",
+        ring(9),
+        ring(9),
+        ("abaabbabc", "baababbac"),
+    ),
+    (
+        "ring of eight, a and a near or far",
+        "Two vertices of color a lie side by side, or three steps apart; what a vertex sees is the same.",
+        ring(8),
+        ring(8),
+        ("aabbbbbb", "abbabbbb"),
+    ),
+    (
+        "edge 0-2, edge 1-1",
+        "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
+        [(0, 1)],
+        [(0, 1)],
+        ([0.0, 2.0], [1.0, 1.0]),
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,139 +246,39 @@ class GraphPair:
     Attributes:
         name: a few words.
         about: what differs, in a sentence.
-        wl: whether 1-WL tells them apart.
         graphs: the two.
         features: of their vertices: ones, one-hot colors, or intensities.
     """
 
     name: str
     about: str
-    wl: bool
     graphs: tuple[Graph, Graph]
     features: tuple[Float[Tensor, "vertices channels"], Float[Tensor, "vertices channels"]]
 
+    @property
+    def wl(self) -> bool:
+        """Whether 1-WL distinguishes them."""
+        return wl_distinguishes(*self.graphs, self.features)
+
 
 def graph_pairs() -> list[GraphPair]:
-    """All pairs, those that 1-WL parts last."""
-    return [
-        _pair("hexagon, two triangles", "Every vertex has two neighbors.", False, ring(6), triangles(2)),
-        _pair(
-            "decalin, bicyclopentyl",
-            "Two fused rings of six atoms, two joined rings of five.",
-            False,
-            [*ring(10), (0, 5)],
-            [*ring(5), *shifted(ring(5), 5), (0, 5)],
-        ),
-        _pair(
-            "circulants 11(1,2), 11(1,3)",
-            "Rings of eleven with chords of two kinds: every vertex has four neighbors.",
-            False,
-            circulant(11, (1, 2)),
-            circulant(11, (1, 3)),
-        ),
-        _pair("path, star", "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.", True, path(4), star(3)),
-        _pair(
-            "hexagon, K3,3",
-            "Every vertex has two neighbors, or every vertex has three.",
-            True,
-            ring(6),
-            [(i, j) for i in range(3) for j in range(3, 6)],
-        ),
-        _pair(
-            "two edges ab, complete aabb",
-            "Closed neighborhoods of the same mixture, {a, b} and {a, a, b, b}.",
-            True,
-            [(0, 1), (2, 3)],
-            [(i, j) for i in range(4) for j in range(i)],
-            ("abab", "abab"),
-        ),
-        _pair(
-            "two edges ab, square abab",
-            "Neighborhoods of the same mixture, {b} and {b, b}.",
-            True,
-            [(0, 1), (2, 3)],
-            [(0, 1), (2, 3), (0, 3), (2, 1)],
-            ("abab", "abab"),
-        ),
-        _pair(
-            "ring of nine, colored in two ways",
-            "Closed neighborhoods are the same one by one; which of their vertices is the center differs.",
-            True,
-            ring(9),
-            ring(9),
-            ("abaabbabc", "baababbac"),
-        ),
-        _pair(
-            "ring of eight, a and a near or far",
-            "Two vertices of color a lie side by side, or three steps apart; what a vertex sees is the same.",
-            True,
-            ring(8),
-            ring(8),
-            ("aabbbbbb", "abbabbbb"),
-        ),
-        _pair(
-            "edge 0-2, edge 1-1",
-            "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
-            True,
-            [(0, 1)],
-            [(0, 1)],
-            ((0.0, 2.0), (1.0, 1.0)),
-        ),
-    ]
-
-
-def ring(length: int) -> Edges:
-    return [(v, (v + 1) % length) for v in range(length)]
-
-
-def path(length: int) -> Edges:
-    return [(v, v + 1) for v in range(length - 1)]
-
-
-def star(leaves: int) -> Edges:
-    return [(0, leaf) for leaf in range(1, leaves + 1)]
-
-
-def triangles(count: int) -> Edges:
-    return [edge for number in range(count) for edge in shifted(ring(3), 3 * number)]
-
-
-def circulant(length: int, steps: Sequence[int]) -> Edges:
-    """Vertices on a circle, each joined to those ``steps`` away."""
-    return [(v, (v + step) % length) for step in steps for v in range(length)]
-
-
-def shifted(edges: Edges, by: int) -> Edges:
-    return [(i + by, j + by) for i, j in edges]
+    """All pairs, those that 1-WL distinguishes last."""
+    pairs = []
+    for name, about, first, second, colors in PAIRS:
+        graphs = undirected(first), undirected(second)
+        x, y = colors or ([1.0] * graphs[0].num_vertices,) * 2
+        pairs.append(GraphPair(name, about, graphs, (_features(x), _features(y))))
+    return pairs
 
 
 def undirected(edges: Edges) -> Graph:
-    """The graph with both directions of every edge."""
+    """The graph with both directions of every edge, and degrees, up to 10, as pseudo-coordinates for MoNet."""
     both = torch.tensor([*edges, *((j, i) for i, j in edges)]).t()
-    return with_degrees(Graph.from_edge_index(both, int(both.max()) + 1))
-
-
-def with_degrees(graph: Graph) -> Graph:
-    """With pseudo-coordinates that know nothing but degrees, up to 10, for MoNet to look at."""
+    graph = Graph.from_edge_index(both, int(both.max()) + 1)
     return attach(graph, target_degree(graph, largest=10.0, dtype=torch.float64))
 
 
-def _pair(
-    name: str,
-    about: str,
-    wl: bool,
-    first: Edges,
-    second: Edges,
-    features: tuple[Sequence[float] | str, Sequence[float] | str] | None = None,
-) -> GraphPair:
-    graphs = undirected(first), undirected(second)
-    if features is None:
-        ones = torch.ones(graphs[0].num_vertices, 1, dtype=torch.float64)
-        return GraphPair(name, about, wl, graphs, (ones, ones))
-    return GraphPair(name, about, wl, graphs, (_columns(features[0]), _columns(features[1])))
-
-
-def _columns(values: Sequence[float] | str) -> Tensor:
+def _features(values: Sequence[float] | str) -> Tensor:
     """Letters become one-hot colors, numbers one channel."""
     if isinstance(values, str):
         return torch.eye(3, dtype=torch.float64)[["abc".index(letter) for letter in values]]

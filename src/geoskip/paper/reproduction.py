@@ -21,7 +21,7 @@ from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.report.palette import colored
 from geoskip.report.pictures import picture, png_bytes, sheet
-from geoskip.report.sheets import errors_mm
+from geoskip.report.sheets import errors_mm, part_pictures
 
 
 @dataclass
@@ -157,34 +157,15 @@ def _pictures(figure: str, job: Job, samples: Samples, size: int) -> list[tuple[
     """The rows of pictures of one run, with their names."""
     label = job.row.label
     if isinstance(samples, CorrespondenceSamples):
-        return [(label, _matched(samples, size))]
+        # Blue-gray where a vertex has no label.
+        errors = (colored(body.error_pct.astype(float), LARGEST_PCT, "viridis") for body in samples.meshes)
+        meshes = (Mesh(body.verts.astype(float), body.faces) for body in samples.meshes)
+        return [(label, [picture(m, colors=colors, size=size) for m, colors in zip(meshes, errors, strict=True)])]
     assert isinstance(samples, MeshSamples)
     if figure == "errors":
-        return [(label, _errors(samples, size))]
+        colors = [colored(errors, LARGEST_MM, "viridis") for errors in errors_mm(samples)]
+        return [(label, part_pictures(samples, "full", size, colors=colors))]
     parts = {"input": "input", label: "full"}
     if figure == "affine":
         parts = {f"{label}: {part}": part for part in ("input", "full", "affine")}
-    return [
-        (name, [picture(Mesh(verts.astype(float), samples.faces), size=size) for verts in samples.parts[part]])
-        for name, part in parts.items()
-    ]
-
-
-def _errors(samples: MeshSamples, size: int) -> list[np.ndarray]:
-    """Reconstructions, colored by the distance of each vertex from its true position."""
-    return [
-        picture(Mesh(verts.astype(float), samples.faces), colors=colored(errors, LARGEST_MM, "viridis"), size=size)
-        for verts, errors in zip(samples.parts["full"], errors_mm(samples), strict=True)
-    ]
-
-
-def _matched(samples: CorrespondenceSamples, size: int) -> list[np.ndarray]:
-    """Bodies, colored by the geodesic error of each vertex; blue-gray where a vertex has no label."""
-    return [
-        picture(
-            Mesh(body.verts.astype(float), body.faces),
-            colors=colored(body.error_pct.astype(float), LARGEST_PCT, "viridis"),
-            size=size,
-        )
-        for body in samples.meshes
-    ]
+    return [(name, part_pictures(samples, part, size)) for name, part in parts.items()]

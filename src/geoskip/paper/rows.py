@@ -1,7 +1,6 @@
 """The rows of the paper's tables: methods, published figures, configurations to train them, models at the paper's size.
 
-A row is written as a variation of a plain operator, such as ``affine(MONET)`` or ``larger(FEAST)``. The published
-figures are in ``paper.json``, with the exact number of trainable parameters of each architecture.
+The published figures are in ``paper.json``, with the exact number of trainable parameters of each architecture.
 
 A schedule says how long a row is trained. ``full`` is the paper's; ``first200`` is its first 200 epochs, and any other
 number will do; ``smoke`` is a step or two. ``short`` passes through the paper's learning rates faster, or stops before
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -183,60 +182,48 @@ def shortened(config: Config, schedule: str) -> Config:
     return replace(config, optim=faster, tf32=config.tf32 or short.tf32)
 
 
-CHEB, SPIRAL, FEAST, SPLINE, MONET, GCN, GIN = (
-    PaperRow(operator_info(name).title, name) for name in ("cheb", "spiral", "feast", "spline", "monet", "gcn", "gin")
-)
-
-
-def residual(row: PaperRow) -> PaperRow:
-    return _with_skip(row, "residual")
-
-
-def affine(row: PaperRow) -> PaperRow:
-    return _with_skip(row, "affine")
-
-
-def _with_skip(row: PaperRow, skip: str) -> PaperRow:
-    return replace(row, method=f"{skip_prefix(skip)}{row.method}", skip=skip)
-
-
-def larger(row: PaperRow) -> PaperRow:
-    """With one more weight matrix, so that it has as many as with an affine skip."""
-    return replace(row, method=f"{row.method}+", more=1)
-
-
-def daggered(row: PaperRow) -> PaperRow:
-    """The paper's †: no separate weight for the center vertex (ChebNet, SpiralNet++), or no self-loops (FeaStNet)."""
-    return replace(row, method=f"{row.method}†", options=dict(operator_info(row.operator).without_center))
-
-
-def by_position(row: PaperRow) -> PaperRow:
-    return replace(row, pseudo="position")
-
-
-def by_degree(row: PaperRow) -> PaperRow:
-    return replace(row, pseudo="degree")
-
-
 @cache
 def paper() -> Mapping[str, Any]:
     """All figures of the paper's tables."""
     return json.loads(files(__package__).joinpath("paper.json").read_text(encoding="utf-8"))
 
 
-def table_rows(home: str, task: str, columns: Sequence[int], methods: Sequence[PaperRow]) -> tuple[PaperRow, ...]:
-    """Methods as the rows of a table, column by column, with the published figures."""
-    return tuple(table_row(home, task, column, method) for column in columns for method in methods)
+def table_rows(home: str, task: str) -> tuple[PaperRow, ...]:
+    """The rows of a printed table, in its order: ``{M: {method: figures}}``."""
+    return tuple(
+        printed_row(home, task, int(column), method, figures)
+        for column, methods in paper()[home].items()
+        for method, figures in methods.items()
+    )
 
 
-def table_row(home: str, task: str, column: int, method: PaperRow) -> PaperRow:
-    sized = operator_info(method.operator).has_kernel_size
-    row = replace(method, home=home, task=task, column=column if sized else None)
-    printed = paper()[home]
-    if isinstance(printed, dict):
-        return replace(row, figures=printed[str(column)][row.method])
-    entry = next(entry for entry in printed if (entry["method"], entry.get("pseudo")) == (row.method, row.pseudo))
-    return replace(row, figures=entry)
+def printed_row(home: str, task: str, column: int, method: str, figures: Mapping[str, Any]) -> PaperRow:
+    """A row from its printed name, such as ``Aff-FeaStNet†`` or ``MoNet (degree)``."""
+    name, _, pseudo = method.removesuffix(")").partition(" (")
+    skip = next((skip for skip in SKIPS[1:] if name.startswith(skip_prefix(skip))), "none")
+    plain = name.removeprefix(skip_prefix(skip)).removesuffix("†")
+    # MoNet+ has one more weight matrix, so that it has as many as with an affine skip.
+    larger = plain not in _operators()
+    operator = _operators()[plain.removesuffix("+") if larger else plain]
+    return PaperRow(
+        name,
+        operator,
+        skip,
+        task,
+        column if operator_info(operator).has_kernel_size else None,
+        more=int(larger),
+        pseudo=pseudo or None,
+        # The paper's †: no separate weight for the center vertex (ChebNet, SpiralNet++), or no self-loops (FeaStNet).
+        options=dict(operator_info(operator).without_center) if name.endswith("†") else {},
+        figures=figures,
+        home=home,
+    )
+
+
+@cache
+def _operators() -> Mapping[str, str]:
+    """The paper's operators by their printed names."""
+    return {operator_info(name).title: name for name in ("cheb", "spiral", "feast", "spline", "monet", "gcn", "gin")}
 
 
 def paper_model(row: PaperRow) -> nn.Module:

@@ -3,62 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
+from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes, data_set
 from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
 from geoskip.data.radius import radius_edges
 from geoskip.meshes import Mesh, decimate, icosphere, mesh_hierarchy
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Float
 
 NUM_TRAIN, NUM_ITEMS = 4, 6
 NAMES = tuple(f"{item:03d}" for item in range(NUM_ITEMS))
 DIGITS = tuple("0123456789")
+CHUNK = 1024
 
 
 def tiny_set(task: str) -> MeshSet | CorrespondenceSet | GraphSet:
-    """Four training and two test items, the same in every call: enough to see that a recipe runs."""
+    """Four training and two test items, the same in every call: enough to see that a row runs.
+
+    Deformed spheres of 42 vertices; graphs of 16 points in a square, joined to points nearby, with two coarser levels.
+    """
+    split, sphere = Split.leading(NUM_ITEMS, NUM_TRAIN), icosphere(1)
     if task == "reconstruction":
-        return _meshes()
-    return _bodies() if task == "correspondence" else _graphs()
-
-
-def _split() -> Split:
-    return Split.leading(NUM_ITEMS, NUM_TRAIN)
-
-
-def _meshes() -> MeshSet:
-    """Deformed spheres of 42 vertices; the unit is 100 mm."""
-    sphere = icosphere(1)
-    shapes = torch.from_numpy(deformed(sphere, NUM_ITEMS, seed=0)).float()
-    return MeshSet(sphere, StoredShapes(shapes), NAMES, _split(), unit_mm=100.0)
-
-
-def _bodies() -> CorrespondenceSet:
-    """Deformed spheres, matched with the sphere."""
-    sphere = icosphere(1)
-    meshes = tuple(sphere.with_verts(verts) for verts in deformed(sphere, NUM_ITEMS, seed=1))
-    labels = (torch.arange(sphere.num_vertices),) * NUM_ITEMS
-    return CorrespondenceSet(sphere, meshes, labels, NAMES, _split(), unit_mm=1000.0)
-
-
-def _graphs() -> GraphSet:
-    """Graphs of 16 points in a square, joined to points nearby, with two coarser levels."""
+        shapes = torch.from_numpy(deformed(sphere, NUM_ITEMS, seed=0)).float()
+        return MeshSet(sphere, StoredShapes(shapes), NAMES, split, unit_mm=100.0)
+    if task == "correspondence":
+        meshes = tuple(sphere.with_verts(verts) for verts in deformed(sphere, NUM_ITEMS, seed=1))
+        labels = (torch.arange(sphere.num_vertices),) * NUM_ITEMS
+        return CorrespondenceSet(sphere, meshes, labels, NAMES, split, unit_mm=1000.0)
     rng = np.random.default_rng(0)
     pos, radius = rng.uniform(0, 28, (NUM_ITEMS, 16, 2)).astype(np.float32), 12.0
-    edges, edge_offsets = radius_edges(pos, radius)
+    edges, edge_offsets = map(torch.from_numpy, radius_edges(pos, radius))
     offsets = torch.arange(NUM_ITEMS + 1) * pos.shape[1]
-    finest = GraphLevel(
-        torch.from_numpy(pos).flatten(0, 1), offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets)
-    )
+    finest = GraphLevel(torch.from_numpy(pos).flatten(0, 1), offsets, edges, edge_offsets)
     clusters = find_clusters(finest, lambda level: gaussian_weights(level, radius / 2), 2)
     x = torch.from_numpy(rng.random((len(finest.pos), 1), dtype=np.float32))
-    return GraphSet(x, with_levels(finest, clusters), torch.arange(NUM_ITEMS), DIGITS, _split())
+    return GraphSet(x, with_levels(finest, clusters), torch.arange(NUM_ITEMS), DIGITS, split)
 
 
 def deformed(mesh: Mesh, count: int, seed: int) -> Float[np.ndarray, "shapes vertices 3"]:
@@ -76,9 +58,9 @@ def deformed(mesh: Mesh, count: int, seed: int) -> Float[np.ndarray, "shapes ver
 
 def reduced(data: MeshSet, num_vertices: int, num_train: int, num_test: int, seed: int = 0) -> MeshSet:
     """Random items of a set, with the vertices that remain after decimating its template."""
-    draw = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(seed)
     chosen = [
-        items[torch.randperm(len(items), generator=draw)[:count]]
+        items[torch.randperm(len(items), generator=random)[:count]]
         for items, count in ((data.split.train, num_train), (data.split.test, num_test))
     ]
     step, items = decimate(data.template, num_vertices), torch.cat(chosen)
@@ -87,33 +69,19 @@ def reduced(data: MeshSet, num_vertices: int, num_train: int, num_test: int, see
     return MeshSet(step.mesh, StoredShapes(verts), names, Split.leading(len(items), num_train), data.unit_mm)
 
 
+@data_set(task="reconstruction", title="Generated faces with fewer vertices", extra="people")
+def coarse_faces(factors: list[int]) -> MeshSet:
+    """The generated faces, with the vertices that remain after decimating the template by each of the factors."""
+    from geoskip.data.faces import faces
+
+    return coarsened(faces(), factors) if factors else faces()
+
+
 def coarsened(data: MeshSet, factors: Sequence[int]) -> MeshSet:
-    """The same shapes with the vertices that remain after decimating the template by ``factors``."""
+    """All shapes of a set in memory, with the vertices that remain after decimating the template by ``factors``."""
     meshes = mesh_hierarchy(data.template, factors=tuple(factors))
     kept = torch.arange(data.template.num_vertices)
-    for down in meshes.down:
-        kept = kept[torch.from_numpy(down.indices).long()]
-    return replace(data, template=meshes.levels[-1], shapes=KeptVertices(data.shapes, kept))
-
-
-@dataclass(frozen=True, eq=False)
-class KeptVertices:
-    """A subset of the vertices of other shapes."""
-
-    shapes: Any
-    kept: Int[Tensor, " kept"]
-
-    def __len__(self) -> int:
-        return len(self.shapes)
-
-    def decode(self, items: Int[Tensor, " items"]) -> Tensor:
-        return self.shapes.decode(items)[:, self.kept]
-
-    def to(self, device: torch.device | str) -> KeptVertices:
-        return KeptVertices(self.shapes.to(device), self.kept.to(device))
-
-
-def stored(data: MeshSet) -> MeshSet:
-    """The same set with all positions decoded and kept in memory."""
-    parts = torch.arange(len(data)).split(1024)
-    return replace(data, shapes=StoredShapes(torch.cat([data.verts(part) for part in parts])))
+    for step in meshes.kept:
+        kept = kept[torch.from_numpy(step)]
+    verts = [data.verts(items)[:, kept] for items in torch.arange(len(data)).split(CHUNK)]
+    return replace(data, template=meshes.levels[-1], shapes=StoredShapes(torch.cat(verts)))
