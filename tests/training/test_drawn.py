@@ -394,7 +394,7 @@ def test_captured_steps_train_as_plain_ones_and_draw_as_the_cpu(coarsening: dict
             session.advance()
         ends.append({name: tensor.clone() for name, tensor in session.learner.tensors().items()})
         on_cpu = task(coarsening, operator=operator)
-        on_cpu.begin_epoch(session.sampler.epoch - 1)
+        on_cpu.begin_epoch(session.epoch - 1)
         assert isinstance(made, Classification)
         assert same_draw([t.cpu() for t in signature(made.store)], signature(on_cpu.store))
     for name, tensor in ends[0].items():

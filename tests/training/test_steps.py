@@ -52,7 +52,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 def batches(held: Learner, batch: int, count: int) -> list[Tensor]:
     sampler = Sampler(held.task.num_items, batch, 0)
-    return [sampler.batch_at(step).to(held.device) for step in range(count)]
+    return [sampler.batch(step).to(held.device) for step in range(count)]
 
 
 @pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
@@ -183,7 +183,7 @@ def test_the_rate_follows_the_epochs() -> None:
     config = sets.config(optim={"lr": 1.0, "lr_decay": 0.5, "decay_every": 2})
     assert [config.optim.rate(epoch) for epoch in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
     session = Session(config, make_task(config, sets.meshes()))
-    session.sampler.epoch = 2
+    session.step = 2 * session.sampler.num_batches
     session.advance()
     assert session.learner.optimizer.param_groups[0]["lr"] == 0.5
 

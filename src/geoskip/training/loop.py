@@ -162,7 +162,7 @@ class _Loop:
             return
         self._check_folder()
         seconds, model, task = session.elapsed, session.learner.model, session.task
-        task.epoch = session.sampler.epoch
+        task.epoch = session.epoch
         evaluation, metrics = Evaluation({}), dict[str, float]()
         if len(task.part("validation")):
             evaluation = task.evaluate(model, "validation")
@@ -213,7 +213,7 @@ class _Loop:
             if self.metrics is not None:
                 self.metrics.write(step, values)
         with suppress(OSError):
-            self.progress.update(self.session.step, self.session.sampler.epoch, self.loss, self.metric)
+            self.progress.update(self.session.step, self.session.epoch, self.loss, self.metric)
 
     def _evaluate(self) -> None:
         self._report(wait=True)

@@ -232,7 +232,7 @@ def is_finished(run: Run, state: State | None) -> bool:
     config, folder = run.config, run.folder
     if state is None:
         return _finished_without_checkpoints(config, folder)
-    num_items = state.progress["sampler"]["num_items"]
+    num_items = state.progress["num_items"]
     steps_per_epoch = -(-num_items // min(config.optim.batch_size, num_items))
     if state.step < steps_per_epoch * config.optim.epochs:
         return False

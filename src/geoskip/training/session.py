@@ -24,66 +24,36 @@ class Diverged(ValueError):
 
 
 class Sampler:
-    """Every item once per epoch, in a new order each time, ``batch_size`` items at a time.
+    """The items of each step: every item once per epoch, in a new order each time.
 
-    The last batch of an epoch is smaller if the items do not divide evenly. The order of the epoch is stored on
+    The last batch of an epoch is smaller if the items do not divide evenly. The order of the current epoch is stored on
     ``device``, so that taking a batch moves nothing.
-
-    Attributes:
-        epoch: number of completed epochs.
-        position: number of items taken of the current epoch.
     """
 
     def __init__(self, num_items: int, batch_size: int, seed: int, device: torch.device | str = "cpu") -> None:
         self.num_items, self.batch_size, self.seed = num_items, min(batch_size, num_items), seed
         self.device = torch.device(device)
-        self._start(epoch=0, position=0)
+        self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
     @property
     def num_batches(self) -> int:
         """Batches per epoch."""
         return -(-self.num_items // self.batch_size)
 
-    @property
-    def at_end(self) -> bool:
-        """Whether all items of the epoch have been taken."""
-        return self.position >= self.num_items
+    def batch(self, step: int) -> Int[Tensor, " items"]:
+        """The items of a step of the run, counted from 0."""
+        epoch, position = divmod(step, self.num_batches)
+        if self._epoch != epoch:
+            order = self.order(epoch)
+            on_cuda = self.device.type == "cuda"
+            self._order = order.pin_memory().to(self.device, non_blocking=True) if on_cuda else order
+            self._epoch = epoch
+        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
     def order(self, epoch: int) -> Int[Tensor, " items"]:
         """All items in the order of an epoch, on the CPU."""
         mixed = int(np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0])
         return torch.randperm(self.num_items, generator=torch.Generator().manual_seed(mixed))
-
-    def next(self) -> Int[Tensor, " items"]:
-        """The next batch of the epoch; there must be one."""
-        items = self._order[self.position : self.position + self.batch_size]
-        self.position += len(items)
-        return items
-
-    def next_epoch(self) -> None:
-        self._start(self.epoch + 1, position=0)
-
-    def batch_at(self, step: int) -> Int[Tensor, " items"]:
-        """The items of a step of the whole run, counted from 0, on the CPU."""
-        epoch, position = divmod(step, self.num_batches)
-        return self.order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
-
-    def state(self) -> dict[str, Any]:
-        return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "num_items": self.num_items}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`; ValueError if it belongs to another data set."""
-        if (state["num_items"], state["seed"]) != (self.num_items, self.seed):
-            raise ValueError(
-                f"the checkpoint is of a run over {state['num_items']} items with seed {state['seed']}; here are "
-                f"{self.num_items} with seed {self.seed}, so the run cannot be resumed"
-            )
-        self._start(state["epoch"], state["position"])
-
-    def _start(self, epoch: int, position: int) -> None:
-        self.epoch, self.position = epoch, position
-        order = self.order(epoch)
-        self._order = order.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else order
 
 
 def make_step(learner: Learner, capture: bool = True) -> Callable[[Int[Tensor, " items"]], None]:
@@ -176,24 +146,33 @@ class Session:
         return self.sampler.num_batches * self.config.optim.epochs
 
     @property
+    def epoch(self) -> int:
+        """Number of completed epochs."""
+        return self.step // self.sampler.num_batches
+
+    @property
+    def at_epoch_start(self) -> bool:
+        return self.step % self.sampler.num_batches == 0
+
+    @property
     def elapsed(self) -> float:
         """Seconds of training, including those of interrupted processes."""
         return self.seconds + time.perf_counter() - self.began
 
     def advance(self) -> None:
         """Do one update."""
-        if self.sampler.position == 0 or not self._ready:
-            self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
-            self.task.begin_epoch(self.sampler.epoch)
+        epoch = self.epoch
+        if self.at_epoch_start or not self._ready:
+            self.learner.set_rate(self.config.optim.rate(epoch))
+            self.task.begin_epoch(epoch)
             self._ready = True
-        self.update(self.sampler.next())
+        self.update(self.sampler.batch(self.step))
         self.step += 1
         if self.learner.device.type == "cpu":
             self._check_finite(int(self.learner.fault))
-        if self.sampler.at_end:
-            self._pending.append((self.sampler.epoch, self.step, Readback(self.learner)))
+        if self.at_epoch_start:
+            self._pending.append((epoch, self.step, Readback(self.learner)))
             self.learner.loss.zero_()
-            self.sampler.next_epoch()
 
     def epoch_metrics(self, wait: bool = False) -> Iterator[tuple[int, dict[str, int | float]]]:
         """The step and the metrics of each epoch whose values have arrived since the last call. Raises Diverged."""
@@ -209,18 +188,17 @@ class Session:
     @property
     def evaluation_due(self) -> bool:
         """Whether to evaluate now: after every ``evaluate_every`` epochs, except the last."""
-        every, epoch = self.config.evaluate_every, self.sampler.epoch
-        between = self.sampler.position == 0 and 0 < self.step < self.total
-        return bool(every) and between and epoch % every == 0 and len(self.task.part(self.task.watched)) > 0
+        every, between_epochs = self.config.evaluate_every, self.at_epoch_start and 0 < self.step < self.total
+        return bool(every and between_epochs and self.epoch % every == 0 and len(self.task.part(self.task.watched)))
 
     def evaluate(self) -> dict[str, float]:
         """Metrics on the validation items or, without them, the test items. Training and its time are unaffected."""
         began, model, part = time.perf_counter(), self.learner.model, self.task.watched
-        self.task.epoch = self.sampler.epoch
+        self.task.epoch = self.epoch
         metrics = prefixed(part, self.task.evaluate(model, part).metrics)
         model.train()
         for name, value in metrics.items():
-            self.measures.setdefault(name, []).append((self.sampler.epoch, value))
+            self.measures.setdefault(name, []).append((self.epoch, value))
         self.began += time.perf_counter() - began
         return metrics
 
@@ -228,7 +206,7 @@ class Session:
         """Raise Diverged if ``fault`` is a step and not -1."""
         if fault < 0:
             return
-        items = self.sampler.batch_at(fault).tolist()
+        items = self.sampler.batch(fault).tolist()
         names = ", ".join(self.task.names[item] for item in items[:4]) + (", …" if len(items) > 4 else "")
         epoch = fault // self.sampler.num_batches
         raise Diverged(
@@ -246,7 +224,7 @@ class Session:
         device = self.learner.device
         progress: dict[str, Any] = {
             "config": self.config.to_json(),
-            "sampler": self.sampler.state(),
+            "num_items": self.sampler.num_items,
             "random": {name: self.group.gather(state, device) for name, state in random_states(device).items()},
             "scaler": self.learner.scaler.state_dict(),
             "loss": loss,
@@ -259,9 +237,12 @@ class Session:
     def load(self, state: State) -> None:
         """Resume from a state."""
         progress = state.progress
-        self.sampler.load_state(progress["sampler"])
+        if progress["num_items"] != self.sampler.num_items:
+            raise ValueError(
+                f"the checkpoint is of a run over {progress['num_items']} items, and the data have "
+                f"{self.sampler.num_items}; resume the run with its own data"
+            )
         self.learner.load(state.model, state.optimizer, state.step)
-        self.learner.set_rate(self.config.optim.rate(self.sampler.epoch))
         # Sums are over all processes, so only one of them starts from the stored sum.
         self.learner.loss.fill_(progress["loss"] if self.group.leads else 0.0)
         if progress["scaler"]:
