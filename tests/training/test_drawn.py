@@ -16,11 +16,12 @@ from geoskip.data import GraphLevel, GraphSet, Split
 from geoskip.data.levels import with_levels
 from geoskip.data.superpixels import superpixel_set
 from geoskip.graphs import polar
+from geoskip.training import random_coarsening
 from geoskip.training.config import Config
 from geoskip.training.cuda_graphs import record_nothing
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
-from geoskip.training.packed import Coarsening, DrawnStore, drawing
+from geoskip.training.random_coarsening import Coarsening, DrawnStore
 from geoskip.training.run import Run
 from geoskip.training.session import Session, captured_step
 from geoskip.training.tasks import make_task
@@ -45,7 +46,7 @@ def config(coarsening: Mapping[str, Any] = AUTHORS, **given: Any) -> Config:
 
 def task(coarsening: Mapping[str, Any] = AUTHORS, padded: bool = False, **given: Any) -> Classification:
     made = Classification(config(coarsening, **given), sets.graphs())
-    made.__dict__["store"] = replace(made.store, padded=padded)
+    made._stores["train"] = replace(made.store, padded=padded)
     return made
 
 
@@ -57,10 +58,9 @@ def drawn_store_of(made: Classification) -> DrawnStore:
 def rebuilt(made: Classification, epoch: int) -> GraphSet:
     """The training graphs with the levels that the drawn clusters lead to, built the old way."""
     store = drawn_store_of(made)
-    assert store.drawing is not None
     finest = made.data.levels[0].select(made.data.split.train)
     parts: list[list[Tensor]] = [[] for _ in range(made.num_levels - 1)]
-    for levels, clusters in store.drawing.draw(epoch):
+    for levels, clusters in store.coarsener.draw(epoch):
         for depth, chosen in enumerate(clusters):
             parts[depth].append(chosen[levels[depth].real])
     built = with_levels(without_loops(finest), [torch.cat(part) for part in parts])
@@ -172,7 +172,7 @@ def test_tensors_stay_where_they_are() -> None:
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = task()
     whole.begin_epoch(2)
-    monkeypatch.setitem(drawing.CHUNKS, "cpu", 3 * 40**2)
+    monkeypatch.setitem(random_coarsening.CHUNKS, "cpu", 3 * 40**2)
     parts = task()
     parts.begin_epoch(2)
     assert same_draw(signature(whole.store), signature(parts.store))
@@ -211,7 +211,7 @@ def test_padded_batches_keep_their_shapes_while_the_layout_stays() -> None:
 
 def test_a_draw_that_needs_more_places_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a margin some epoch has to need more than epoch 0; the layout says so, and goes back."""
-    monkeypatch.setattr(drawing, "MARGIN", 1.0001)
+    monkeypatch.setattr(random_coarsening, "MARGIN", 1.0001)
     made = task(padded=True)
     layouts, shapes = [], []
     for epoch in range(12):
@@ -326,7 +326,7 @@ def test_a_run_that_was_cut_off_ends_bitwise_equal(tmp_path: Path, after: int) -
 
 def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps on fixed buffers, recorded again where the layout changes, end where plain steps do."""
-    monkeypatch.setattr(drawing, "MARGIN", 1.0001)
+    monkeypatch.setattr(random_coarsening, "MARGIN", 1.0001)
     ends, recordings = [], []
 
     def record(step: Any) -> Any:
@@ -369,7 +369,7 @@ def test_other_tasks_have_no_coarsening_to_draw() -> None:
 
 
 def test_graphs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "MAX_VERTICES", 20)
+    monkeypatch.setattr(random_coarsening, "MAX_VERTICES", 20)
     with pytest.raises(ValueError, match="graphs of up to 20 vertices, and the data have one of 3"):
         _ = task().store
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, PooledGraphs, attach, cartesian, target_degree, with_self_loops
 from geoskip.kernels import Pattern
-from geoskip.training.packed import GraphStore, PackedBatch
-from geoskip.training.packed.level import LOOPS, Rows
+from geoskip.training.graph_store import GraphStore
+from geoskip.training.packed_graphs import LOOPS, PackedBatch, Rows
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence, mesh_graph
 from tests.training import sets
@@ -36,7 +36,7 @@ def scores(model: nn.Module, packed: PackedBatch) -> Tensor:
 
 def task(padded: bool, **chosen: Any) -> Classification:
     made = Classification(sets.config("classification", **chosen), sets.graphs())
-    made.__dict__["store"] = replace(made.store, padded=padded)
+    made._stores["train"] = replace(made.store, padded=padded)
     return made
 
 
@@ -146,7 +146,7 @@ def test_padding_changes_neither_loss_nor_gradients(chosen: dict[str, Any], pool
 
 def in_double(made: Classification) -> Classification:
     store = made.store
-    made.__dict__["store"] = replace(
+    made._stores["train"] = replace(
         store,
         x=store.x.double(),
         pos=tuple(p.double() for p in store.pos),

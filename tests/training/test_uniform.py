@@ -9,10 +9,10 @@ import torch
 
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern
+from geoskip.training import graph_store
+from geoskip.training.graph_store import GraphStore, UniformStore, store_graphs
 from geoskip.training.learner import Learner
-from geoskip.training.packed import GraphStore, PackedBatch, store_graphs
-from geoskip.training.packed import store as graph_store
-from geoskip.training.packed.store import UniformStore
+from geoskip.training.packed_graphs import PackedBatch
 from geoskip.training.session import plain_step
 from geoskip.training.tasks.correspondence import Correspondence, connect
 from tests.training import sets

@@ -18,7 +18,6 @@ from geoskip.data.template import TemplateError
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int, Shaped
-from geoskip.training.packed import DrawnStore
 from geoskip.training.tasks.base import Context, in_parts
 from geoskip.training.tasks.classification import GraphContext, graph_store
 from geoskip.training.tasks.correspondence import MatchContext, match_scores
@@ -167,8 +166,7 @@ class ImageClassifier:
         model, device, context = self.trained.model, self.trained.device, self.context
         items = torch.arange(len(images))
         store = graph_store(self.config, graphs.to(device), items, context.radius, tuple(context.largest))
-        if isinstance(store, DrawnStore):
-            store.redraw(self.config.optim.epochs)
+        store.redraw(self.config.optim.epochs)
 
         def probabilities(part: Tensor) -> Tensor:
             packed = store.batch(part.to(device))

@@ -74,7 +74,7 @@ class Config:
         finest_pseudo: of classification by position, ``"cartesian"`` as in the paper, or ``"polar"`` at the finest
             level, as in the authors' public code.
         coarsening: of classification, how graphs are coarsened: see
-            :class:`~geoskip.training.packed.drawing.Coarsening`. Empty for the levels that the data set has.
+            :class:`~geoskip.training.random_coarsening.Coarsening`. Empty for the levels that the data set has.
         options: further options of the operator.
         model: further arguments of the model: channels, latent, dropout, …; for the autoencoder also ``factors``,
             by how much each level of the hierarchy is coarser than the one before.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
@@ -16,17 +16,10 @@ from geoskip.models import GraphClassifier
 from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, Optim
+from geoskip.training.graph_store import GraphStore, store_set
 from geoskip.training.metrics import classification_metrics, confusion
-from geoskip.training.packed import (
-    Coarsening,
-    Drawing,
-    DrawnStore,
-    GraphStore,
-    PackedBatch,
-    drawn_store,
-    store_set,
-)
-from geoskip.training.packed.level import PackedLevel
+from geoskip.training.packed_graphs import PackedBatch
+from geoskip.training.random_coarsening import Coarsening, RandomCoarsener, draw_levels
 from geoskip.training.tasks.base import Context, Evaluation, Task, in_parts, spread_evenly
 
 EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
@@ -89,7 +82,7 @@ class Classification(Task):
             )
         self.data = replace(self.data, levels=levels)
         self.labels = self.data.labels[self.train]
-        self._part_stores: dict[str, GraphStore] = {}
+        self._stores: dict[str, GraphStore] = {}
 
     @classmethod
     def defaults(cls, operator: str) -> dict[str, Any]:
@@ -125,29 +118,29 @@ class Classification(Task):
         if self.config.coarsening:
             items = self.data.split.train
             finest = store_set(self.data, items, None, None, looped=False, padded=False)
-            drawing = _drawing(self.config, self.radius, items, finest.levels[0], finest.pos[0])
-            return tuple(drawing.largest(by_position))
+            return tuple(_coarsener(self.config, self.radius, items, finest).largest(by_position))
         sizes = [level.largest_offset if by_position else level.largest_degree for level in self.data.levels]
         return tuple(float(value) or 1.0 for value in sizes)
 
-    @cached_property
+    @property
     def store(self) -> GraphStore:
         """The training graphs."""
-        return graph_store(self.config, self.data, self.data.split.train, self.radius, self.largest)
+        return self._store("train", self.data.split.train)
 
     def part_store(self, part: str) -> GraphStore:
         """The graphs of the test or for validation, as they are evaluated in the current epoch."""
-        if part not in self._part_stores:
-            self._part_stores[part] = graph_store(self.config, self.data, self.part(part), self.radius, self.largest)
-        store = self._part_stores[part]
-        if isinstance(store, DrawnStore):
-            store.redraw(self.epoch)
+        store = self._store(part, self.part(part))
+        store.redraw(self.epoch)
         return store
+
+    def _store(self, name: str, items: Tensor) -> GraphStore:
+        if name not in self._stores:
+            self._stores[name] = graph_store(self.config, self.data, items, self.radius, self.largest)
+        return self._stores[name]
 
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
-        if isinstance(self.store, DrawnStore):
-            self.store.redraw(epoch)
+        self.store.redraw(epoch)
 
     def layout(self, num_items: int) -> int:
         return self.store.layout(num_items)
@@ -159,9 +152,7 @@ class Classification(Task):
 
     def to(self, device: torch.device | str) -> Self:
         moved = super().to(device)
-        # Stores are built again on the device.
-        moved._part_stores = {}
-        vars(moved).pop("store", None)
+        moved._stores = {}  # they are built again on the device
         return moved
 
     def batch(self, items: Int[Tensor, " items"]) -> tuple[PackedBatch, Tensor]:
@@ -242,17 +233,16 @@ def graph_store(config: Config, data: GraphSet, items: Tensor, radius: float, la
     looped = operator_info(config.operator).adds_self_loops
     # On a GPU steps are captured and kernels compiled for a shape, so all batches of one size have the same shape.
     padded = data.x.device.type == "cuda"
-    if not config.coarsening:
-        return store_set(data, items, coordinates, scales, looped=looped, padded=padded, polar=polar)
-    draw = partial(_drawing, config, radius, items)
-    return drawn_store(data, items, draw, coordinates, scales, looped=looped, padded=padded, polar=polar)
+    store = store_set(data, items, coordinates, scales, looped=looped, padded=padded, polar=polar)
+    return draw_levels(store, _coarsener(config, radius, items, store), scales) if config.coarsening else store
 
 
-def _drawing(config: Config, radius: float, items: Tensor, finest: PackedLevel, pos: Tensor) -> Drawing:
+def _coarsener(config: Config, radius: float, items: Tensor, store: GraphStore) -> RandomCoarsener:
     coarsening = Coarsening.from_settings(config.coarsening)
     assert coarsening is not None
-    chosen, sigma = items.to(pos.device), radius / 2 or 1.0
-    return Drawing(finest, pos, chosen, coarsening, _num_levels(config), sigma=sigma, seed=config.seed)
+    pos, sigma = store.pos[0], radius / 2 or 1.0
+    chosen, num_levels = items.to(pos.device), _num_levels(config)
+    return RandomCoarsener(store.levels[0], pos, chosen, coarsening, num_levels, sigma=sigma, seed=config.seed)
 
 
 def _num_levels(config: Config) -> int:

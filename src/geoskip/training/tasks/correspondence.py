@@ -18,8 +18,8 @@ from geoskip.models import CorrespondenceNet
 from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, Optim
+from geoskip.training.graph_store import GraphStore, own_scale, relative, store_graphs
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
-from geoskip.training.packed import GraphStore, own_scale, relative, store_graphs
 from geoskip.training.tasks.base import Context, Evaluation, Program, Task, spiral_length, spread_evenly
 
 

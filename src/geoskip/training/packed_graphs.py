@@ -292,7 +292,7 @@ class PackedLevel:
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """A batch of graphs of a :class:`~geoskip.training.packed.store.GraphStore`.
+    """A batch of graphs of a :class:`~geoskip.training.graph_store.GraphStore`.
 
     items: their numbers.
     x: features of the vertices.

@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from geoskip.arguments import check_fields
-from geoskip.data import GraphSet
 from geoskip.data.graph_set import local_dtype
 from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
-from geoskip.training.packed.level import BatchShape, Bounds, PackedEdges, PackedLevel, join, offsets_of
-from geoskip.training.packed.store import GraphStore, store_set
+from geoskip.training.graph_store import GraphStore
+from geoskip.training.packed_graphs import BatchShape, Bounds, PackedEdges, PackedLevel, join, offsets_of
 
 DRAWN = ("frozen", "epoch")
 # Matrix entries of the graphs that are coarsened together: few enough for a core's cache, enough to occupy a GPU (256
@@ -61,7 +60,7 @@ class Coarsening:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawing:
+class RandomCoarsener:
     """Draws the coarser levels of graphs.
 
     finest: the graphs.
@@ -201,28 +200,27 @@ def _before(counts: Shaped[Tensor, "graphs vertices"]) -> Shaped[Tensor, "graphs
     return counts.cumsum(1) - counts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DrawnStore(GraphStore):
     """A :class:`GraphStore` whose coarser levels are filled by :meth:`redraw`.
 
-    drawing: draws the coarser levels.
+    coarsener: draws the coarser levels.
     expected: the bounds of each coarser level in the draw of epoch 0. They determine the shape of a batch, so that a
         resumed run has the same shapes.
     """
 
-    drawing: Drawing | None = None
-    expected: tuple[Bounds, ...] = ()
+    coarsener: RandomCoarsener
+    expected: tuple[Bounds, ...]
     _drawn: dict[str, int] = field(default_factory=dict, repr=False)
     _layouts: dict[int, int] = field(default_factory=dict, repr=False)
 
     def redraw(self, epoch: int) -> None:
         """Fill the coarser levels with the draw of an epoch, unless they contain it."""
-        assert self.drawing is not None
-        if self._drawn.get("epoch") == epoch or (self._drawn and not self.drawing.epochs_matter):
+        if self._drawn.get("epoch") == epoch or (self._drawn and not self.coarsener.epochs_matter):
             return
         # A draw for an evaluation, in inference mode, must also serve training.
         with torch.inference_mode(False), torch.no_grad():
-            self.fill(*self.drawing.packed(epoch))
+            self.fill(*self.coarsener.packed(epoch))
         self._drawn["epoch"] = epoch
         self._shapes.clear()
         self._layouts.clear()
@@ -247,43 +245,32 @@ class DrawnStore(GraphStore):
         return self._layouts[num_items]
 
 
-def drawn_store(
-    data: GraphSet,
-    items: Int[Tensor, " items"],
-    make_drawing: Callable[[PackedLevel, Float[Tensor, "vertices dim"]], Drawing],
-    coordinates: str | None,
-    largest: Sequence[float] | None,
-    **options: bool,
-) -> DrawnStore:
-    """Store the chosen graphs of a set, which has the finest level only, with drawn coarser levels.
-
-    ``make_drawing`` is called with the stored graphs and their positions. The other arguments are those of
-    :func:`~geoskip.training.packed.store.store_set`.
-    """
-    base = store_set(data, items, coordinates, largest, **options)
-    drawing = make_drawing(base.levels[0], base.pos[0])
-    if drawing.size > MAX_VERTICES:
+def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence[float] | None) -> DrawnStore:
+    """A store of one level with drawn coarser levels. ``largest`` is as in
+    :func:`~geoskip.training.graph_store.store_set`."""
+    if coarsener.size > MAX_VERTICES:
         raise ValueError(
             f"coarsening: can be drawn for graphs of up to {MAX_VERTICES} vertices, and the data have one of "
-            f"{drawing.size}; leave these settings out to use the levels of the data"
+            f"{coarsener.size}; leave these settings out to use the levels of the data"
         )
-    levels, pos = drawing.packed(0)
-    coarser = range(1, drawing.num_levels)
-    scales = [None if largest is None else torch.full((len(items),), largest[k], device=base.x.device) for k in coarser]
-    store = DrawnStore(
-        base.x,
-        (base.pos[0], *(torch.zeros_like(base.pos[0]) for _ in coarser)),
-        (levels[0], *(_enlarged(level, drawing.finest) for level in levels[1:])),
-        coordinates,
-        (*base.scales, *scales),
-        base.padded,
-        base.polar,
-        drawing=drawing,
+    levels, pos = coarsener.packed(0)
+    coarser = range(1, coarsener.num_levels)
+    x, finest_pos = store.x, store.pos[0]
+    scales = [None if largest is None else torch.full((len(store),), largest[k], device=x.device) for k in coarser]
+    drawn = DrawnStore(
+        x,
+        (finest_pos, *(torch.zeros_like(finest_pos) for _ in coarser)),
+        (levels[0], *(_enlarged(level, coarsener.finest) for level in levels[1:])),
+        store.coordinates,
+        (*store.scales, *scales),
+        store.padded,
+        store.polar,
+        coarsener=coarsener,
         expected=tuple(level.bounds for level in levels[1:]),
     )
-    store.fill(levels, pos)
-    store._drawn["epoch"] = 0
-    return store
+    drawn.fill(levels, pos)
+    drawn._drawn["epoch"] = 0
+    return drawn
 
 
 def _enlarged(level: PackedLevel, finest: PackedLevel) -> PackedLevel:

@@ -15,7 +15,7 @@ from geoskip.data import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.graphs.records import map_tensors
 from geoskip.shapes import Bool, Float, Int
-from geoskip.training.packed.level import BatchShape, PackedBatch, PackedLevel, Rows
+from geoskip.training.packed_graphs import BatchShape, PackedBatch, PackedLevel, Rows
 
 CHUNK = 1024  # graphs sorted at once: bounds the memory for edges numbered in 64 bits
 MAX_STORED = 2**28  # stored pseudo-coordinates of a UniformStore, in numbers: 1 GiB
@@ -70,6 +70,9 @@ class GraphStore:
     def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
         """The padded size of any batch of ``num_items`` graphs, per level."""
         return tuple(level.bounds.batch_shape(num_items) for level in self.levels)
+
+    def redraw(self, epoch: int) -> None:
+        """Prepare the batches of an epoch; only a :class:`~geoskip.training.random_coarsening.DrawnStore` has to."""
 
     def layout(self, num_items: int) -> int:
         """A number that changes when batches of this size change their shapes, so that a step is captured again."""
