@@ -165,19 +165,11 @@ class Skip(nn.Module, ABC):
         return super().__call__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.part == "affine":
-            return self.affine(self._received(args, kwargs))
         if self.part == "convolution":
             return self.convolution(*args, **kwargs)
-        return self._sum(*args, **kwargs)
-
-    def _received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """Features of the receiving vertices among the convolution's arguments."""
-        at = self._features_at
-        return receiving_features(args[at] if at < len(args) else kwargs.get("x"), self._label())
-
-    def _sum(self, *args: Any, **kwargs: Any) -> Any:
         received = self._received(args, kwargs)
+        if self.part == "affine":
+            return self.affine(received)
         self._check_input(received)
         out = self.conv(*args, **kwargs)
         y = features_of(out, self._label())
@@ -189,6 +181,11 @@ class Skip(nn.Module, ABC):
         p = self.shortcut(received)
         p = p + self._b if self.brings_bias else p
         return with_features(out, y + p.to(y.dtype))
+
+    def _received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Features of the receiving vertices among the convolution's arguments."""
+        at = self._features_at
+        return receiving_features(args[at] if at < len(args) else kwargs.get("x"), self._label())
 
     def _known_channels(self) -> tuple[int, int]:
         if self.skip_channels is None:

@@ -50,9 +50,9 @@ class AffineSkip(Skip):
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         return x @ self.weight
 
-    def _sum(self, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self.conv, Operator):
-            return super()._sum(*args, **kwargs)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.part != "both" or not isinstance(self.conv, Operator):
+            return super().forward(*args, **kwargs)
         y = self.conv(*args, skip=self.weight, **kwargs)
         return (y + self._b).to(y.dtype) if self.brings_bias else y
 
