@@ -1,4 +1,4 @@
-"""Records of tensors: moved as a whole, kept in the buffers of a module, registered as pytrees."""
+"""Records of tensors: moved as a whole, registered as pytrees, kept in the buffers of a module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def register_record(cls: type[T]) -> type[T]:
-    """Class decorator: let torch see the fields of a frozen dataclass. Private fields get their default value."""
+    """Class decorator: register a frozen dataclass as a pytree. Private fields get their default value."""
     names = [f.name for f in fields(cast(Any, cls)) if not f.name.startswith("_")]
     pytree.register_pytree_node(
         cls,
@@ -29,7 +29,7 @@ def register_record(cls: type[T]) -> type[T]:
         to_dumpable_context=lambda context: context,
         from_dumpable_context=lambda context: context,
     )
-    # Records hold nothing but tensors: torch.load may read them, also as the example inputs of an exported program.
+    # Records contain only tensors, so torch.load may read them, also as example inputs of an exported program.
     torch.serialization.add_safe_globals([cls])
     return cls
 
@@ -40,7 +40,7 @@ def map_tensors(record: T, function: Callable[[Tensor], Tensor]) -> T:
 
 
 def move(record: T, *args: Any, **kwargs: Any) -> T:
-    """As ``Tensor.to`` for a whole record; a dtype changes floating-point tensors alone, as in modules."""
+    """Like ``Tensor.to`` for a whole record; a dtype changes only floating-point tensors, as in modules."""
     device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
 
     def one(tensor: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ def move(record: T, *args: Any, **kwargs: Any) -> T:
 class RecordBuffers(nn.Module, Generic[T]):
     """Keeps a copy of a record, such as a :class:`~geoskip.graphs.Graph`, in the buffers of a module.
 
-    ``.to()`` and ``state_dict()`` carry the buffers, and calling the module returns the record. The tensors are copies,
-    so nothing that happens to the module changes the record it was made from, or another module made from it.
+    ``.to()`` and ``state_dict()`` include the buffers, and calling the module returns the record. The tensors are
+    copies, so the module never changes the original record, or another module with a copy of it.
 
-    ``load_state_dict`` loads floating-point values. Indices are the topology: they must be the same as in the module,
-    so loading weights that were saved for another topology is an error.
+    ``load_state_dict`` loads floating-point values. Indices are the topology and must be the same as in the module:
+    loading weights that were saved for another topology is an error.
 
     Do not assign it to an attribute called ``graph``: ``torch.export`` cannot run a program with a submodule of that
     name.
@@ -87,16 +87,16 @@ class RecordBuffers(nn.Module, Generic[T]):
         return self._record
 
     def _update_record(self) -> None:
-        """Rebuild the record if a buffer is another tensor than before. Otherwise keep it, and what it remembers."""
+        """Rebuild the record if a buffer is a different tensor than before. Otherwise keep it, with what it cached."""
         if all(map(is_, self._buffers.values(), self._tensors)):
             return
         self._leaves = {name: self._buffers.get(name, leaf) for name, leaf in self._leaves.items()}
         self._tensors = list(self._buffers.values())
-        # The structure is not kept in the module: torch warns when deepcopy copies one.
+        # The structure is not stored in the module, because torch warns when deepcopy copies one.
         self._record = pytree.tree_unflatten(list(self._leaves.values()), pytree.tree_structure(self._record))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecordBuffers[T]:
-        # Tensors made in inference mode have no version counter, which graphs need.
+        # Tensors created in inference mode have no version counter, which graphs need.
         with torch.inference_mode(False):
             super()._apply(fn, recurse)
         self._update_record()
@@ -114,7 +114,7 @@ class RecordBuffers(nn.Module, Generic[T]):
                 f'drop the keys that start with "{prefix}" and load with strict=False.'
             )
             kept = {prefix + name for name in self._buffers}
-        # What is equal already is not written to: memory that a CUDA graph reads must stay as it is.
+        # Equal values are not written: a captured CUDA graph may be reading this memory.
         others = {key: value for key, value in state_dict.items() if key not in kept}
         super()._load_from_state_dict(others, prefix, metadata, strict, missing, *rest)
         missing[:] = [key for key in missing if key not in kept]
@@ -137,7 +137,7 @@ class RecordBuffers(nn.Module, Generic[T]):
 
 
 def record_keys(model: nn.Module) -> set[str]:
-    """The keys in ``model.state_dict()`` of the records that ``model`` keeps, which training does not change."""
+    """The keys in ``model.state_dict()`` of the records of ``model``, which training does not change."""
     kept = [(path, part) for path, part in model.named_modules() if isinstance(part, RecordBuffers)]
     return {f"{path}.{name}".removeprefix(".") for path, part in kept for name in part.state_dict()}
 

@@ -230,7 +230,7 @@ _softmax_convolution = Kernel(
     "Tensor? skip, Tensor? bias",
     lambda x, attention, receiver_attention, offset, edge_scale, theta, pattern, skip, bias: (
         _convolved(x, theta, pattern),
-        x.new_empty(len(attention), pattern.num_edges, x.shape[0], dtype=torch.float32),
+        x.new_empty(attention.shape[0], pattern.num_edges, x.shape[0], dtype=torch.float32),
     ),
     num_saved=1,
 )

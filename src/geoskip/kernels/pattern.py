@@ -14,13 +14,12 @@ from geoskip.shapes import Int
 class Pattern:
     r"""The edges of a graph, sorted by receiver and by sender.
 
-    An edge carries features from its sender :math:`j` to its receiver :math:`i`. Sorted by receiver, the sum
-    over :math:`\mathcal N(i)` is a sum over a contiguous segment; sorted by sender, so is its transpose, which
-    is what a gradient needs. No path has to add to one place from several threads, so results repeat bitwise.
+    An edge carries features from its sender :math:`j` to its receiver :math:`i`. Sorted by receiver, the sum over
+    :math:`\mathcal N(i)` is a sum over a contiguous segment; sorted by sender, so is its transpose, which gradients
+    need. No two threads add to the same address, so results repeat bitwise.
 
-    A pattern describes either one set of edges that all M slots share (``groups == 1``; each edge then has M
-    weights), or M sets of edges, one per slot, stored one after the other (``groups == M``; each edge has one
-    weight).
+    A pattern has either one set of edges that all M slots share (``groups == 1``; each edge has M weights), or M sets
+    of edges, one per slot, stored one after the other (``groups == M``; each edge has one weight).
 
     Attributes:
         senders: sender of each edge, in receiver order.
@@ -64,19 +63,6 @@ class Pattern:
         """Number of neighbors of each receiver."""
         return self.offsets.diff(dim=1)
 
-    def transposed(self) -> Pattern:
-        """The reversed edges. Weights follow as ``weights[..., pattern.by_sender, :]``."""
-        inverse = torch.empty_like(self.by_sender)
-        inverse[self.by_sender] = torch.arange(self.num_edges, device=self.device)
-        return Pattern(
-            senders=self.receivers[self.by_sender],
-            receivers=self.senders[self.by_sender],
-            groups_of=None if self.groups_of is None else self.groups_of[self.by_sender],
-            offsets=self.sender_offsets,
-            by_sender=inverse,
-            sender_offsets=self.offsets,
-        )
-
 
 def sort_edges(
     senders: Int[Tensor, " edges"],
@@ -86,9 +72,9 @@ def sort_edges(
     groups_of: Int[Tensor, " edges"] | None = None,
     groups: int = 1,
 ) -> tuple[Pattern, Int[Tensor, " edges"]]:
-    """Sort edges by (group, receiver, sender); return the pattern and each edge's place in the input.
+    """Sort edges by (group, receiver, sender); return the pattern and the position of each edge in the input.
 
-    The order depends on the edges alone, not on the order they come in, so that sums do not either.
+    The order depends on the edges alone, not on the order in which they are given, and so do sums over them.
     """
     row = receivers if groups_of is None else groups_of * num_receivers + receivers
     column = senders if groups_of is None else groups_of * num_senders + senders

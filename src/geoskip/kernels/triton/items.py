@@ -178,7 +178,7 @@ def sender_gradients(
     grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, receivers: Tensor, order: Tensor, offsets: Tensor,
     skip: Tensor | None, needs_x: bool, tiles: Tiles,
 ) -> tuple[Tensor | None, Tensor]:  # fmt: skip
-    """Gradients of x, if it is needed, and of the weights."""
+    """Gradients of x, if needed, and of the weights."""
     (batch, num_senders, channels), num_receivers = x.shape, grad_y.shape[1]
     slots, _, out = theta.shape
     grouped, per_item, blocks = offsets.shape[0] > 1, weights.shape[2] > 1, ceil_div(batch, tiles.rows)
@@ -215,7 +215,7 @@ def _theta_gradients_kernel(
     p_y = grad_y + o_b[:, None].to(tl.int64) * num_receivers * O + o_o[None, :]
     m_y = m_b[:, None] & m_o[None, :]
     p_w = weights + tl.cast(i_m, tl.int64) * stride_wm
-    # The receivers of a program follow each other, and so do their edges: the next sender is read ahead.
+    # The receivers of a program are consecutive, and so are their edges: the next sender is read ahead.
     i_start = i_p.to(tl.int64) * num_receivers // num_parts
     i_end = (i_p + 1).to(tl.int64) * num_receivers // num_parts
     i_start, i_end = as_index(i_start, WIDE), as_index(i_end, WIDE)
