@@ -137,7 +137,7 @@ def test_message_of_several_lines_becomes_one() -> None:
 
 def test_an_unknown_command_tells_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    assert "No such command 'xyz'; there are apply, demo, evaluate," in run("xyz").stderr
+    assert "No such command 'xyz'; there are train, evaluate, apply," in run("xyz").stderr
     assert "Did you mean 'train'?" in run("trian").stderr
 
 

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from geoskip.cli import app
-from geoskip.cli.plan import plan
-from geoskip.cli.train import default_name
+from geoskip.cli.train import default_name, plan
 from geoskip.meshes.formats import write_mesh
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
@@ -75,7 +74,7 @@ def test_a_dry_run_tells_parameters_steps_and_memory(folder: Path, tmp_path: Pat
     memory = plan["memory"]
     assert memory.pop("all") == sum(memory.values()) > 0
     words = train("reconstruction", "--data", str(folder), *SMALL, "--dry-run")
-    assert "memory on CUDA, about" in words.output
+    assert "estimated memory on CUDA" in words.output
 
 
 @pytest.mark.parametrize("size", ["model.latent=100000000000", "model.latent=1000000000000000000"])

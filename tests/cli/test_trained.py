@@ -144,7 +144,7 @@ def test_apply_lists_all_bad_files_at_once_and_can_leave_them_out(do: str, place
     told = run("apply", "run", *mixed, "-o", "out", "--do", do, "--skip-bad")
     assert told.exit_code == 1
     assert [line.split(":")[1].strip() for line in told.stderr.splitlines()] == bad
-    assert told.stdout.splitlines()[-1] == "wrote 2 files in out; left out 6 of 8 inputs"
+    assert told.stdout.splitlines()[-1] == "wrote 2 files in out; skipped 6 of 8 inputs"
     assert run("apply", "run", *good, "-o", "alone", "--do", do).exit_code == 0
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == {
         path.name: path.read_bytes() for path in Path("alone").iterdir()

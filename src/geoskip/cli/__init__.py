@@ -1,4 +1,4 @@
-"""The command line. Each command loads what it needs when it runs, so that help and errors come at once."""
+"""The command line. A command imports what it needs when it runs, so that help and errors appear at once."""
 
 import sys
 from typing import Annotated
@@ -7,13 +7,11 @@ import typer
 
 from geoskip import __version__
 from geoskip.cli.analyze import analyze
-from geoskip.cli.apply import apply
 from geoskip.cli.console import MainGroup
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
-from geoskip.cli.evaluate import evaluate
-from geoskip.cli.export import export
 from geoskip.cli.meshes import prepare, warp
+from geoskip.cli.models import apply, evaluate, export
 from geoskip.cli.report import params, report
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.tables import tables
@@ -27,17 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(apply)
-app.command()(demo)
-app.command()(evaluate)
-app.command()(export)
-app.command()(params)
-app.command()(prepare)
-app.command()(report)
-app.command()(reproduce)
-app.command()(tables)
 app.command("train")(train)
-app.command()(warp)
+for command in (evaluate, apply, export, report, prepare, warp, demo, reproduce, tables, params):
+    app.command()(command)
 app.add_typer(analyze, name="analyze")
 app.add_typer(data, name="data")
 
@@ -60,9 +50,9 @@ def geoskip(
 
 
 def main() -> None:
-    """What the command ``geoskip`` runs."""
+    """Run the program ``geoskip``."""
     for stream in (sys.stdout, sys.stderr):
-        # Where the terminal has no † a question mark is better than an error.
+        # If the terminal cannot show †, a question mark is better than an error.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     app(prog_name="geoskip")

@@ -1,4 +1,4 @@
-"""``geoskip train``: one of the paper's three tasks, on its data or one's own."""
+"""``geoskip train``: train a network on one of the paper's tasks or on your own."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from geoskip.cli.console import log_to_stderr
-from geoskip.cli.options import given_options, with_data_flags
-from geoskip.data.catalog import OPTIONS
+from geoskip.cli.options import AsJson, Device, given_options, with_data_flags
+from geoskip.data.catalog import BUILT_IN, OPTIONS
 
 
 def _command(
@@ -20,7 +20,7 @@ def _command(
         str | None,
         typer.Argument(
             metavar="TASK",
-            help="reconstruction, correspondence or classification, or a task of your own as module:Name.",
+            help="reconstruction, correspondence, classification, or your own task as module:Name.",
             show_default=False,
         ),
     ] = None,
@@ -28,37 +28,42 @@ def _command(
     data: Annotated[
         str | None,
         typer.Option(
-            help="faces, mixed-faces, moving-bodies or coma; bodies, remeshed-bodies or faust; "
-            "superpixels, fashion-mnist or published-superpixels; or a path. "
-            "Otherwise faces, bodies or superpixels, by task."
+            help=f"{', '.join(BUILT_IN)}, a path, or your own data set as module:Name.",
+            show_default="faces, bodies or superpixels, depending on the task",
         ),
     ] = None,
-    operator: Annotated[str, typer.Option(help="cheb, feast, gcn, gin, monet, spiral or spline.")] = "monet",
-    skip: Annotated[str, typer.Option(help="none, residual, affine or polynomial.")] = "none",
-    kernel_size: Annotated[int | None, typer.Option(help="The paper's M; otherwise 9, 10 or 25, by task.")] = None,
-    pseudo: Annotated[str, typer.Option(help="Pseudo-coordinates from position or degree.")] = "position",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the run; otherwise runs/ and a name.")
+    operator: Annotated[
+        str, typer.Option(help="cheb, feast, gcn, gin, monet, spiral, spline, or your own as module:Name.")
+    ] = "monet",
+    skip: Annotated[str, typer.Option(help="none, residual, affine, polynomial, or your own as module:Name.")] = "none",
+    kernel_size: Annotated[
+        int | None,
+        typer.Option(help="Kernel size, the paper's M.", show_default="9, 10 or 25, depending on the task"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of initial values, dropout and the order of the data.")] = 0,
-    epochs: Annotated[int | None, typer.Option(min=1, help="As --set optim.epochs=….")] = None,
+    pseudo: Annotated[str, typer.Option(help="Pseudo-coordinates by position or by degree.")] = "position",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder of the run.", show_default="runs/ and the names of its settings"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of initial values, dropout and the order of the data.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Number of epochs.", show_default="the paper's")] = None,
     validation: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=0.99,
-            help="Share of the training items, by subject, that is evaluated during training instead of the test.",
+            help="Fraction of the training items to set aside, by subject, and evaluate during training.",
         ),
     ] = 0.0,
     evaluate_every: Annotated[
         int | None,
-        typer.Option(min=0, help="Epochs between evaluations during training, 0 for none; otherwise about ten."),
+        typer.Option(min=0, help="Epochs between evaluations; 0 for none.", show_default="a tenth of the epochs"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, or mixed with bf16 or fp16.")] = "float32",
-    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TensorFloat-32 in products of matrices.")] = False,
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="float32; or bf16 or fp16 for mixed precision.")] = "float32",
+    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TensorFloat-32 in matrix products.")] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting, as KEY=VALUE: optim.lr=1e-4, model.latent=8.")
+        list[str] | None, typer.Option("--set", help="Any other setting as KEY=VALUE, such as optim.lr=1e-4.")
     ] = None,
     resume: Annotated[
         str,
@@ -67,10 +72,10 @@ def _command(
             "of a checkpoint."
         ),
     ] = "auto",
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard, too.")] = False,
-    capture: Annotated[bool, typer.Option(help="Capture the step on CUDA.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done and needed.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what comes out as JSON.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to TensorBoard.")] = False,
+    capture: Annotated[bool, typer.Option(help="Capture the training step as a CUDA graph.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show settings, steps and estimated memory.")] = False,
+    as_json: AsJson = False,
     **options: Any,
 ) -> None:
     """Train a network with the paper's settings by default. The same command resumes an interrupted run."""
@@ -96,16 +101,15 @@ def _command(
     config = replace(config, evaluate_every=config.evaluate_every or every)
     folder = output or Path("runs") / default_name(config)
     leads = os.environ.get("RANK", "0") == "0"
-    if leads:
-        _show_config(config, folder, as_json)
-    if dry_run:
-        if leads:
-            _show_plan(config, as_json)
-        return
-    _train(config, folder, leads, as_json, resume=resume, tensorboard=tensorboard, capture=capture)
+    if leads and not as_json:
+        _show_config(config, folder)
+    if not dry_run:
+        _train(config, folder, leads, as_json, resume=resume, tensorboard=tensorboard, capture=capture)
+    elif leads:
+        _show_plan(config, as_json)
 
 
-# A run's own options; those of data sets that are called the same are prefixed with data-.
+# An option of a data set that is named like one of these gets the prefix data-.
 OWN_PARAMETERS = tuple(entry.name for entry in signature(_command).parameters.values())
 train = with_data_flags(_command, OPTIONS.values(), panel="Options of the data set, as for geoskip data make")
 
@@ -139,7 +143,7 @@ def default_name(config: Any) -> str:
     """The default folder of a run: the same for the same command, so that the command resumes the run."""
     data = Path(config.data).stem if Path(config.data).suffix or "/" in config.data else config.data
     names = [config.task, *([] if config.skip == "none" else [config.skip]), config.operator]
-    # Of module:Name the name alone: a colon is no part of a file name on Windows.
+    # Only the name of module:Name: file names must not contain colons on Windows.
     task, *method = [name.rpartition(":")[2] for name in names]
     parts = [task, data, *method]
     size = [] if config.kernel_size is None else [f"m{config.kernel_size}"]
@@ -147,17 +151,10 @@ def default_name(config: Any) -> str:
     return "-".join([*parts, *size, *pseudo, f"seed{config.seed}"])
 
 
-def _show_config(config: Any, folder: Path, as_json: bool) -> None:
-    if as_json:
-        return
+def _show_config(config: Any, folder: Path) -> None:
     entries = config.to_json()
-    flat = {key: value for key, value in entries.items() if not isinstance(value, dict)}
-    flat |= {
-        f"{key}.{name}": inner
-        for key, value in entries.items()
-        if isinstance(value, dict)
-        for name, inner in value.items()
-    }
+    groups = {key: entries.pop(key) for key in list(entries) if isinstance(entries[key], dict)}
+    flat = entries | {f"{key}.{name}": value for key, group in groups.items() for name, value in group.items()}
     width = max(map(len, flat))
     for key, value in flat.items():
         typer.echo(f"{key:<{width}}  {'none' if value is None else value}")
@@ -165,28 +162,57 @@ def _show_config(config: Any, folder: Path, as_json: bool) -> None:
 
 
 def _show_plan(config: Any, as_json: bool) -> None:
-    from geoskip.cli.plan import plan
     from geoskip.training.tasks import make_task
 
-    found = plan(make_task(config))
+    planned = plan(make_task(config))
     if as_json:
-        typer.echo(json.dumps({"config": config.to_json(), **found}, indent=1))
+        typer.echo(json.dumps({"config": config.to_json(), **planned}, indent=1))
         return
-    parts = dict(found["parameters"])
+    parts = dict(planned["parameters"])
     typer.echo(f"parameters: {parts.pop('all'):,} ({', '.join(f'{name} {count:,}' for name, count in parts.items())})")
-    items, steps = found["items"], found["steps"]
-    typer.echo(f"items: {items['train']:,} for training, {items['test']:,} for the test")
-    typer.echo(f"steps: {steps['per_epoch']:,} an epoch, {steps['all']:,} in all")
-    memory = {name: f"{size / 1e6:,.0f} MB" for name, size in found["memory"].items()}
-    whole = memory.pop("all")
-    typer.echo(f"memory on CUDA, about: {whole} ({', '.join(f'{name} {size}' for name, size in memory.items())})")
+    items, steps = planned["items"], planned["steps"]
+    typer.echo(f"items: {items['train']:,} for training, {items['test']:,} for testing")
+    typer.echo(f"steps: {steps['per_epoch']:,} per epoch, {steps['all']:,} in total")
+    memory = {name: f"{size / 1e6:,.0f} MB" for name, size in planned["memory"].items()}
+    total = memory.pop("all")
+    typer.echo(f"estimated memory on CUDA: {total} ({', '.join(f'{name} {size}' for name, size in memory.items())})")
+
+
+def plan(task: Any) -> dict[str, Any]:
+    """Parameters by part of the model, steps, and estimated bytes of memory."""
+    import torch
+
+    from geoskip.training.memory import estimate_step_memory, tensors_in
+
+    def count(module: Any) -> int:
+        return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+    def num_bytes(tensors: Any) -> int:
+        # Each tensor once. Tensors without memory have no address.
+        distinct = {tensor.data_ptr() or id(tensor): tensor for tensor in tensors}
+        return sum(tensor.numel() * tensor.element_size() for tensor in distinct.values())
+
+    model, optim = task.outline(), task.config.optim
+    parts = {name: count(module) for name, module in model.named_children()}
+    per_epoch = -(-task.num_items // min(optim.batch_size, task.num_items))
+    # First, because it packs the graphs, which are kept with the data.
+    step = estimate_step_memory(task)
+    # What the first batch creates is kept with the data.
+    task.batch(torch.arange(1))
+    # Weights and both moments of Adam; gradients are part of the step.
+    held = {"weights": 12 * count(model) + num_bytes(model.buffers()), "data": num_bytes(tensors_in(vars(task)))}
+    return {
+        "items": {"train": task.num_items, "test": task.num_test},
+        "parameters": {"all": count(model), **{name: size for name, size in parts.items() if size}},
+        "steps": {"per_epoch": per_epoch, "all": per_epoch * optim.epochs},
+        "memory": {**held, "step": step, "all": sum(held.values()) + step},
+    }
 
 
 def _show_record(record: Any, folder: Path, as_json: bool, finished_before: bool) -> None:
     if as_json:
-        typer.echo(
-            json.dumps({"folder": str(folder), "steps": record.steps, "metrics": dict(record.metrics)}, indent=1)
-        )
+        entries = {"folder": str(folder), "steps": record.steps, "metrics": dict(record.metrics)}
+        typer.echo(json.dumps(entries, indent=1))
         return
     figures = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items()) or "no test items"
     typer.echo(

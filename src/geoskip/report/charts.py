@@ -110,7 +110,6 @@ def _charts_of(table: ResultTable, name: str) -> list[Chart]:
 
 def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
     """The metric versus kernel size, if there are several sizes, and versus the number of parameters."""
-    y = f"{metric.heading}, {metric.unit}"
     sized = [row for row in table.own if row.matrices is not None]
     printed = [row for row in table.own if metric.key in row.paper]
     bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
@@ -125,7 +124,7 @@ def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
                 f"{name}: {metric.heading.lower()} versus kernel size",
                 f"One line per method{_powers(sized)}. {better}{hollow}",
                 "Weight matrices M",
-                y,
+                metric.label,
                 _lines(sized, metric, lambda row: float(row.matrices or 0)),
                 "points",
             )
@@ -138,7 +137,7 @@ def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
                 f"{name}: {metric.heading.lower()} versus model size",
                 f"{better}{hollow}",
                 "Parameters",
-                y,
+                metric.label,
                 _lines(table.own, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
             )

@@ -104,6 +104,11 @@ class Metric:
     digits: int = 3
     better: str = "lower"
 
+    @property
+    def label(self) -> str:
+        """The heading with the unit: ``Mean error, mm``."""
+        return f"{self.heading}, {self.unit}" if self.unit else self.heading
+
     def shown(self, value: float) -> str:
         return f"{value:.{self.digits}f}"
 

@@ -1,0 +1,158 @@
+"""``geoskip evaluate``, ``apply`` and ``export``: what to do with a trained model."""
+
+import json
+from enum import StrEnum
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from geoskip.cli.console import print_table
+from geoskip.cli.options import AsJson, Axis, Device, Force, OutputFolder, RunFolder, UpAxis, parse_integers
+
+
+def evaluate(
+    run: RunFolder,
+    data: Annotated[str | None, typer.Option(help="Where the data are now, if they have moved.")] = None,
+    device: Device = "auto",
+    samples: Annotated[int, typer.Option(min=1, help="Number of test items in the pictures.")] = 4,
+    pictures: Annotated[bool, typer.Option(help="Draw pictures in RUN/pictures.")] = True,
+    up: UpAxis = Axis.y,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a trained run on its test items. Writes RUN/evaluation.json and RUN/pictures."""
+    from geoskip.report.runs import subject_of
+    from geoskip.report.sheets import write_pictures
+    from geoskip.training.devices import choose_device
+    from geoskip.training.evaluation import evaluate_run
+    from geoskip.training.run import EVALUATION, Run
+
+    opened = Run.open(run)
+    evaluated = evaluate_run(opened, data_path=data, device=choose_device(device), samples=samples)
+    evaluation, task = evaluated.evaluation, evaluated.task
+    files = [opened.folder / EVALUATION]
+    if pictures:
+        class_names = getattr(task.data, "class_names", ())
+        arrays, curves = evaluation.arrays, evaluation.curves
+        files += write_pictures(opened.pictures, evaluated.samples, curves, arrays, class_names, up.value)
+    if as_json:
+        entries = {"metrics": dict(evaluation.metrics), "files": [str(path) for path in files]}
+        typer.echo(json.dumps(entries, indent=1))
+        return
+    metrics = subject_of(task.config.task, list(evaluation.metrics)).metrics
+    rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
+    print_table(["metric", "value"], rows, title=str(run), caption=f"{task.num_test} test items")
+    for path in files:
+        # The picture itself has no legend.
+        note = " (vertices without a label are blue-gray)" if path.name == "matches.png" else ""
+        typer.echo(f"wrote {path}{note}")
+
+
+class CodeFormat(StrEnum):
+    """File format of latent codes."""
+
+    npy = "npy"
+    json = "json"
+
+
+def apply(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of an exported model.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Meshes; latent codes to decode; images to classify.")],
+    output: OutputFolder,
+    do: Annotated[
+        str | None,
+        typer.Option(
+            help="reconstruct, encode, decode, interpolate, transfer or classify.",
+            show_default="what the model was trained for",
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Number of meshes of an interpolation, including both ends.")] = 8,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels of the target's vertices to transfer: .npy, .json or text.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="HEIGHT,WIDTH to which images are scaled.")] = None,
+    latents: Annotated[CodeFormat, typer.Option(help="File format of latent codes.")] = CodeFormat.npy,
+    mesh_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="File format of meshes: ply, obj, off, gltf or glb.", show_default="that of the input"
+        ),
+    ] = None,
+    device: Device = "auto",
+    force: Force = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip files that cannot be used; the exit code is then 1.")
+    ] = False,
+) -> None:
+    """Apply a trained model to files: reconstruct, encode, decode, interpolate, transfer labels, classify."""
+    pixels = None if size is None else parse_integers("--size", size, "28,28 (HEIGHT,WIDTH)")
+    if pixels is not None and len(pixels) != 2:
+        raise typer.BadParameter(f"expected HEIGHT,WIDTH in pixels, got {size!r}", param_hint="--size")
+    from geoskip.inference.apply import find_action
+    from geoskip.inference.files import BadFiles, Outputs
+    from geoskip.inference.pretrained import load
+    from geoskip.records.os_errors import explain_out_of_memory
+    from geoskip.training.devices import choose_device
+
+    trained, outputs = load(run, choose_device(device)), Outputs(output, force)
+    action = find_action(trained, do)
+    options: dict[str, Any] = {
+        "mesh_format": None if mesh_format is None else "." + mesh_format.lower().lstrip("."),
+        "code_format": f".{latents.value}",
+        "steps": steps,
+        "labels": labels,
+        "size": None if pixels is None else tuple(pixels),
+        "skip_bad": skip_bad,
+    }
+    options = {name: value for name, value in options.items() if name in signature(action).parameters}
+    try:
+        with outputs, explain_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
+            applied = action(trained, files, outputs, **options)
+    except BadFiles as bad:
+        for fault in (*bad.faults, bad.summary):
+            typer.echo(f"geoskip: {' '.join(fault.split())}", err=True)
+        raise typer.Exit(2) from bad
+    for name, message in applied.messages:
+        typer.echo(f"{name}: {message}")
+    for fault in applied.skipped:
+        typer.echo(f"skipped: {' '.join(fault.split())}", err=True)
+    count = len(applied.written)
+    skipped = f"; skipped {len(applied.skipped):,} of {len(files):,} inputs" if applied.skipped else ""
+    typer.echo(f"wrote {count} {'file' if count == 1 else 'files'} in {output}{skipped}")
+    if skipped:
+        raise typer.Exit(1)
+
+
+def export(
+    run: RunFolder,
+    output: OutputFolder,
+    program: Annotated[bool, typer.Option("--program", help="Also a torch.export program, model.pt2.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also model.onnx (needs the extra: export).")] = False,
+    force: Force = False,
+) -> None:
+    """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
+    from geoskip.inference.pretrained import CONFIG, WEIGHTS, load, save_pretrained
+    from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
+
+    names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
+    replaceable = unfinished_files(output)
+    if not force and (existing := [name for name in names if (output / name).exists() and name not in replaceable]):
+        raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
+    trained = load(run)
+    if program or onnx:
+        from geoskip.inference.export import export_onnx, export_program, program_of
+
+        program_of(trained)  # fails before anything is written
+    with mark_unfinished(output, names):
+        for path in save_pretrained(output, trained):
+            typer.echo(f"wrote {path}")
+        if program:
+            export_program(output / "model.pt2", trained)
+            add_to_manifest(output, ["model.pt2"])
+            typer.echo(f"wrote {output / 'model.pt2'}")
+        if onnx:
+            difference = export_onnx(output / "model.onnx", trained)
+            add_to_manifest(output, ["model.onnx"])
+            checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
+            typer.echo(f"wrote {output / 'model.onnx'}{checked}")
