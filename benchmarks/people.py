@@ -14,10 +14,7 @@ from time import perf_counter
 
 import torch
 
-from geoskip.data import MeshSet
-from geoskip.data.bodies import bodies
-from geoskip.data.faces import faces
-from geoskip.data.linear_faces import LinearFaces
+from geoskip.data import MeshSet, SkinnedShapes, bodies, faces
 from geoskip.report.pictures import picture
 
 
@@ -43,7 +40,7 @@ def decoding(found: MeshSet, device: str, batch: int = 256, repeats: int = 20) -
 def accuracy(found: MeshSet, device: str) -> None:
     """Against the same sum in float64."""
     shapes, items = found.shapes, torch.arange(0, len(found), 97)
-    assert isinstance(shapes, LinearFaces)
+    assert isinstance(shapes, SkinnedShapes)
     moved = torch.einsum("ta,avc->tvc", shapes.coefficients[items].double(), shapes.displacements.double())
     exact = shapes.rests[shapes.subject[items]].double() + moved
     for tf32 in (False, True) if device == "cuda" else (False,):

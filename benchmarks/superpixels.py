@@ -16,11 +16,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoskip.data import GraphSet, Split
+from geoskip.data import GraphSet, Split, superpixel_set
 from geoskip.data.cache import entries
-from geoskip.data.levels import find_clusters, gaussian_weights
-from geoskip.data.mnist import MNIST, read_images
-from geoskip.data.superpixels import superpixel_set
+from geoskip.data.graph_sets import find_clusters, gaussian_weights
+from geoskip.data.idx import MNIST, read_images
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from geoskip.data.bodies import bodies
-from geoskip.data.faces import faces
+from geoskip.data import bodies, faces
 from geoskip.meshes import Mesh, geodesic_distances, grid, mesh_hierarchy, spirals
 from geoskip.report.palette import CLAY, colored
 from geoskip.report.pictures import picture, sheet, view_of, write_png

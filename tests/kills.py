@@ -39,8 +39,8 @@ import torch.export
 from safetensors import safe_open
 
 from geoskip.cli import app
+from geoskip.data import mesh_folder
 from geoskip.data.cache import entries
-from geoskip.data.folder import mesh_folder
 from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.files import atomic_write
 from geoskip.report import sheets  # noqa: F401 (loaded once, not in every process)

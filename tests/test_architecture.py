@@ -31,8 +31,8 @@ LAYERED = [path for path in SOURCES if path.relative_to(ROOT).parts[0].removesuf
 PLATFORM_MODULES = {"records/files.py"}
 # In these, a file is not called by its final name until it is complete, or is read by lines.
 WRITERS = {
-    "data/download.py",
-    "data/entries.py",
+    "data/cache.py",
+    "data/idx.py",
     "data/locks.py",
     "paper/parallel.py",
     "records/files.py",

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import MeshSet, Split
-from geoskip.data.faces import faces
-from geoskip.data.slic import Slic
-from geoskip.data.superpixels import Recipe, superpixel_set
-from geoskip.data.template import Template, prepare_template
-from geoskip.data.template_file import load_template, save_template
+from geoskip.data import (
+    MeshSet,
+    Slic,
+    Split,
+    SuperpixelRecipe,
+    Template,
+    faces,
+    load_template,
+    prepare_template,
+    save_template,
+    superpixel_set,
+)
 from geoskip.models import GraphClassifier, MeshAutoencoder
 
 SIZES = (4200, 1050, 263, 66, 17)
@@ -85,7 +91,7 @@ def test_a_classifier_learns_from_a_batch_of_superpixels(tmp_path: Path) -> None
     labels = np.arange(16) % 2
     across = np.where(labels[:, None, None], 4.0, 10.0)
     images = np.rint(255 * np.exp(-((rows - 7) ** 2 + (cols - across) ** 2) / 8)).astype(np.uint8)
-    recipe = Recipe(Slic(16), mean_degree=5.0)
+    recipe = SuperpixelRecipe(Slic(16), mean_degree=5.0)
     graphs = superpixel_set(
         images, labels, ["left", "right"], Split.leading(16, 12), recipe, workers=1, cache=tmp_path
     ).select(torch.arange(12))

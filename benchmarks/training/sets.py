@@ -10,8 +10,7 @@ import torch
 
 from benchmarks.surfaces import sphere, superpixel_points
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
-from geoskip.data.graph_set import local_dtype
-from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
+from geoskip.data.graph_sets import find_clusters, gaussian_weights, local_dtype, with_levels
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float
 

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import CorrespondenceSet, MeshSet, Split, StoredShapes
-from geoskip.data.bodies import bodies
-from geoskip.data.cache import cached
+from geoskip.data import CorrespondenceSet, MeshSet, Split, StoredShapes, bodies
+from geoskip.data.cache import CacheEntry, cached
 from geoskip.data.catalog import BUILT_IN
-from geoskip.data.entries import Stored
 from geoskip.meshes import icosphere
 from geoskip.training.run import Run
 from tests.cli.test_cli import run, run_python
@@ -32,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keep(kind: str, **recipe: Any) -> Path:
     """An entry of the cache."""
-    cached(kind, recipe, lambda: Stored({"verts": np.zeros(250_000)}))
+    cached(kind, recipe, lambda: CacheEntry({"verts": np.zeros(250_000)}))
     return max(Path(os.environ["GEOSKIP_CACHE"]).glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns)
 
 
@@ -132,10 +130,10 @@ def test_clear_of_one_kind_leaves_the_others(place: Path) -> None:
 
 
 def test_clear_leaves_what_is_being_made(place: Path) -> None:
-    from geoskip.data.locks import exclusive
+    from geoskip.data.locks import try_lock
 
     entry = keep("faces", seed=0)
-    with exclusive(place / "cache" / "locks" / f"{entry.name}.lock", 0.0):
+    with try_lock(place / "cache" / "locks" / f"{entry.name}.lock", 0.0):
         assert f"left {entry.name}: another process" in run("data", "clear", "--yes").stdout
     assert entry.is_dir()
 
@@ -151,13 +149,13 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
 
         return make
 
-    monkeypatch.setattr("geoskip.data.faces.faces", made(mesh_set()))
-    monkeypatch.setattr("geoskip.data.bodies.bodies", made(body_set()))
-    monkeypatch.setattr("geoskip.data.mixed_faces.mixed_faces", made(mesh_set()))
-    monkeypatch.setattr("geoskip.data.moving_bodies.moving_bodies", made(mesh_set()))
-    monkeypatch.setattr("geoskip.data.remeshed_bodies.remeshed_bodies", made(body_set()))
-    monkeypatch.setattr("geoskip.data.coma.coma", made(mesh_set()))
-    monkeypatch.setattr("geoskip.data.faust.faust", made(body_set()))
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.generated_bodies.bodies", made(body_set()))
+    monkeypatch.setattr("geoskip.data.generated_faces.mixed_faces", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.generated_bodies.moving_bodies", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.generated_bodies.remeshed_bodies", made(body_set()))
+    monkeypatch.setattr("geoskip.data.mesh_files.coma", made(mesh_set()))
+    monkeypatch.setattr("geoskip.data.mesh_files.faust", made(body_set()))
     told = run("data", "make", "faces", "--subjects", "3", "--frames", "99", "--seed", "5")
     assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for testing; cached in" in told.stdout
     assert told.stderr == "this takes long\n"
@@ -185,7 +183,7 @@ def test_the_log_is_shown_by_make_alone(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(**options: Any) -> None:
         raise ValueError("seed: no")
 
-    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", fail)
     run("data", "make", "faces")
     assert logging.getLogger("geoskip").handlers == []
     assert logging.getLogger("geoskip").level == logging.NOTSET
@@ -194,10 +192,10 @@ def test_the_log_is_shown_by_make_alone(monkeypatch: pytest.MonkeyPatch) -> None
 def test_made_data_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands and the functions mean the same entry."""
     arrays = {"verts": np.zeros((4, 12, 3), dtype=np.float32), "faces": icosphere(0).faces, "kept": np.arange(12)}
-    monkeypatch.setattr("geoskip.data.bodies._build", lambda *sizes: Stored(arrays))
+    monkeypatch.setattr("geoskip.data.generated_bodies._build_bodies", lambda *sizes: CacheEntry(arrays))
     told = run("data", "make", "bodies", "--identities", "2", "--poses", "2", "--verts", "12")
     assert told.exit_code == 0, told.output
-    monkeypatch.setattr("geoskip.data.bodies._build", None)
+    monkeypatch.setattr("geoskip.data.generated_bodies._build_bodies", None)
     assert len(bodies(2, 2, 12)) == 4
     assert "bodies: " + str(place / "cache" / "bodies-") in run("data", "check", "bodies").stdout
 
@@ -243,7 +241,7 @@ def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monk
     def build(*args: Any) -> Any:
         raise AssertionError("the cache has them")
 
-    monkeypatch.setattr("geoskip.data.superpixels._build", build)
+    monkeypatch.setattr("geoskip.data.image_sets._build", build)
     small = ["--kernel-size", "2", "--epochs", "1", "--set", "model.channels=[4,5,6]", "--device", "cpu", "-o", "run"]
     trained = run(*words, *small)
     assert trained.exit_code == 0, trained.output
@@ -273,7 +271,7 @@ def test_options_of_graphs_that_are_already_made_are_refused(place: Path) -> Non
     ("arguments", "fault"),
     [
         (["superpixels", "--no-download"], "MNIST superpixels: train-images-idx3-ubyte"),
-        (["superpixels", "--nodes", "10"], "10 superpixels cannot have 18.5733 neighbours"),
+        (["superpixels", "--nodes", "10"], "10 superpixels cannot have 18.5733 neighbors"),
         (["superpixels", "nowhere"], "geoskip: nowhere: there is no such file or folder; check the name"),
         (["coma"], "CoMA faces: not found at"),
         (["faust", "elsewhere.zip"], "MPI-FAUST bodies: not found at elsewhere.zip"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoskip.data.template_file import load_template
+from geoskip.data import load_template
 from geoskip.meshes import Mesh, grid, icosphere, write_mesh
 from tests.cli.test_cli import run, run_python
 

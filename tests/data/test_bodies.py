@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import CorrespondenceSet
-from geoskip.data.bodies import bodies, person, posed
-from geoskip.data.entries import read_entry
-from geoskip.data.people import anny_model
-from geoskip.data.poses import (
+from geoskip.data import CorrespondenceSet, bodies
+from geoskip.data.cache import read_entry
+from geoskip.data.generated_bodies import person, posed
+from geoskip.data.people import (
     JOINTS,
     MIDDLE,
     PAIRED,
     POSES,
+    anny_model,
     bone_rotations,
     named_pose,
     numbered_pose,
@@ -125,8 +125,8 @@ def test_cached_bodies_need_no_anny(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"identities": 0}, "at least one identity"),
-        ({"poses": 0}, "at least one identity and one pose"),
+        ({"identities": 0}, "identities: expected 1 or more, got 0"),
+        ({"poses": 0}, "poses: expected 1 or more, got 0"),
         ({"verts": 3}, "4 to 13348 vertices, not 3"),
         ({"verts": 20_000}, "4 to 13348 vertices"),
     ],

@@ -16,20 +16,32 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from geoskip.data import cache
-from geoskip.data.cache import Stored, cached, clear, entries, fingerprint, fingerprint_files
-from geoskip.data.entries import ARRAYS, MANIFEST, CacheFault, entry_name, read_entry, write_entry
-from geoskip.data.locks import exclusive, owner
+from geoskip.data.cache import (
+    ARRAYS,
+    MANIFEST,
+    CacheEntry,
+    CacheError,
+    cached,
+    clear,
+    entries,
+    entry_name,
+    fingerprint,
+    fingerprint_files,
+    read_entry,
+    write_entry,
+)
+from geoskip.data.locks import owner, try_lock
 from tests.records.windows import simulate_windows
 
 RECIPE = {"version": 1, "radius": 0.5, "names": ["a", "b"]}
 
 
-def content() -> Stored:
+def content() -> CacheEntry:
     arrays = {"transposed": np.arange(12.0).reshape(3, 4).T, "scalar": np.array(3), "none": np.zeros((0, 3))}
-    return Stored(arrays, {"unit": "mm", "sizes": (1, 2)})
+    return CacheEntry(arrays, {"unit": "mm", "sizes": (1, 2)})
 
 
-def refuse_to_build() -> Stored:
+def refuse_to_build() -> CacheEntry:
     raise AssertionError("this entry is in the cache")
 
 
@@ -43,7 +55,7 @@ def start_builder(root: Path, body: str) -> subprocess.Popen[str]:
         import logging, os, signal, sys, time
         from pathlib import Path
         import numpy as np
-        from geoskip.data.cache import Stored, cached
+        from geoskip.data.cache import CacheEntry, cached
         logging.basicConfig(level=logging.INFO)
         def build():
             {body}
@@ -175,7 +187,7 @@ def edit_meta(entry: Path) -> None:
 
 def swap_in_another_entry(entry: Path) -> None:
     other = entry.with_name(entry_name("test", {"other": 1}))
-    write_entry(other, "test", {"other": 1}, Stored({"wrong": np.zeros(1)}))
+    write_entry(other, "test", {"other": 1}, CacheEntry({"wrong": np.zeros(1)}))
     for name in (ARRAYS, MANIFEST):
         os.replace(other / name, entry / name)
     other.rmdir()
@@ -197,7 +209,7 @@ FAULTS = [
 def test_damaged_entries_are_refused_reported_and_rebuilt(tmp_path, caplog, damage, fault) -> None:
     cached("test", RECIPE, content, root=tmp_path)
     damage(the_entry(tmp_path))
-    with pytest.raises(CacheFault, match=fault):
+    with pytest.raises(CacheError, match=fault):
         read_entry(the_entry(tmp_path))
     assert [fault in entry.fault for entry in entries(tmp_path, thorough=True)] == [True]
     cached("test", RECIPE, content, root=tmp_path)
@@ -209,9 +221,9 @@ def test_damaged_entries_are_refused_reported_and_rebuilt(tmp_path, caplog, dama
 
 def test_an_entry_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("geoskip.data.entries.FORMAT", 99)
+        patched.setattr("geoskip.data.cache.FORMAT", 99)
         cached("test", RECIPE, content, root=tmp_path)
-    with pytest.raises(CacheFault, match="format 99"):
+    with pytest.raises(CacheError, match="format 99"):
         read_entry(the_entry(tmp_path))
 
 
@@ -220,7 +232,7 @@ def test_of_two_processes_one_builds_and_the_other_reuses(tmp_path: Path) -> Non
     body = f"""
             open({str(tmp_path)!r} + f"/built-by-{{os.getpid()}}", "w").close()
             while not os.path.exists({str(go)!r}): time.sleep(0.01)
-            return Stored({{"x": np.arange(3)}}, {{"by": os.getpid()}})
+            return CacheEntry({{"x": np.arange(3)}}, {{"by": os.getpid()}})
     """
     builders = [start_builder(tmp_path / "cache", body.strip()) for _ in range(2)]
     while not (marks := list(tmp_path.glob("built-by-*"))):
@@ -252,9 +264,9 @@ def test_the_lock_of_a_killed_builder_is_taken_over(tmp_path: Path, caplog: pyte
 
 def test_a_builder_killed_while_writing_leaves_no_entry(tmp_path: Path) -> None:
     body = """
-            import geoskip.data.entries as entries
-            entries._digest = lambda value: os.kill(os.getpid(), signal.SIGKILL)
-            return Stored({"x": np.arange(3)}, {"by": 0})
+            import geoskip.data.cache as cache
+            cache._json_sha256 = lambda value: os.kill(os.getpid(), signal.SIGKILL)
+            return CacheEntry({"x": np.arange(3)}, {"by": 0})
     """
     builder = start_builder(tmp_path, body.strip())
     builder.communicate(timeout=60)
@@ -267,18 +279,18 @@ def test_a_builder_killed_while_writing_leaves_no_entry(tmp_path: Path) -> None:
 
 def test_without_the_lock_the_result_is_built_all_the_same(tmp_path: Path) -> None:
     lock = tmp_path / "locks" / f"{the_entry(tmp_path).name}.lock"
-    with exclusive(lock, patience=0.0) as held:
+    with try_lock(lock, timeout=0.0) as held:
         assert held
-        with exclusive(lock, patience=0.1) as again:
+        with try_lock(lock, timeout=0.1) as again:
             assert not again
-        assert cached("test", RECIPE, content, root=tmp_path, patience=0.0).meta["unit"] == "mm"
+        assert cached("test", RECIPE, content, root=tmp_path, timeout=0.0).meta["unit"] == "mm"
     cached("test", RECIPE, refuse_to_build, root=tmp_path)
 
 
 def test_the_loser_of_a_race_keeps_the_winners_entry(tmp_path: Path) -> None:
     folder = the_entry(tmp_path)
 
-    def overtaken() -> Stored:
+    def overtaken() -> CacheEntry:
         write_entry(folder, "test", RECIPE, content())
         return content()
 
@@ -299,7 +311,7 @@ def test_disk_full_is_said_and_nothing_half_written_stays(tmp_path, caplog, monk
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("geoskip.data.entries.sync", full)
+    monkeypatch.setattr("geoskip.data.cache.sync", full)
     cached("test", RECIPE, content, root=tmp_path)
     assert "No space left on device" in caplog.text
     assert entries(tmp_path) == []
@@ -307,7 +319,7 @@ def test_disk_full_is_said_and_nothing_half_written_stays(tmp_path, caplog, monk
 
 
 def test_a_failing_build_leaves_nothing_and_frees_the_lock(tmp_path, caplog) -> None:
-    def fail() -> Stored:
+    def fail() -> CacheEntry:
         raise RuntimeError("no data")
 
     with pytest.raises(RuntimeError, match="no data"):
@@ -343,7 +355,7 @@ def test_what_a_killed_process_left_of_any_entry_is_removed_by_the_next_call(tmp
     for name in (the_entry(tmp_path).name, other):
         (tmp_path / f".{name}.left" / "part").mkdir(parents=True)
     (tmp_path / ".mine").mkdir()
-    with exclusive(tmp_path / "locks" / f"{other}.lock", patience=0.0):
+    with try_lock(tmp_path / "locks" / f"{other}.lock", timeout=0.0):
         cached("test", RECIPE, refuse_to_build, root=tmp_path)
         assert sorted(path.name for path in tmp_path.glob(".*")) == [".mine", f".{other}.left"]
     cached("test", RECIPE, refuse_to_build, root=tmp_path)
@@ -355,7 +367,7 @@ def test_the_name_of_an_owner_killed_at_its_end_is_removed(tmp_path: Path) -> No
     cached("test", RECIPE, content, root=tmp_path)
     name = tmp_path / "locks" / f"{the_entry(tmp_path).name}.lock.owner"
     name.write_text('{"pid": 1, "host": "here"}')
-    with exclusive(name.with_suffix(""), patience=0.0):
+    with try_lock(name.with_suffix(""), timeout=0.0):
         cached("test", RECIPE, refuse_to_build, root=tmp_path)
         assert name.exists()
     name.write_text('{"pid": 1, "host": "here"}')
@@ -376,7 +388,7 @@ def test_on_windows_entries_are_written_replaced_and_removed(tmp_path: Path, mon
 def test_clear_leaves_an_entry_that_is_being_built(tmp_path: Path) -> None:
     cached("test", RECIPE, content, root=tmp_path)
     name = the_entry(tmp_path).name
-    with exclusive(tmp_path / "locks" / f"{name}.lock", patience=0.0):
+    with try_lock(tmp_path / "locks" / f"{name}.lock", timeout=0.0):
         assert clear(root=tmp_path) == ([], [name])
     assert len(entries(tmp_path)) == 1
 

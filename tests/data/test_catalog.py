@@ -13,22 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoskip.data import DataSet, catalog
-from geoskip.data.cache import cached
-from geoskip.data.catalog import (
-    BUILT_IN,
-    COMA,
-    DATA_SETS,
-    FOLDERS,
-    OPTIONS,
-    Status,
-    absolute,
-    check_data,
-    describe_recipe,
-    find_data_set,
-)
+from geoskip.data import DATA_SETS, DataSet, catalog, find_data_set
+from geoskip.data.cache import CacheEntry, cached
+from geoskip.data.catalog import BUILT_IN, COMA, FOLDERS, OPTIONS, Status, absolute, check_data, describe_recipe
 from geoskip.data.declaration import IDX_FILES, KINDS, MissingData, data_root
-from geoskip.data.entries import Stored
 from tests.cli.test_cli import run
 
 ALL = [*BUILT_IN.values(), *FOLDERS.values()]
@@ -38,8 +26,8 @@ GENERATED = [name for name, data_set in BUILT_IN.items() if data_set.extra == "p
 @pytest.mark.parametrize("data_set", ALL, ids=lambda data_set: data_set.name)
 def test_declared_options_are_arguments_with_the_same_default(data_set: DataSet) -> None:
     path = {
-        "geoskip.data.images:image_or_graph_folder": "geoskip.data.images:image_folder",
-        "geoskip.data.mnist:fashion_mnist": "geoskip.data.mnist:mnist",
+        "geoskip.data.image_sets:image_or_graph_folder": "geoskip.data.image_sets:image_folder",
+        "geoskip.data.idx:fashion_mnist": "geoskip.data.idx:mnist",
     }.get(str(data_set.function), str(data_set.function))
     module, _, name = path.partition(":")
     arguments = signature(getattr(import_module(module), name)).parameters
@@ -208,7 +196,7 @@ def test_images_are_there_when_all_four_files_are(data: Path, below: str) -> Non
 def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path) -> None:
     recipe = {"subjects": 2, "expressions": ["a", "b"], "seed": 0, "version": 1}
     for root in (tmp_path / "cache", tmp_path / "other"):
-        cached("faces", recipe, lambda: Stored({"verts": np.zeros(3)}), root=root)
+        cached("faces", recipe, lambda: CacheEntry({"verts": np.zeros(3)}), root=root)
     faces = states()["faces"]
     assert faces.message == "Generated faces in the manner of CoMA: subjects=2 expressions=2 seed=0"
     assert faces.place is not None

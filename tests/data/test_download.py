@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from geoskip.data import download as module
-from geoskip.data.download import DownloadError, Remote, download
+from geoskip.data import idx as module
+from geoskip.data.idx import DownloadError, Remote, fetch
 from tests.records.windows import simulate_windows
 
 CONTENT = bytes(range(256)) * 40
@@ -74,15 +74,15 @@ def only(folder: Path) -> list[str]:
 
 def test_a_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "deep" / "file.bin"
-    assert download(remote(server), target).read_bytes() == CONTENT
-    download(remote(server), target)
+    assert fetch(remote(server), target).read_bytes() == CONTENT
+    fetch(remote(server), target)
     assert server.asked == [""]
     assert only(target.parent) == ["file.bin"]
 
 
 def test_a_broken_connection_is_resumed_where_it_broke(server: Server, tmp_path: Path) -> None:
     server.faults = ["break", "break"]
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
     half = len(CONTENT) // 2
     assert server.asked == ["", f"bytes={half}-", f"bytes={half + half // 2}-"]
 
@@ -90,29 +90,29 @@ def test_a_broken_connection_is_resumed_where_it_broke(server: Server, tmp_path:
 def test_a_later_call_continues_an_earlier_one(server: Server, tmp_path: Path) -> None:
     server.faults = ["break", "503", "503", "503"]
     with pytest.raises(DownloadError, match="503"):
-        download(remote(server), tmp_path / "file.bin")
+        fetch(remote(server), tmp_path / "file.bin")
     assert only(tmp_path) == [".file.bin.lock", "file.bin.part"]
     server.asked.clear()
-    download(remote(server), tmp_path / "file.bin")
+    fetch(remote(server), tmp_path / "file.bin")
     assert server.asked == [f"bytes={len(CONTENT) // 2}-"]
     assert only(tmp_path) == ["file.bin"]
 
 
 def test_a_server_without_ranges_starts_over(server: Server, tmp_path: Path) -> None:
     server.ranges, server.faults = False, ["break"]
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("part", [b"x" * 100, b"x" * len(CONTENT)])
 def test_a_spoilt_beginning_is_thrown_away(server: Server, tmp_path: Path, part: bytes) -> None:
     (tmp_path / "file.bin.part").write_bytes(part)
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 def test_a_beginning_the_server_refuses_is_thrown_away(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(b"x")
     server.faults = ["416"]
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -121,38 +121,38 @@ def test_a_beginning_the_server_refuses_is_thrown_away(server: Server, tmp_path:
 def test_other_content_never_gets_the_name(server: Server, tmp_path: Path, content: bytes, fault: str) -> None:
     server.content = content
     with pytest.raises(DownloadError, match=rf"{fault}.*Fetch it by hand and put it at .*file\.bin"):
-        download(remote(server), tmp_path / "file.bin")
+        fetch(remote(server), tmp_path / "file.bin")
     assert not (tmp_path / "file.bin").exists()
 
 
 def test_a_damaged_file_is_fetched_again(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin").write_bytes(CONTENT[:-1] + b"x")
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 def test_a_missing_file_fails_at_once(server: Server, tmp_path: Path) -> None:
     server.faults = ["404"]
     with pytest.raises(DownloadError, match="404"):
-        download(remote(server), tmp_path / "file.bin")
+        fetch(remote(server), tmp_path / "file.bin")
     assert server.asked == [""]
 
 
 def test_no_server_is_a_clean_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     with pytest.raises(DownloadError, match="refused"):
-        download(Remote("http://127.0.0.1:9/file", 1, "0"), tmp_path / "file")
+        fetch(Remote("http://127.0.0.1:9/file", 1, "0"), tmp_path / "file")
 
 
 def test_other_schemes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="only http and https"):
-        download(Remote("file:///etc/passwd", 1, "0"), tmp_path / "file")
+        fetch(Remote("file:///etc/passwd", 1, "0"), tmp_path / "file")
 
 
 def test_the_lock_of_a_process_killed_at_its_end_is_removed(server: Server, tmp_path: Path) -> None:
-    download(remote(server), tmp_path / "file.bin")
+    fetch(remote(server), tmp_path / "file.bin")
     for name in (".file.bin.lock", ".file.bin.lock.owner"):
         (tmp_path / name).touch()
-    download(remote(server), tmp_path / "file.bin")
+    fetch(remote(server), tmp_path / "file.bin")
     assert only(tmp_path) == ["file.bin"]
     assert server.asked == [""]
 
@@ -160,5 +160,5 @@ def test_the_lock_of_a_process_killed_at_its_end_is_removed(server: Server, tmp_
 def test_files_are_downloaded_on_windows(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only a file that is open for writing can be synced, and no folder can."""
     simulate_windows(monkeypatch)
-    assert download(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch(remote(server), tmp_path / "file.bin").read_bytes() == CONTENT
     assert "file.bin.part" not in only(tmp_path)

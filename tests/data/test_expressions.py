@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geoskip.data.expressions import ACTIONS, EXPRESSIONS, MIDDLE, SIDED, habits, lengths, sequence
+from geoskip.data.heads import ACTIONS, EXPRESSIONS, MIDDLE, SIDED, habits, lengths, sequence
 
 PLAIN = np.ones(len(ACTIONS))
 BLINKS = [ACTIONS.index("eyeBlinkLeft"), ACTIONS.index("eyeBlinkRight")]

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import MeshSet
-from geoskip.data.entries import read_entry
-from geoskip.data.expressions import ACTIONS, EXPRESSIONS
-from geoskip.data.faces import faces
-from geoskip.data.heads import action_fields, head_model, posed, subject_shape
-from geoskip.data.linear_faces import LinearFaces
+from geoskip.data import MeshSet, SkinnedShapes, faces
+from geoskip.data.cache import read_entry
+from geoskip.data.heads import ACTIONS, EXPRESSIONS, action_fields, head_model, posed, subject_shape
 from geoskip.data.people import skin
 from geoskip.meshes import Mesh
 
@@ -46,8 +43,8 @@ def tiny(folder: Path, head: Any) -> MeshSet:
     return faces(**TINY, cache=folder)
 
 
-def linear(of: MeshSet) -> LinearFaces:
-    assert isinstance(of.shapes, LinearFaces)
+def linear(of: MeshSet) -> SkinnedShapes:
+    assert isinstance(of.shapes, SkinnedShapes)
     return of.shapes
 
 
@@ -171,7 +168,7 @@ def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pyt
 
 
 def test_importing_the_loaders_does_not_import_anny() -> None:
-    check = "import sys, geoskip.data.faces, geoskip.data.bodies; sys.exit('anny' in sys.modules)"
+    check = "import sys, geoskip.data.generated_faces, geoskip.data.generated_bodies; sys.exit('anny' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

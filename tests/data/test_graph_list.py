@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from geoskip.data import graph_list, published_superpixels
 from geoskip.data.declaration import MissingData
-from geoskip.data.graph_list import graph_list
-from geoskip.data.published import published_superpixels
-from geoskip.data.pyg import data_class
+from geoskip.data.mesh_sets import pyg_data
 
 
 def ring(size: int, label: int, seed: int = 0) -> dict[str, Tensor]:
@@ -45,7 +44,7 @@ def test_graphs_are_packed_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_pyg_dataset_becomes_a_set_and_back(tmp_path: Path) -> None:
-    data = [data_class()(**graph) for graph in RINGS]
+    data = [pyg_data()(**graph) for graph in RINGS]
     graphs = graph_list(data[:2], data[2:], class_names=("a", "b", "c"), cache=tmp_path)
     back = list(graphs.pyg())
     for original, again in zip(data, back, strict=True):
@@ -125,7 +124,7 @@ def test_a_file_that_could_run_code_is_refused_unopened(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a file of plain tensors"):
         published_superpixels(tmp_path / "a.pt")
     assert not (tmp_path / "mark").exists()
-    torch.save(([data_class()(**RINGS[0])], []), tmp_path / "b.pt")
+    torch.save(([pyg_data()(**RINGS[0])], []), tmp_path / "b.pt")
     with pytest.raises(ValueError, match="not a file of plain tensors"):
         published_superpixels(tmp_path / "b.pt")
 

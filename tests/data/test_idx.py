@@ -32,8 +32,8 @@ def test_plain_and_packed_files_read_alike(tmp_path: Path, pack) -> None:
         (idx_bytes(IMAGES[0]), "not an IDX file of bytes with 3 axes"),
         (b"\0\0\x0d\3" + idx_bytes(IMAGES)[4:], "not an IDX file of bytes"),
         (idx_bytes(IMAGES)[:10], "damaged"),
-        (idx_bytes(IMAGES)[:-1], "holds fewer"),
-        (idx_bytes(IMAGES) + b"x", "holds more"),
+        (idx_bytes(IMAGES)[:-1], "has fewer"),
+        (idx_bytes(IMAGES) + b"x", "has more"),
         (b"\0\0\x08\3" + struct.pack(">3I", 2**31, 2**31, 2**31), "claims"),
     ],
 )
@@ -51,5 +51,5 @@ def test_damaged_and_endless_gzip_is_refused(tmp_path: Path) -> None:
         with pytest.raises(IdxError, match="damaged"):
             read_idx(tmp_path / "a", 3)
     (tmp_path / "bomb").write_bytes(gzip.compress(idx_bytes(IMAGES) + bytes(10**7)))
-    with pytest.raises(IdxError, match="holds more"):
+    with pytest.raises(IdxError, match="has more"):
         read_idx(tmp_path / "bomb", 3)

@@ -18,7 +18,7 @@ import filelock
 import pytest
 
 from geoskip.data import locks
-from geoskip.data.locks import alone, exclusive, owner
+from geoskip.data.locks import hold_lock, owner, try_lock
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.data.test_locks"])
@@ -46,7 +46,7 @@ def take(path: Path, start: Any, inside: Any, most: Any, number: int) -> None:
     start.wait()
     for _ in range(20):
         try:
-            with alone(path, Refused):
+            with hold_lock(path, Refused):
                 with inside.get_lock():
                     inside.value += 1
                     most.value = max(most.value, inside.value)
@@ -76,17 +76,17 @@ def test_an_owner_that_has_not_yet_written_its_name_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name is only for messages: without it a second process would once go on as if the lock were free."""
-    with alone(tmp_path / "lock", Refused):
+    with hold_lock(tmp_path / "lock", Refused):
         (tmp_path / "lock.owner").unlink()
-        with pytest.raises(Refused, match=r"^another process$"), alone(tmp_path / "lock", Refused):
+        with pytest.raises(Refused, match=r"^another process$"), hold_lock(tmp_path / "lock", Refused):
             pass
 
 
 def test_the_owner_is_named_while_it_has_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with alone(path, Refused):
+    with hold_lock(path, Refused):
         assert owner(path).startswith(f"process {os.getpid()} on ")
-        with pytest.raises(Refused, match=rf"^process {os.getpid()} on "), alone(path, Refused):
+        with pytest.raises(Refused, match=rf"^process {os.getpid()} on "), hold_lock(path, Refused):
             pass
     assert owner(path) == ""
     assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
@@ -105,12 +105,12 @@ def test_a_killed_owner_does_not_keep_the_lock(
 
         monkeypatch.setattr(fcntl, "flock", fcntl.flock)
         no_flock(number)
-    with pytest.raises(Refused, match=f"process {process.pid} on"), alone(tmp_path / "lock", Refused):
+    with pytest.raises(Refused, match=f"process {process.pid} on"), hold_lock(tmp_path / "lock", Refused):
         pass
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
-    with alone(tmp_path / "lock", Refused):
+    with hold_lock(tmp_path / "lock", Refused):
         pass
     assert f"process {process.pid}" in caplog.text
     assert "taking over" in caplog.text
@@ -119,30 +119,30 @@ def test_a_killed_owner_does_not_keep_the_lock(
 def hold(path: Path, sign: Path, number: int) -> None:
     if number:
         no_flock(number)
-    with alone(path, Refused):
+    with hold_lock(path, Refused):
         sign.touch()
         time.sleep(600)
 
 
 def test_a_lock_whose_file_is_removed_is_not_intact(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    with alone(folder / "lock", Refused) as lock:
+    with hold_lock(folder / "lock", Refused) as lock:
         assert lock.is_intact
         (folder / "lock").unlink()
         assert not lock.is_intact
         # Another process gets a lock of the same name now; the first one can still tell.
-        with alone(folder / "lock", Refused) as second:
+        with hold_lock(folder / "lock", Refused) as second:
             assert second.is_intact
             assert not lock.is_intact
-            with pytest.raises(Refused, match="process"), alone(folder / "lock", Refused):
+            with pytest.raises(Refused, match="process"), hold_lock(folder / "lock", Refused):
                 pass
 
 
 def test_a_lock_that_is_not_kept_is_not_reported_as_held(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with exclusive(tmp_path / "file" / "lock", 0.0) as held:
+    with try_lock(tmp_path / "file" / "lock", 0.0) as held:
         assert not held
-    with pytest.raises(OSError, match="file"), alone(tmp_path / "file" / "lock", Refused):
+    with pytest.raises(OSError, match="file"), hold_lock(tmp_path / "file" / "lock", Refused):
         pass
 
 
@@ -179,16 +179,16 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("windows")
 def test_locks_work_where_locked_files_cannot_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with exclusive(path, 0.0) as held:
+    with try_lock(path, 0.0) as held:
         assert held
         with pytest.raises(PermissionError):
             path.read_text()
         assert owner(path).startswith(f"process {os.getpid()} on ")
-        with exclusive(path, 0.1) as again:
+        with try_lock(path, 0.1) as again:
             assert not again
-        with pytest.raises(Refused, match="process"), alone(path, Refused):
+        with pytest.raises(Refused, match="process"), hold_lock(path, Refused):
             pass
-    with alone(path, Refused) as lock:
+    with hold_lock(path, Refused) as lock:
         assert lock.is_intact
 
 
@@ -196,9 +196,9 @@ def test_locks_work_where_locked_files_cannot_be_opened(tmp_path: Path) -> None:
 def test_the_cache_is_cleared_where_open_files_cannot_be_removed(tmp_path: Path) -> None:
     import numpy as np
 
-    from geoskip.data.cache import Stored, cached, clear, entries
+    from geoskip.data.cache import CacheEntry, cached, clear, entries
 
-    cached("test", {"a": 1}, lambda: Stored({"x": np.zeros(1)}), root=tmp_path)
+    cached("test", {"a": 1}, lambda: CacheEntry({"x": np.zeros(1)}), root=tmp_path)
     removed, kept = clear(root=tmp_path)
     assert (len(removed), kept) == (1, [])
     assert entries(tmp_path) == []
@@ -211,11 +211,11 @@ def test_a_python_without_fcntl_has_locks(tmp_path: Path) -> None:
         from pathlib import Path
         sys.modules["fcntl"] = None
         warnings.simplefilter("ignore")
-        from geoskip.data.locks import alone, exclusive
+        from geoskip.data.locks import hold_lock, try_lock
         path = Path({str(tmp_path / "lock")!r})
-        with alone(path, ValueError) as lock, exclusive(path, 0.0) as again:
+        with hold_lock(path, ValueError) as lock, try_lock(path, 0.0) as again:
             print(lock.is_intact, again)
-        with alone(path, ValueError):
+        with hold_lock(path, ValueError):
             print("free again")
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

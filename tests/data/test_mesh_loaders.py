@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import mesh_family
+from geoskip.data import coma, correspondence_folder, faust, geodesics, mesh_files, mesh_folder
 from geoskip.data.archives import ArchiveError
 from geoskip.data.cache import entries
-from geoskip.data.coma import EXPRESSIONS, coma
 from geoskip.data.declaration import MissingData
-from geoskip.data.faust import faust
-from geoskip.data.folder import correspondence_folder, mesh_folder
-from geoskip.data.geodesics import geodesics
+from geoskip.data.mesh_files import COMA_EXPRESSIONS
 from geoskip.meshes.formats import write_mesh
 from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere
 
@@ -46,7 +43,7 @@ def coma_folder(folder: Path, frames: int = 2) -> Path:
     """Two subjects, each with every expression; the x offset says which frame of the sorted listing it is."""
     meshes: dict[str, Mesh] = {}
     for subject in ("FaceTalk_170725_00137_TA", "FaceTalk_170728_03272_TA"):
-        for expression in EXPRESSIONS:
+        for expression in COMA_EXPRESSIONS:
             for frame in range(1, frames + 1):
                 name = f"{subject}/{expression}/{expression}.{frame:06d}.ply"
                 meshes[name] = shifted(float(len(meshes)))
@@ -126,7 +123,7 @@ def test_missing_data_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypat
     with pytest.raises(MissingData, match=r"not found at .*elsewhere"):
         coma(tmp_path / "elsewhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ArchiveError, match="holds no meshes"):
+    with pytest.raises(ArchiveError, match="has no meshes"):
         coma(tmp_path / "empty", cache=tmp_path / "cache")
 
 
@@ -164,7 +161,7 @@ def test_faust_without_a_registration_is_refused(tmp_path: Path) -> None:
 def test_geodesics_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sphere = icosphere(1)
     first = geodesics(sphere, cache=tmp_path)
-    monkeypatch.setattr("geoskip.data.geodesics.DistanceSolver", None)
+    monkeypatch.setattr("geoskip.data.mesh_sets.DistanceSolver", None)
     again = geodesics(sphere, cache=tmp_path)
     assert (first == again).all()
     assert first.dtype == np.float32
@@ -233,7 +230,7 @@ def test_correspondences_that_are_pickled_or_missing_are_refused(tmp_path: Path)
     with pytest.raises(MeshError, match=r"b\.npy: not a list of whole numbers"):
         correspondence_folder(folder, unit_mm=1.0)
     (folder / "b.npy").unlink()
-    with pytest.raises(MeshError, match=r"b\.txt or b\.npy, are not there"):
+    with pytest.raises(MeshError, match=r"b\.txt or b\.npy, is missing"):
         correspondence_folder(folder, unit_mm=1.0)
     (folder / "target.obj").unlink()
     with pytest.raises(MeshError, match=r"needs one target\.ply"):
@@ -283,13 +280,13 @@ def test_the_content_of_correspondences_is_that_of_meshes_and_labels(tmp_path: P
 
 def test_files_that_change_while_they_are_read_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_all(tmp_path / "set", {"a.ply": BASE, "b.ply": shifted(1.0)})
-    real = mesh_family.read_files
+    real = mesh_files.read_files
 
     def overtaken(*arguments: Any) -> Iterator[tuple[str, bytes]]:
         yield from real(*arguments)
         write_mesh(shifted(2.0), folder / "b.ply")
 
-    monkeypatch.setattr(mesh_family, "read_files", overtaken)
+    monkeypatch.setattr(mesh_files, "read_files", overtaken)
     with pytest.raises(ArchiveError, match="changed while they were read"):
         mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
     assert entries(tmp_path / "cache") == []

@@ -9,24 +9,20 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from geoskip.data import MeshSet
-from geoskip.data.entries import read_entry
-from geoskip.data.expressions import ACTIONS, EXPRESSIONS
-from geoskip.data.heads import head_model, subject_shape
-from geoskip.data.mixed_faces import (
+from geoskip.data import MeshSet, SkinnedShapes, mixed_faces, prepare_template
+from geoskip.data.cache import read_entry
+from geoskip.data.generated_faces import (
     JAW,
     MOVED,
     NUM_VERTICES,
     UNUSED,
     centroid_size,
     jaw_motion,
-    mixed_faces,
     person_takes,
     random_take,
 )
+from geoskip.data.heads import ACTIONS, EXPRESSIONS, head_model, subject_shape
 from geoskip.data.people import y_up
-from geoskip.data.skinned import SkinnedShapes
-from geoskip.data.template import prepare_template
 
 TINY: dict[str, Any] = {"people": 5, "takes": 5, "frames_per_take": 4}
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import MeshSet
-from geoskip.data.bodies import grounded, posed
-from geoskip.data.entries import read_entry
-from geoskip.data.moving_bodies import MOTIONS, mirrored, moving_bodies, random_motion
-from geoskip.data.people import adult, anny_model
-from geoskip.data.poses import JOINTS, bone_rotations, named_pose
+from geoskip.data import MeshSet, moving_bodies
+from geoskip.data.cache import read_entry
+from geoskip.data.generated_bodies import MOTIONS, grounded, mirrored, posed, random_motion
+from geoskip.data.people import JOINTS, adult, anny_model, bone_rotations, named_pose
 
 TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "verts": 13_348}
 
@@ -84,7 +82,7 @@ def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"people": 0}, "at least one person and one frame, not 0 and 20"),
+        ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"verts": 20_000}, "4 to 13348 vertices, not 20000"),
     ],
 )

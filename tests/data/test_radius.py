@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from geoskip.data import radius
-from geoskip.data.radius import SAMPLE, calibrated_radius, neighbours, radius_edges
+from geoskip.data import superpixels
+from geoskip.data.superpixels import SAMPLE, calibrated_radius, neighbors, radius_edges
 
 
 def points(num_graphs: int, num_points: int, seed: int = 0) -> np.ndarray:
@@ -27,7 +27,7 @@ def test_edges_are_sorted_by_receiver_and_stand_in_both_directions() -> None:
     keys = first[1] * 20 + first[0]
     assert (np.diff(keys) > 0).all()
     assert set(map(tuple, first.T)) == set(map(tuple, first[::-1].T))
-    assert (neighbours(pos, 0.3) == neighbours(pos, 0.3).transpose(0, 2, 1)).all()
+    assert (neighbors(pos, 0.3) == neighbors(pos, 0.3).transpose(0, 2, 1)).all()
 
 
 @pytest.mark.parametrize("degree", [0.1, 3.0, 18.0])
@@ -39,7 +39,7 @@ def test_the_mean_degree_is_met(degree: float) -> None:
 
 @pytest.mark.parametrize(("wanted", "nearest"), [(0.5, 0), (1.5, 2), (2.9, 3)])
 def test_among_equal_distances_the_nearer_mean_is_taken(wanted: float, nearest: int) -> None:
-    """The corners of a square have 0 neighbours, 2 along the sides, or 3 with the diagonals; nothing between."""
+    """The corners of a square have 0 neighbors, 2 along the sides, or 3 with the diagonals; nothing between."""
     square = np.array([[[0, 0], [1, 0], [0, 1], [1, 1]]], dtype=np.float32)
     edges, _ = radius_edges(square, calibrated_radius(square, wanted))
     assert edges.shape[1] == 4 * nearest
@@ -53,15 +53,15 @@ def test_a_sample_calibrates_a_large_set() -> None:
 
 def test_larger_sets_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 300 points only a sixteenth as many sets at once, and the edges are those of the sets one by one."""
-    monkeypatch.setattr(radius, "CHUNK", 32)
-    monkeypatch.setattr(radius, "SAMPLE", 64)
-    real, seen = radius._squared_distances, []
+    monkeypatch.setattr(superpixels, "SETS_AT_ONCE", 32)
+    monkeypatch.setattr(superpixels, "SAMPLE", 64)
+    real, seen = superpixels._squared_distances, []
 
     def noted(pos: np.ndarray) -> np.ndarray:
         seen.append(len(pos))
         return real(pos)
 
-    monkeypatch.setattr(radius, "_squared_distances", noted)
+    monkeypatch.setattr(superpixels, "_squared_distances", noted)
     pos = points(9, 300)
     near = calibrated_radius(pos, 6.0)
     edges, _ = radius_edges(pos, near)

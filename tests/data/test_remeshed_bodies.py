@@ -12,16 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data import CorrespondenceSet, Split
-from geoskip.data.entries import read_entry
-from geoskip.data.poses import POSES, named_pose
-from geoskip.data.remeshed_bodies import (
-    TEST_POSES,
-    num_training_people,
-    own_connectivity,
-    random_pose,
-    remeshed_bodies,
-)
+from geoskip.data import CorrespondenceSet, Split, remeshed_bodies
+from geoskip.data.cache import read_entry
+from geoskip.data.generated_bodies import TEST_POSES, num_training_people, own_connectivity, random_pose
+from geoskip.data.people import POSES, named_pose
 from geoskip.meshes import Mesh, icosphere
 from geoskip.paper.baselines import majority_by_color
 from geoskip.training.config import resolve
@@ -110,7 +104,7 @@ def test_the_target_is_a_template_that_nobody_is(tiny: CorrespondenceSet) -> Non
 def test_people_and_poses_of_the_test_are_never_seen(tiny: CorrespondenceSet) -> None:
     assert (tiny.split.train.tolist(), tiny.split.test.tolist()) == ([0, 1], [2, 3])
     assert tiny.names == ("000/000", "000/001", "001/000", "001/001")
-    assert [num_training_people(people) for people in (1, 2, 4, 32)] == [1, 1, 3, 24]
+    assert [num_training_people(people, 0.75) for people in (1, 2, 4, 32)] == [1, 1, 3, 24]
     held_out = np.stack([named_pose(name) for name in TEST_POSES])
     common = np.stack([named_pose(name) for name in POSES if name not in TEST_POSES])
 
@@ -166,7 +160,7 @@ def test_the_entry_is_small(tiny: CorrespondenceSet, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"people": 0}, "at least one person and one pose, not 0 × 2"),
+        ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"verts": 3}, "4 to 13348 vertices, not 3"),
     ],
 )

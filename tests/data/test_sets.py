@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
-from geoskip.data.graph_set import local_dtype
+from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs.hierarchy import cluster_of_vertex
 from geoskip.meshes.mesh import Mesh, MeshError
 
@@ -73,7 +73,7 @@ def test_named_items_are_the_test() -> None:
 )
 def test_bad_splits_are_refused(train: list[int], test: list[int], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        Split(torch.tensor(train), torch.tensor(test)).checked(3)
+        Split(torch.tensor(train), torch.tensor(test)).check(3)
 
 
 def test_mesh_set_gives_positions_and_meshes() -> None:
@@ -97,7 +97,7 @@ def test_moments_are_those_of_the_training_items() -> None:
 
 @pytest.mark.parametrize("unit", [0.0, -1.0, float("inf"), float("nan")])
 def test_units_that_are_no_length_are_refused(unit: float) -> None:
-    with pytest.raises(ValueError, match="millimetres"):
+    with pytest.raises(ValueError, match="millimeters"):
         mesh_set(unit_mm=unit)
 
 
@@ -140,7 +140,7 @@ def test_correspondence_set_as_pyg_data() -> None:
         (torch.arange(4) + 1, ("a",), 1.0, "a: labels outside -1 to 3"),
         (torch.arange(4) - 2, ("a",), 1.0, "a: labels outside -1 to 3"),
         (torch.arange(4), ("a", "b"), 1.0, "one mesh, one list of labels"),
-        (torch.arange(4), ("a",), 0.0, "millimetres"),
+        (torch.arange(4), ("a",), 0.0, "millimeters"),
     ],
 )
 def test_correspondence_sets_that_do_not_fit_are_refused(labels, names, unit, fault) -> None:

@@ -8,8 +8,9 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from geoskip.data import slic as module
-from geoskip.data.slic import CHUNK, Slic, describe, segment, superpixels, with_exactly
+from geoskip.data import Slic
+from geoskip.data import superpixels as module
+from geoskip.data.superpixels import IMAGES_AT_ONCE, describe, segment, superpixels, with_exactly
 
 
 def stroke(seed: int = 0, size: int = 28) -> np.ndarray:
@@ -72,16 +73,16 @@ def test_superpixels_follow_the_stroke_when_they_may() -> None:
 
 
 def test_the_number_of_workers_does_not_matter() -> None:
-    images = np.stack([stroke(seed, 8) for seed in range(CHUNK + 3)])
+    images = np.stack([stroke(seed, 8) for seed in range(IMAGES_AT_ONCE + 3)])
     alone = superpixels(images, Slic(5), workers=1)
     together = superpixels(images, Slic(5), workers=2)
     assert all((a == b).all() for a, b in zip(alone, together, strict=True))
-    assert alone[0].shape == (CHUNK + 3, 5, 2)
+    assert alone[0].shape == (IMAGES_AT_ONCE + 3, 5, 2)
 
 
 def test_a_worker_that_dies_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ProcessPoolExecutor", DyingPool)
-    images = np.zeros((CHUNK + 1, 4, 4), dtype=np.uint8)
+    images = np.zeros((IMAGES_AT_ONCE + 1, 4, 4), dtype=np.uint8)
     with pytest.raises(RuntimeError, match=r"if __name__ == '__main__'.*workers=1"):
         superpixels(images, Slic(2), workers=2)
 

@@ -12,21 +12,16 @@ import pytest
 import torch
 from PIL import Image
 
-from geoskip.data import GraphSet, Split, images
-from geoskip.data import mnist as mnist_module
-from geoskip.data import superpixels as module
+from geoskip.data import GraphSet, Slic, Split, SuperpixelRecipe, idx, image_folder, image_sets, mnist, superpixel_set
 from geoskip.data.cache import entries
 from geoskip.data.catalog import FASHION_MNIST, MNIST
 from geoskip.data.declaration import IDX_FILES, MissingData
-from geoskip.data.idx import IdxError
-from geoskip.data.images import image_folder, read_image
-from geoskip.data.levels import gaussian_weights
-from geoskip.data.mnist import mnist, read_images
-from geoskip.data.slic import Slic
-from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
+from geoskip.data.graph_sets import gaussian_weights
+from geoskip.data.idx import IdxError, read_images
+from geoskip.data.image_sets import read_image, read_superpixels
 from geoskip.graphs.coarsening import graclus
 
-RECIPE = Recipe(Slic(12), mean_degree=4.0)
+RECIPE = SuperpixelRecipe(Slic(12), mean_degree=4.0)
 OPTIONS: dict[str, Any] = {"nodes": 12, "degree": 4.0, "workers": 1}
 
 
@@ -37,7 +32,7 @@ def blobs(count: int, size: int = 12, seed: int = 0) -> np.ndarray:
     return np.rint(255 * np.exp(-((rows - centres[:, 0]) ** 2 + (cols - centres[:, 1]) ** 2) / 6)).astype(np.uint8)
 
 
-def build(cache: Path, count: int = 6, recipe: Recipe = RECIPE) -> GraphSet:
+def build(cache: Path, count: int = 6, recipe: SuperpixelRecipe = RECIPE) -> GraphSet:
     labels = np.arange(count) % 2
     return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), recipe, workers=1, cache=cache)
 
@@ -73,7 +68,7 @@ def test_a_set_holds_what_was_asked_for(tmp_path: Path) -> None:
 
 def test_positions_and_intensities_are_kept_to_16_bits(tmp_path: Path) -> None:
     graphs = build(tmp_path)
-    pos, mean = module.superpixels(blobs(6), RECIPE.slic, 1)
+    pos, mean = image_sets.superpixels(blobs(6), RECIPE.slic, 1)
     assert np.abs(graphs.levels[0].pos.numpy().reshape(pos.shape) - pos).max() <= 12 / 65535
     assert np.abs(graphs.x.numpy().reshape(mean.shape) - mean).max() <= 1 / 65535
 
@@ -96,7 +91,7 @@ def test_levels_are_graclus_of_the_finest(tmp_path: Path) -> None:
 
 def test_a_second_load_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build(tmp_path)
-    monkeypatch.setattr(module, "superpixels", None)
+    monkeypatch.setattr(image_sets, "superpixels", None)
     second = build(tmp_path)
     assert torch.equal(first.x, second.x)
     for a, b in zip(first.levels, second.levels, strict=True):
@@ -160,7 +155,7 @@ def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeyp
         return target
 
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path))
-    monkeypatch.setattr(mnist_module, "fetch", fetch)
+    monkeypatch.setattr(idx, "fetch", fetch)
     assert len(read_images()[0]) == 6
     assert asked == [f"{MNIST.url}/{name}.gz" for name in IDX_FILES]
     read_images()
@@ -247,7 +242,7 @@ def test_sizes_that_no_image_has_are_refused(tmp_path: Path, size: Any) -> None:
 
 def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_images(tmp_path, ["a/0.png"])
-    monkeypatch.setattr(images, "MAX_PIXELS", 100)
+    monkeypatch.setattr(image_sets, "MAX_PIXELS", 100)
     with pytest.raises(ValueError, match=r"0\.png: not an image that can be read: .* pixels, and at most 100 are read"):
         image_folder(folder)
 

@@ -10,8 +10,8 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load, save
 
-from geoskip.data.template import Template, TemplateError, prepare_template
-from geoskip.data.template_file import Arrays, load_template, pack, save_template
+from geoskip.data import Template, TemplateError, load_template, prepare_template, save_template
+from geoskip.data.template import Arrays, pack
 from geoskip.graphs import map_tensors
 from geoskip.meshes import Mesh, grid, icosphere
 
@@ -116,7 +116,7 @@ def test_every_changed_byte_is_refused(path: Path) -> None:
         (save({"weight": np.zeros(3)}), "not a file of `geoskip prepare`"),
         (save({"weight": np.zeros(3)}, {"geoskip": "[1]"}), "not a file of `geoskip prepare`"),
         (save({"weight": np.zeros(3)}, {"geoskip": "{"}), "not a file of `geoskip prepare`"),
-        (save({}, {"geoskip": '{"format": "weights"}'}), "holds 'weights', not a template"),
+        (save({}, {"geoskip": '{"format": "weights"}'}), "contains 'weights', not a template"),
         (save({}, {"geoskip": '{"format": "geoskip template", "version": 2}'}), "version 2, and this geoskip reads"),
     ],
 )
@@ -148,17 +148,17 @@ def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[
     [
         (without("level1.faces"), "'level1.faces' is missing"),
         (lambda arrays, about: about.pop("unit_mm"), "'unit_mm' is missing"),
-        (lambda arrays, about: about.update(unit_mm=-1.0), "length of one unit in millimetres"),
+        (lambda arrays, about: about.update(unit_mm=-1.0), "length of one unit in millimeters"),
         (lambda arrays, about: about.update(topology=about["topology"][::-1]), "level 0 do not match their topology"),
         (replaced("level0.verts", lambda verts: verts * np.nan), "level0.verts is not finite"),
         (replaced("level0.faces", lambda faces: faces + 162), "faces refer to vertices outside"),
         (replaced("level2.edge_index", lambda edges: edges[::-1]), "edges of level 2 are not those of its faces"),
         (replaced("level0.pseudo", lambda pseudo: pseudo[:-1]), "pseudo: expected shape"),
         (replaced("level0.spirals", lambda spirals: spirals + 5), "spirals: vertex"),
-        (replaced("step0.down.values", lambda values: 2 * values), "no selection of vertices"),
-        (replaced("step0.down.rows", lambda rows: rows // 2), "no selection of vertices"),
-        (replaced("step1.up.columns", lambda columns: columns + 14), "not a whole template: .* 1[45]"),
-        (replaced("step1.up.rows", lambda rows: rows[:-1]), "not a whole template: .* same"),
+        (replaced("step0.down.values", lambda values: 2 * values), "does not select vertices"),
+        (replaced("step0.down.rows", lambda rows: rows // 2), "does not select vertices"),
+        (replaced("step1.up.columns", lambda columns: columns + 14), "not a complete template: .* 1[45]"),
+        (replaced("step1.up.rows", lambda rows: rows[:-1]), "not a complete template: .* same"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(path: Path, change: Callable[[Arrays, dict], None], fault: str) -> None:

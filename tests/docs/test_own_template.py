@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from geoskip.data.template_file import load_template
+from geoskip.data import load_template
 from geoskip.meshes import read_mesh
 from tests.docs.pages import DOCS, blocks, run_commands
 

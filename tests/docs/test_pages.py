@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from geoskip.data import Split, faust
+from geoskip.data import Split
 from geoskip.data.catalog import BUILT_IN
-from geoskip.data.coma import EXPRESSIONS
-from geoskip.data.remeshed_bodies import num_training_people
+from geoskip.data.generated_bodies import num_training_people
+from geoskip.data.mesh_files import COMA_EXPRESSIONS, FAUST_MESHES, FAUST_TRAIN
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
 
 IMAGES = sorted((DOCS / "images").resolve().glob("*"))
@@ -77,15 +77,15 @@ def test_the_splits_on_the_page_are_those_of_the_code() -> None:
     """What the table of docs/data.md says of each set."""
     rows = {line.split("`")[1]: line for line in (DOCS / "data.md").read_text().splitlines() if line.startswith("| `")}
     assert set(BUILT_IN) <= set(rows)
-    assert len(EXPRESSIONS) == 12
+    assert len(COMA_EXPRESSIONS) == 12
     interpolation = Split.blocks(20_466)
     counts = f"{len(interpolation.train):,}, {len(interpolation.test):,}"
     for name in ("coma", "faces"):
         assert counts in rows[name]
     for name in ("faust", "bodies"):
-        assert f"{faust.NUM_TRAIN}, {faust.NUM_MESHES - faust.NUM_TRAIN}" in rows[name]
+        assert f"{FAUST_TRAIN}, {FAUST_MESHES - FAUST_TRAIN}" in rows[name]
     # People, takes or motions, frames or poses: a fifth, a fifth and a quarter of them are the test.
     sizes = {"mixed-faces": (40 * 20 * 10, 40 * 5 * 10), "moving-bodies": (8 * 4 * 90, 8 * 90)}
-    sizes["remeshed-bodies"] = num_training_people(32) * 5, (32 - num_training_people(32)) * 5
+    sizes["remeshed-bodies"] = num_training_people(32, 0.75) * 5, (32 - num_training_people(32, 0.75)) * 5
     for name, (train, test) in sizes.items():
         assert f"{train:,}, {test:,}" in rows[name]

@@ -19,17 +19,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from geoskip.data import Split
+from geoskip.data import (
+    Slic,
+    Split,
+    SuperpixelRecipe,
+    correspondence_folder,
+    load_template,
+    mesh_folder,
+    prepare_template,
+    published_superpixels,
+    save_template,
+    superpixel_set,
+)
 from geoskip.data.archives import Limits, read_files
-from geoskip.data.entries import ARRAYS, read_entry
-from geoskip.data.folder import MESH, correspondence_folder, mesh_folder
+from geoskip.data.cache import ARRAYS, read_entry
 from geoskip.data.idx import read_idx
-from geoskip.data.images import FORMATS, read_image
-from geoskip.data.published import published_superpixels
-from geoskip.data.slic import Slic
-from geoskip.data.superpixels import Recipe, read_superpixels, superpixel_set
-from geoskip.data.template import prepare_template
-from geoskip.data.template_file import load_template, pack, save_template
+from geoskip.data.image_sets import FORMATS, read_image, read_superpixels
+from geoskip.data.mesh_files import MESH
+from geoskip.data.template import pack
 from geoskip.inference.files import read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.inference.pretrained import load, save_pretrained
@@ -307,7 +314,7 @@ def _use(folder: Path) -> None:
 def _digits(cache: Path | None = None) -> Any:
     images = np.random.default_rng(0).integers(0, 255, (6, 12, 12), dtype=np.uint8)
     labels = np.arange(6) % 2
-    recipe = Recipe(slic=Slic(16), mean_degree=5.0)
+    recipe = SuperpixelRecipe(slic=Slic(16), mean_degree=5.0)
     return superpixel_set(images, labels, ["a", "b"], Split.leading(6, 4), recipe, workers=1, cache=cache)
 
 

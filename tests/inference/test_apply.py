@@ -18,10 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoskip.data import Split
-from geoskip.data.slic import Slic
-from geoskip.data.superpixels import Recipe, superpixel_set
-from geoskip.data.template import TemplateError
+from geoskip.data import Slic, Split, SuperpixelRecipe, TemplateError, superpixel_set
 from geoskip.inference import files
 from geoskip.inference.apply import Applied, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
@@ -294,7 +291,7 @@ def images() -> np.ndarray:
 
 @pytest.fixture
 def classifier(tmp_path: Path, images: np.ndarray) -> tuple[ImageClassifier, Classification]:
-    recipe = Recipe(Slic(num_segments=14), mean_degree=4.0)
+    recipe = SuperpixelRecipe(Slic(num_segments=14), mean_degree=4.0)
     data = superpixel_set(
         images, np.arange(10) % 2, ("square", "disc"), Split.leading(10, 6), recipe, workers=1, cache=tmp_path / "cache"
     )

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoskip.data import CorrespondenceSet, MeshSet, Split, StoredShapes
-from geoskip.data.linear_faces import LinearFaces
+from geoskip.data import CorrespondenceSet, MeshSet, SkinnedShapes, Split, StoredShapes
 from geoskip.meshes import Mesh, icosphere
 from geoskip.meshes.retriangulation import flip_edges
 from geoskip.paper.baselines import (
@@ -74,7 +73,7 @@ def test_the_neutral_face_and_the_nearest_frame() -> None:
     rests, field = noise(2, 12, 3), torch.zeros(1, 12, 3)
     field[..., 0] = 1.0
     strength = torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.25], [0.5]])
-    shapes = LinearFaces(rests, field, strength, torch.tensor([0, 0, 1, 1, 0, 0]))
+    shapes = SkinnedShapes(rests, field, strength, torch.tensor([0, 0, 1, 1, 0, 0]))
     data = MeshSet(icosphere(0), shapes, tuple("abcdef"), Split.leading(6, 4), unit_mm=1.0)
     found = reconstruction_baselines(data, sizes=(1,), code=1, steps=1)
     assert found["neutral face"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)

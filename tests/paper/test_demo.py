@@ -99,7 +99,7 @@ def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyP
     def fail() -> None:
         raise ImportError("pip install geoskip[people]")
 
-    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", fail)
     made = demo_set("auto")
     assert made.note == "Faces cannot be generated here (pip install geoskip[people]), so these are deformed spheres."
     assert "spheres of 162 vertices" in made.about
@@ -110,7 +110,7 @@ def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("_few")
 def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoskip.data.faces.faces", sphere_set)
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", sphere_set)
     monkeypatch.setattr("geoskip.paper.demo.NUM_VERTICES", 60)
     made = demo_set()
     assert made.about == "16 faces of 60 vertices"
@@ -171,7 +171,7 @@ def test_command_says_why_there_are_no_faces(monkeypatch: pytest.MonkeyPatch, tm
     def fail() -> None:
         raise ImportError("no anny")
 
-    monkeypatch.setattr("geoskip.data.faces.faces", fail)
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", fail)
     told = run("--epochs", "1", "--output", str(tmp_path))
     assert told.exit_code == 0, told.output
     assert "Faces cannot be generated here (no anny)" in told.stderr

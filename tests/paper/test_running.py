@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from geoskip.data.locks import exclusive
+from geoskip.data.locks import try_lock
 from geoskip.paper import running
 from geoskip.paper.demo import one_thread
 from geoskip.paper.parallel import run_side_by_side, serve
@@ -85,7 +85,7 @@ def test_two_processes_do_not_train_the_same(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(running, "_train", lambda *_: pytest.fail("trained all the same"))
     folder = JOB.folder(tmp_path)
     lock = tmp_path / "work" / "locks" / f"correspondence-{folder.parent.name}-{folder.name}.lock"
-    with exclusive(lock, patience=0.0):
+    with try_lock(lock, timeout=0.0):
         with pytest.raises(Busy, match=r"GCN, seed 0: process \d+ on .* is running it"):
             run_job(JOB, tmp_path, "cpu")
         assert "is running it" in attempt(JOB, tmp_path, "cpu").fault

@@ -104,9 +104,7 @@ def test_change_is_the_end_over_the_start() -> None:
 
 
 def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoskip.data import faces
-
-    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", lambda: spheres(24))
     words = "--operator monet=2 --seeds 1 --epochs 1 --batch 8 --device cpu --coarse 2 --channels 4"
     given = words.split()
     told = CliRunner().invoke(
@@ -138,16 +136,14 @@ def test_the_command_writes_three_records(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_run_on_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose data were given in Python."""
-    from geoskip.data import faces
-
-    monkeypatch.setattr(faces, "faces", lambda: spheres(24))
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", lambda: spheres(24))
     data = coarsened(spheres(24), (2,))
     few = len(data.split.test)
     measured = list(run_study(replace(TINY, epochs=1, coarse=(2,)), data, tmp_path, samples=few + 1))
     assert [None if run.shapes is None else len(run.shapes.names) for run in measured] == [None, few, few]
     run = Run.open(tmp_path / "monet-affine-0")
     assert task_of(run).num_items == len(data.split.train)
-    monkeypatch.setattr(faces, "faces", lambda: spheres(12))
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", lambda: spheres(12))
     with pytest.raises(ValueError, match=r"monet-affine-0: the data of .* are not those that the run was trained on"):
         task_of(run)
 

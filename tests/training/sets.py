@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
-from geoskip.data.graph_set import local_dtype
-from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
+from geoskip.data.graph_sets import find_clusters, gaussian_weights, local_dtype, with_levels
 from geoskip.meshes import Mesh, icosphere
 from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve

@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from geoskip.data import GraphLevel, GraphSet, Split
-from geoskip.data.levels import with_levels
-from geoskip.data.superpixels import superpixel_set
+from geoskip.data import GraphLevel, GraphSet, Split, superpixel_set
+from geoskip.data.graph_sets import with_levels
 from geoskip.graphs import polar
 from geoskip.training import random_coarsening
 from geoskip.training.config import Config

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoskip.data.locks import exclusive
+from geoskip.data.locks import try_lock
 from geoskip.records.files import temporary_name
 from geoskip.training.config import resolve
 from geoskip.training.cuda_graphs import random_states
@@ -307,7 +307,7 @@ def test_recording_states_are_those_of_the_device() -> None:
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
     refused = r"process \d+ on .* is training in it"
-    with exclusive(tmp_path / LOCK, patience=0.0), pytest.raises(RunError, match=refused):
+    with try_lock(tmp_path / LOCK, timeout=0.0), pytest.raises(RunError, match=refused):
         run(sets.config(), tmp_path)
     assert run(sets.config(), tmp_path).record.steps == 9
 

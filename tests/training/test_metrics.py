@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from geoskip.data.geodesics import geodesics
+from geoskip.data import geodesics
 from geoskip.meshes import icosphere
 from geoskip.training.metrics import (
     classification_metrics,

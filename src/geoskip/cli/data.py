@@ -124,7 +124,7 @@ def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:
         given = given_options(options, values) | ({} if place is None else {"place": str(place)})
         made = _make(lambda: data_set.read(given), train_command(data_set.task, name, given))
         if geodesics:
-            from geoskip.data.geodesics import geodesics as all_distances
+            from geoskip.data import geodesics as all_distances
 
             distances, seconds = _timed(lambda: all_distances(made.target))
             typer.echo(f"geodesics: up to {distances.max() * made.unit_mm:.0f} mm ({seconds:.1f} s)")

@@ -41,8 +41,7 @@ def prepare(
     levels = {"factors": parse_integers("--factors", factors or "4,4,4,4")}
     if targets is not None:
         levels = {"targets": parse_integers("--targets", targets)}
-    from geoskip.data.template import prepare_template
-    from geoskip.data.template_file import save_template
+    from geoskip.data import prepare_template, save_template
     from geoskip.meshes import read_mesh
     from geoskip.report.pictures import write_png
     from geoskip.report.sheets import level_sheet

@@ -9,21 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from geoskip.data.catalog import DATA_SETS, find_data_set
-    from geoskip.data.correspondence_set import CorrespondenceSet
     from geoskip.data.declaration import DataSet, Option, data_set
-    from geoskip.data.graph_set import GraphLevel, GraphSet
-    from geoskip.data.mesh_set import MeshSet, Shapes, StoredShapes
-    from geoskip.data.split import Split
+    from geoskip.data.generated_bodies import bodies, moving_bodies, remeshed_bodies
+    from geoskip.data.generated_faces import faces, mixed_faces
+    from geoskip.data.graph_sets import GraphLevel, GraphSet
+    from geoskip.data.idx import fashion_mnist, mnist
+    from geoskip.data.image_sets import SuperpixelRecipe, image_folder, superpixel_set
+    from geoskip.data.mesh_files import coma, correspondence_folder, faust, mesh_folder
+    from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Shapes, SkinnedShapes, Split, StoredShapes, geodesics
+    from geoskip.data.pyg import graph_list, published_superpixels
+    from geoskip.data.superpixels import Slic
+    from geoskip.data.template import Template, TemplateError, load_template, prepare_template, save_template
 
 _MODULES = {
-    "catalog": ("DATA_SETS", "find_data_set"),
-    "correspondence_set": ("CorrespondenceSet",),
-    "declaration": ("DataSet", "Option", "data_set"),
-    "graph_set": ("GraphLevel", "GraphSet"),
-    "mesh_set": ("MeshSet", "Shapes", "StoredShapes"),
-    "split": ("Split",),
+    "catalog": "DATA_SETS find_data_set",
+    "declaration": "DataSet Option data_set",
+    "generated_bodies": "bodies moving_bodies remeshed_bodies",
+    "generated_faces": "faces mixed_faces",
+    "graph_sets": "GraphLevel GraphSet",
+    "idx": "fashion_mnist mnist",
+    "image_sets": "SuperpixelRecipe image_folder superpixel_set",
+    "mesh_files": "coma correspondence_folder faust mesh_folder",
+    "mesh_sets": "CorrespondenceSet MeshSet Shapes SkinnedShapes Split StoredShapes geodesics",
+    "pyg": "graph_list published_superpixels",
+    "superpixels": "Slic",
+    "template": "Template TemplateError load_template prepare_template save_template",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted(_MODULE_OF)
 

@@ -1,45 +1,68 @@
-"""What is expensive to compute is kept on disk, under a key made of everything it depends on.
+"""The cache: what is expensive to compute is kept on disk, under a key made of everything it depends on.
 
-Correctness rests on the entries (:mod:`geoskip.data.entries`): checked at each load, renamed into place
-whole. The lock only saves double work, and tells the remains of killed processes from work in progress. Behind the
-commands ``geoskip data list``, ``check`` and ``clear``
-stand :func:`entries` and :func:`clear`.
+An entry is a folder ``<kind>-<key>`` with arrays (safetensors) and a manifest (JSON); neither format can contain code.
+The key is the sha256 of the recipe, so another recipe is another entry. The manifest repeats the recipe and has the
+sha256 of the arrays and of itself, which are checked at each load. An entry is written to a temporary folder, synced
+and renamed, so that a reader never sees an incomplete one. Locks only avoid double work, and tell the remains of killed
+processes from work in progress.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 import logging
 import os
+import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from geoskip.data.declaration import user_folder
-from geoskip.data.entries import (
-    ENTRY_NAME,
-    CacheFault,
-    Stored,
-    entry_name,
-    entry_of_leftover,
-    leftovers,
-    read_entry,
-    read_manifest,
-    remove_entry,
-    write_entry,
-)
-from geoskip.data.locks import exclusive, owned_locks
+from geoskip.data.locks import owned_locks, try_lock
+from geoskip.records.files import rename_folder, sync
+from geoskip.records.reading import ReadError, read_arrays, read_json
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 3600.0
+FORMAT = 1
+ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"
+ENTRY_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{32}")
+TEMPORARY = re.compile(rf"\.({ENTRY_NAME.pattern})\.[^.]+")
+LOCK_SECONDS = 3600.0
 # Files are hashed in parts of this many bytes, so that a large archive keeps all threads busy.
 PART_BYTES = 16 << 20
+
+
+class CacheError(ValueError):
+    """An entry that is damaged, or was made by another recipe."""
+
+
+@dataclass(frozen=True, eq=False)
+class CacheEntry:
+    """What an entry contains: named arrays, and anything else that fits in JSON."""
+
+    arrays: Mapping[str, np.ndarray]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EntryInfo:
+    """An entry as ``geoskip data list`` shows it; ``fault`` is empty unless it is damaged."""
+
+    name: str
+    kind: str
+    num_bytes: int
+    recipe: Mapping[str, Any]
+    fault: str
 
 
 def cache_root() -> Path:
@@ -50,35 +73,35 @@ def cache_root() -> Path:
 def cached(
     kind: str,
     recipe: Mapping[str, Any],
-    build: Callable[[], Stored],
+    build: Callable[[], CacheEntry],
     *,
     root: Path | None = None,
-    patience: float = PATIENCE,
-) -> Stored:
-    """The entry of ``kind`` made by ``recipe``; ``build`` makes it when it is not there, or damaged.
+    timeout: float = LOCK_SECONDS,
+) -> CacheEntry:
+    """The entry of ``kind`` made by ``recipe``; ``build`` makes it if it is missing or damaged.
 
-    Everything that shapes the result belongs in the recipe: parameters, :func:`fingerprint` of the inputs,
-    and a version number that changes with the code of ``build``. Of several processes that ask at once one
-    builds and the others wait for it, ``patience`` seconds at most. Where the result cannot be written
-    (disk full, read-only folder) it is returned all the same, and the log says that it was not kept.
+    Everything that the result depends on belongs in the recipe: parameters, :func:`fingerprint` of the inputs, and a
+    version number that changes with the code of ``build``. If several processes ask at once, one builds and the others
+    wait for it, for at most ``timeout`` seconds. If the result cannot be written (disk full, read-only folder), it is
+    returned all the same, with a warning in the log.
     """
     folder = (root or cache_root()) / entry_name(kind, recipe)
     _remove_leftovers(folder.parent)
-    if (found := _find(folder)) is not None:
-        return found
-    with exclusive(_lock(folder), patience):
-        if (found := _find(folder)) is not None:
-            return found
+    if (entry := _read_if_intact(folder)) is not None:
+        return entry
+    with try_lock(_lock(folder), timeout):
+        if (entry := _read_if_intact(folder)) is not None:
+            return entry
         built = build()
         try:
             write_entry(folder, kind, recipe, built)
         except OSError as error:
             log.warning("%s was not kept in %s: %s", folder.name, folder.parent, error.strerror or error)
-        return Stored(built.arrays, json.loads(json.dumps(built.meta)))
+        return CacheEntry(built.arrays, json.loads(json.dumps(built.meta)))
 
 
 def fingerprint(*arrays: np.ndarray) -> str:
-    """sha256 of the dtype, shape and contents of some arrays, for use in a recipe."""
+    """sha256 of the dtype, shape and contents of arrays, for a recipe."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -87,9 +110,9 @@ def fingerprint(*arrays: np.ndarray) -> str:
 
 
 def fingerprint_files(paths: Iterable[Path], root: Path) -> str:
-    """Hash (blake2b) of the names, relative to ``root``, and the contents of files, for use in a recipe.
+    """Hash (blake2b) of the contents of files and their names relative to ``root``, for a recipe.
 
-    Every byte is read, by several threads: about 1 GB per second and core from memory, otherwise as fast as the disk.
+    Several threads read every byte: about 1 GB per second and core from memory, otherwise as fast as the disk.
     """
     parts = [(path, start) for path in sorted(paths) for start in range(0, max(path.stat().st_size, 1), PART_BYTES)]
     digest = hashlib.blake2b(digest_size=32)
@@ -107,66 +130,126 @@ def _hash_part(part: tuple[Path, int]) -> tuple[int, bytes]:
     return len(data), hashlib.blake2b(data, digest_size=32).digest()
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry as ``list`` and ``check`` show it; ``fault`` is empty when nothing is wrong."""
-
-    name: str
-    kind: str
-    num_bytes: int
-    recipe: Mapping[str, Any]
-    fault: str
-
-
-def entries(root: Path | None = None, *, thorough: bool = False) -> list[Entry]:
-    """What the cache holds, by name; ``thorough`` reads every byte, otherwise the manifests alone."""
+def entries(root: Path | None = None, *, thorough: bool = False) -> list[EntryInfo]:
+    """The entries, sorted by name. Only the manifests are checked, unless ``thorough``: then every byte is."""
     return [_describe(folder, thorough) for folder in _folders(root or cache_root())]
 
 
 def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str], list[str]]:
-    """Remove the entries (of one kind) and the remains of interrupted work: names removed, names in use.
+    """Remove the entries (of one kind) and the remains of killed processes: names removed, names in use.
 
-    Only folders named as entries are touched, whatever else lies in the same place.
+    Nothing but entries is removed, even if the folder contains other files.
     """
     root = root or cache_root()
     _remove_leftovers(root)
-    removed, kept = [], []
+    removed, in_use = [], []
     names = {folder.name for folder in _folders(root)} | {lock.stem for lock in (root / "locks").glob("*.lock")}
     for name in sorted(names):
         folder = root / name
         if not ENTRY_NAME.fullmatch(name) or kind not in (None, _kind(name)):
             continue
-        with exclusive(_lock(folder), patience=0.0) as held:
+        with try_lock(_lock(folder), timeout=0.0) as held:
             if not held:
-                kept.append(name)
+                in_use.append(name)
                 continue
             if folder.exists():
                 remove_entry(folder)
                 removed.append(name)
             with suppress(OSError):  # Windows keeps files that are open, as this one is
                 _lock(folder).unlink()
-    return removed, kept
+    return removed, in_use
 
 
-def _find(folder: Path) -> Stored | None:
+def entry_name(kind: str, recipe: Mapping[str, Any]) -> str:
+    """``<kind>-<key>``; the key is the first half of the recipe's sha256."""
+    name = f"{kind}-{_json_sha256({'kind': kind, 'recipe': recipe})[:32]}"
+    if not ENTRY_NAME.fullmatch(name):
+        raise ValueError(f"cache kind {kind!r}: use lower-case words joined by '-'")
+    return name
+
+
+def read_entry(folder: Path) -> CacheEntry:
+    """Read an entry and check every byte of it; CacheError if it is damaged."""
+    manifest = _read_manifest(folder)
+    try:
+        if _file_sha256(folder / ARRAYS) != manifest["arrays_sha256"]:
+            raise CacheError(f"{ARRAYS} does not match its checksum")
+        return CacheEntry(read_arrays(folder / ARRAYS), manifest["meta"])
+    except (OSError, KeyError, ReadError) as error:
+        raise CacheError(f"unreadable: {error!r}") from error
+
+
+def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], entry: CacheEntry) -> None:
+    """Write an entry to a temporary folder, sync it and rename it. An intact entry of this name stays."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary_folder(folder)
+    try:
+        _write_files(temporary, kind, recipe, entry)
+        if folder.exists() and not _is_intact(folder):
+            remove_entry(folder)
+        try:
+            rename_folder(temporary, folder)
+        except OSError:
+            if not _is_intact(folder):  # otherwise another process was first, with the same contents
+                raise
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_entry(folder: Path) -> None:
+    """Remove an entry. It is renamed first, so that a reader never sees a half-deleted entry."""
+    temporary = _temporary_folder(folder)
+    try:
+        rename_folder(folder, temporary / folder.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an entry; CacheError unless it matches its checksum and the entry's name."""
+    try:
+        manifest = read_json(folder / MANIFEST)
+        checksum = manifest.pop("sha256")
+        if checksum != _json_sha256(manifest):
+            raise CacheError(f"{MANIFEST} does not match its checksum")
+        if manifest["format"] != FORMAT:
+            raise CacheError(f"written in format {manifest['format']}, this version reads {FORMAT}")
+        if entry_name(manifest["kind"], manifest["recipe"]) != folder.name:
+            raise CacheError("made by another recipe than its name says")
+        return manifest
+    except CacheError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CacheError(f"unreadable: {error!r}") from error
+
+
+def _read_if_intact(folder: Path) -> CacheEntry | None:
     if not folder.exists():
         return None
     try:
         return read_entry(folder)
-    except CacheFault as fault:
-        log.warning("cache entry %s is damaged (%s): building it again", folder, fault)
+    except CacheError as error:
+        log.warning("cache entry %s is damaged (%s): building it again", folder, error)
         return None
 
 
-def _describe(folder: Path, thorough: bool) -> Entry:
+def _is_intact(folder: Path) -> bool:
+    with suppress(CacheError):
+        read_entry(folder)
+        return True
+    return False
+
+
+def _describe(folder: Path, thorough: bool) -> EntryInfo:
     num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     try:
-        manifest = read_manifest(folder)
+        manifest = _read_manifest(folder)
         if thorough:
             read_entry(folder)
-        return Entry(folder.name, manifest["kind"], num_bytes, manifest["recipe"], "")
-    except CacheFault as fault:
-        return Entry(folder.name, _kind(folder.name), num_bytes, {}, str(fault))
+        return EntryInfo(folder.name, manifest["kind"], num_bytes, manifest["recipe"], "")
+    except CacheError as error:
+        return EntryInfo(folder.name, _kind(folder.name), num_bytes, {}, str(error))
 
 
 def _folders(root: Path) -> list[Path]:
@@ -183,11 +266,50 @@ def _lock(folder: Path) -> Path:
     return folder.parent / "locks" / f"{folder.name}.lock"
 
 
+def _temporary_folder(folder: Path) -> Path:
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
+    return temporary
+
+
 def _remove_leftovers(root: Path) -> None:
-    """Remove what killed processes left in the cache; an entry that is being built is locked, and left alone."""
-    names = {entry_of_leftover(path) for path in leftovers(root)} | {path.stem for path in owned_locks(root / "locks")}
-    for name in names:
-        with exclusive(_lock(root / name), patience=0.0) as held:
-            for path in leftovers(root) if held else ():
-                if entry_of_leftover(path) == name:
+    """Remove the temporary folders of killed processes. An entry that is being built is locked, and left alone."""
+    temporary = _temporary_folders(root)
+    for name in {*temporary.values(), *(path.stem for path in owned_locks(root / "locks"))}:
+        with try_lock(_lock(root / name), timeout=0.0) as held:
+            for path, entry in _temporary_folders(root).items() if held else ():
+                if entry == name:
                     shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary_folders(root: Path) -> dict[Path, str]:
+    """The temporary folders in a cache, and the entries that they belong to."""
+    try:
+        matches = [(path, TEMPORARY.fullmatch(path.name)) for path in root.iterdir()]
+    except OSError:
+        return {}
+    return {path: match[1] for path, match in matches if match}
+
+
+def _write_files(folder: Path, kind: str, recipe: Mapping[str, Any], entry: CacheEntry) -> None:
+    # save_file writes memory as it is: an array that is not in C order would come back scrambled.
+    save_file({name: np.asarray(array, order="C") for name, array in entry.arrays.items()}, folder / ARRAYS)
+    manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": entry.meta}
+    manifest["arrays_sha256"] = _file_sha256(folder / ARRAYS)
+    manifest["sha256"] = _json_sha256(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    for path in (folder / ARRAYS, folder / MANIFEST, folder):
+        sync(path)
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _json_sha256(value: Any) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a cache entry's recipe and meta hold plain finite JSON values only: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()

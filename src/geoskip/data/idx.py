@@ -1,45 +1,144 @@
-"""IDX files, as MNIST comes in: a header with the sizes, then bytes; gzipped or plain."""
+"""MNIST and Fashion-MNIST as graphs of superpixels, from their four IDX files, which are downloaded if missing."""
+
+from __future__ import annotations
 
 import gzip
+import hashlib
+import http.client
 import io
+import logging
 import math
 import struct
+import time
+import urllib.error
+import urllib.request
 import zlib
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from geoskip.shapes import Shaped
+from geoskip.data.catalog import FASHION_MNIST, MNIST
+from geoskip.data.declaration import IDX_FILES, IdxDataSet, MissingData
+from geoskip.data.graph_sets import GraphSet
+from geoskip.data.image_sets import MNIST_DEGREE, SuperpixelRecipe, superpixel_set
+from geoskip.data.locks import try_lock
+from geoskip.data.mesh_sets import Split
+from geoskip.data.progress import ProgressBar
+from geoskip.data.superpixels import Slic
+from geoskip.records.files import replace_file, sync
+from geoskip.shapes import Int, Shaped
 
+log = logging.getLogger(__name__)
+
+# Bytes and sha256 of the four files.
+CHECKSUMS = {
+    "mnist": [
+        (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ],
+    "fashion-mnist": [
+        (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        (4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+    ],
+}
+CLASSES = {
+    "mnist": tuple("0123456789"),
+    "fashion-mnist": (
+        *("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+    ),
+}
 MAX_BYTES = 4 << 30
-GROWTH = 1100  # gzip packs no more than 1032 bytes into one
-Stream = gzip.GzipFile | io.BufferedReader
+GROWTH = 1100  # gzip cannot compress by more than 1032
+ATTEMPTS = 4
+PAUSE_SECONDS = 1.0
+TIMEOUT_SECONDS = 30.0
+LOCK_SECONDS = 3600.0
+BLOCK = 1 << 18
 
 
 class IdxError(ValueError):
-    """A file that is no IDX file of bytes, or not the one expected; the message says why."""
+    """A file that is not an IDX file of bytes, or not the expected one."""
 
 
-def read_idx(path: Path, num_axes: int) -> Shaped[np.ndarray, "..."]:
+class DownloadError(OSError):
+    """A file that could not be downloaded; the message says why, and how to do it by hand."""
+
+
+def mnist(
+    folder: str | Path | None = None,
+    *,
+    nodes: int = 75,
+    degree: float = MNIST_DEGREE,
+    compactness: float = 0.25,
+    download: bool = True,
+    workers: int | None = None,
+    cache: Path | None = None,
+    data_set: IdxDataSet = MNIST,
+) -> GraphSet:
+    """MNIST as graphs of superpixels; its test images are the test set.
+
+    ``folder`` contains the four IDX files, gzipped or not. By default they are looked for in the data folder, and
+    downloaded to it if they are missing. ``nodes``, ``degree`` and ``compactness``: see
+    :class:`geoskip.data.image_sets.SuperpixelRecipe`.
+    """
+    recipe = SuperpixelRecipe(Slic(nodes, compactness), degree)  # before any download: it checks the options
+    images, labels, split = read_images(folder, data_set, download)
+    return superpixel_set(images, labels, CLASSES[data_set.name], split, recipe, workers=workers, cache=cache)
+
+
+def fashion_mnist(folder: str | Path | None = None, **options: Any) -> GraphSet:
+    """Fashion-MNIST as graphs of superpixels, with the options of :func:`mnist`."""
+    return mnist(folder, data_set=FASHION_MNIST, **options)
+
+
+def read_images(
+    folder: str | Path | None = None, data_set: IdxDataSet = MNIST, download: bool = True
+) -> tuple[Shaped[np.ndarray, "images height width"], Int[np.ndarray, " images"], Split]:
+    """The images with their labels, training images first."""
+    try:
+        paths = data_set.find_all(folder)
+    except MissingData:
+        if folder is not None or not download:
+            raise
+        for name, checksum in zip(IDX_FILES, CHECKSUMS[data_set.name], strict=True):
+            fetch(Remote(f"{data_set.url}/{name}.gz", *checksum), data_set.folder / f"{name}.gz")
+        paths = data_set.find_all()
+    train, train_labels, test, test_labels = (read_idx(path, 3 if "images" in path.name else 1) for path in paths)
+    num_classes = len(CLASSES[data_set.name])
+    for path, images, labels in ((paths[1], train, train_labels), (paths[3], test, test_labels)):
+        if len(images) != len(labels):
+            raise IdxError(f"{path}: {len(labels)} labels for {len(images)} images")
+        if labels.max(initial=0) >= num_classes:
+            raise IdxError(f"{path}: label {labels.max()}, but there are {num_classes} classes")
+    if train.shape[1:] != test.shape[1:]:
+        raise IdxError(f"{paths[2]}: images of {test.shape[1:]} pixels, but {train.shape[1:]} for training")
+    labels = np.concatenate([train_labels, test_labels]).astype(np.int64)
+    return np.concatenate([train, test]), labels, Split.leading(len(labels), len(train))
+
+
+def read_idx(path: Path, num_axes: int) -> Shaped[np.ndarray, ...]:
     """The bytes of an IDX file as an array of ``num_axes`` axes (3 for images, 1 for labels).
 
     The format: two zero bytes, type 8 (unsigned byte), the number of axes, each size in four bytes (big-endian), then
     the data. The data must be exactly as long as the sizes say; no more than that is ever unpacked.
     """
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
     try:
-        with _open(path) as file:
-            return _parse(file, path, num_axes)
+        with gzip.open(path, "rb") if is_gzip else path.open("rb") as stream:
+            return _parse_idx(stream, path, num_axes)
     except (gzip.BadGzipFile, zlib.error, EOFError, struct.error, OverflowError) as error:
         raise IdxError(f"{path}: damaged: {error}") from error
 
 
-def _open(path: Path) -> Stream:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else path.open("rb")
-
-
-def _parse(file: Stream, path: Path, num_axes: int) -> np.ndarray:
+def _parse_idx(file: gzip.GzipFile | io.BufferedReader, path: Path, num_axes: int) -> np.ndarray:
     magic = file.read(4)
     if magic != bytes([0, 0, 8, num_axes]):
         raise IdxError(f"{path}: not an IDX file of bytes with {num_axes} axes (it begins with {magic.hex(' ')})")
@@ -49,6 +148,92 @@ def _parse(file: Stream, path: Path, num_axes: int) -> np.ndarray:
         raise IdxError(f"{path}: claims {size:,} bytes of data")
     data = file.read(size + 1)
     if len(data) != size:
-        held = "fewer" if len(data) < size else "more"
-        raise IdxError(f"{path}: its header, shape {shape}, asks for {size:,} bytes of data, and it holds {held}")
+        fault = "fewer" if len(data) < size else "more"
+        raise IdxError(f"{path}: its header, shape {shape}, asks for {size:,} bytes of data, but it has {fault}")
     return np.frombuffer(bytearray(data), dtype=np.uint8).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to download: its address, size and sha256."""
+
+    url: str
+    num_bytes: int
+    sha256: str
+
+    def matches(self, path: Path) -> bool:
+        """Whether a file exists and has this size and sha256."""
+        if not path.is_file() or path.stat().st_size != self.num_bytes:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+
+
+def fetch(remote: Remote, target: Path) -> Path:
+    """Download ``remote`` to ``target``, unless it is there already; DownloadError if that fails.
+
+    Bytes go to ``<target>.part``, which a later call continues. It is renamed when its checksum is right. TLS
+    certificates are verified, as Python does by default.
+    """
+    if not remote.url.startswith(("https://", "http://")):
+        raise DownloadError(f"{remote.url}: only http and https are downloaded")
+    lock = target.with_name(f".{target.name}.lock")
+    if remote.matches(target) and not lock.exists():  # the lock of another process, or of a killed one
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with try_lock(lock, LOCK_SECONDS):
+        if not remote.matches(target):
+            _fetch_and_install(remote, target)
+        with suppress(OSError):  # Windows keeps files that are open, as this one is
+            lock.unlink()
+    return target
+
+
+def _fetch_and_install(remote: Remote, target: Path) -> None:
+    part = target.with_name(f"{target.name}.part")
+    fault = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            log.info("%s: %s; trying again", remote.url, fault)
+            time.sleep(PAUSE_SECONDS * attempt)
+        try:
+            _continue(remote, part)
+        except urllib.error.HTTPError as error:
+            error.close()
+            fault = str(error)
+            if error.code == 416:  # .part is not the beginning of this file
+                part.unlink(missing_ok=True)
+            elif error.code < 500:
+                break
+            continue
+        except (OSError, http.client.HTTPException) as error:
+            fault = str(error)
+            continue
+        if remote.matches(part):
+            sync(part)
+            replace_file(part, target)
+            sync(target.parent)
+            return
+        part.unlink(missing_ok=True)
+        fault = "the download does not match its sha256"
+    raise DownloadError(f"{remote.url}: {fault}. Fetch it by hand and put it at {target}") from None
+
+
+def _continue(remote: Remote, part: Path) -> None:
+    """Download what ``part`` lacks; OSError if the connection ends before the file does."""
+    start = part.stat().st_size if part.exists() else 0
+    if start == remote.num_bytes:
+        return
+    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={start}-"} if start else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        start = start if response.status == 206 else 0  # a server without ranges starts over
+        with part.open("ab" if start else "wb") as file, ProgressBar(part.stem, remote.num_bytes) as progress:
+            progress.advance(start)
+            missing = remote.num_bytes - start
+            while missing > 0:
+                block = response.read(min(BLOCK, missing))
+                if not block:
+                    raise OSError(f"the connection ended {missing} bytes early")
+                file.write(block)
+                progress.advance(len(block))
+                missing -= len(block)

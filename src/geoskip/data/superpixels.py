@@ -1,148 +1,198 @@
-"""Images as graphs of superpixels, for classification.
+"""Images to graphs of superpixels: SLIC, then edges between superpixels that are no further apart than a radius.
 
-Each image becomes exactly n vertices: centroids in pixels as positions, mean intensity in [0, 1] as the feature, and
-edges between vertices no further apart than one radius, the same for the whole set, chosen so that the training
-graphs have a wanted mean degree. The 75-superpixel MNIST of Monti et al. (CVPR 2017) that PyTorch Geometric passes
-on has the same form (75 vertices, one intensity, positions in pixels, 1,393 directed edges a graph on the average),
-but how it was made is not published: figures on the two sets are comparable, not equal.
-
-The set is kept as 16-bit fixed-point positions and intensities and 8-bit clusters; edges and levels follow from
-them and are rebuilt at each load. 70,000 graphs of 75 vertices take 37 MiB on disk.
+Achanta et al., "SLIC superpixels compared to state-of-the-art superpixel methods" (PAMI 2012), as in scikit-image.
+Asked for n segments, it starts from a grid, which for 75 on 28 × 28 pixels gives 81. With a mask (here: everything) it
+starts from n spread points (Irving, arXiv:1606.09518), few of which end empty. Segments are then cut or merged until
+there are exactly n. Connectivity is not enforced: that would merge segments again.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from pathlib import Path
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from os import cpu_count
 
 import numpy as np
-import torch
 
-from geoskip.data.cache import cached, fingerprint
-from geoskip.data.entries import CacheFault, Stored, entry_name, read_entry
-from geoskip.data.graph_set import GraphLevel, GraphSet
-from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.radius import calibrated_radius, radius_edges
-from geoskip.data.slic import Slic, superpixels
-from geoskip.data.split import Split
-from geoskip.shapes import Int, Shaped
+from geoskip.data.graph_sets import adjacency_edges
+from geoskip.data.progress import ProgressBar
+from geoskip.shapes import Bool, Float, Int, Shaped
 
-VERSION = 1
-FULL = 65535  # the largest 16-bit number stands for the image's side, and for intensity 1
-MNIST_DEGREE = 1393 / 75
+IMAGES_AT_ONCE = 250
+# Point sets at a time, of up to ``POINTS`` points each; fewer of larger ones, so that the memory stays the same.
+SAMPLE = 4096
+SETS_AT_ONCE = 64  # fits into the cache of a core
+POINTS = 75
+EPSILON = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How images become graphs.
+class Slic:
+    """num_segments: superpixels per image, exactly. compactness: weight of distance (in cells) against
+    intensity (image scaled to [0, 1]); small values follow the strokes, large ones give a grid."""
 
-    slic: superpixels per image and their compactness.
-    mean_degree: neighbours of a vertex on the average over the training graphs; fixes the radius.
-    num_coarsenings: coarser levels to prepare, each two Graclus matchings (about a factor of 4) coarser, with edges
-        weighted by exp(-d² / 2σ²), σ half the radius.
-    seed: of the matchings.
-    """
-
-    slic: Slic = field(default_factory=Slic)
-    mean_degree: float = MNIST_DEGREE
-    num_coarsenings: int = 2
-    seed: int = 0
+    num_segments: int = 75
+    compactness: float = 0.25
 
     def __post_init__(self) -> None:
-        # Said here: the radius is chosen only when all images have been cut, minutes later.
-        if not 0 < self.mean_degree <= self.slic.num_segments - 1:
-            raise ValueError(
-                f"{self.slic.num_segments} superpixels cannot have {self.mean_degree:g} neighbours each on the average"
-            )
+        if self.num_segments < 1 or not 0 < self.compactness < float("inf"):
+            raise ValueError(f"superpixels need a count of at least 1 and a positive compactness, not {self}")
 
 
-def superpixel_set(
-    images: Shaped[np.ndarray, "images height width *channels"],
-    labels: Int[np.ndarray, " images"],
-    class_names: Sequence[str],
-    split: Split,
-    recipe: Recipe | None = None,
-    *,
-    workers: int | None = None,
-    cache: Path | None = None,
-    files: str = "",
-) -> GraphSet:
-    """The graphs of 8-bit images; made before, they come from the cache (the folder ``cache``, or the usual one).
+def superpixels(
+    images: Shaped[np.ndarray, images * shape], slic: Slic, workers: int | None = None
+) -> tuple[Float[np.ndarray, "images segments 2"], Float[np.ndarray, "images segments channels"]]:
+    """Centroid (x to the right, y down, in pixels) and mean intensity in [0, 1] of each superpixel of 8-bit images.
 
-    ``files`` is a hash of the files that the images come from, if their pixels depend on who decodes them (JPEG).
+    ``images`` is [images, height, width], or with channels as a last axis. ``workers`` processes (by default one per
+    core) share the images; the result does not depend on their number.
     """
-    recipe = recipe or Recipe()
-    key = {
-        "version": VERSION,
-        "recipe": asdict(recipe),
-        "images": fingerprint(images, labels, split.train.numpy(), split.test.numpy()),
-        "class_names": list(class_names),
-    }
-    content = entry_name("superpixels", key | {"images": files or key["images"]})
-    build = partial(_build, images, labels, class_names, split, recipe, workers, content)
-    return _graph_set(cached("superpixels", key, build, root=cache), content)
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) == 0:
+        raise ValueError(f"superpixels take 8-bit images [images, height, width], not {images.dtype} {images.shape}")
+    if images.shape[1] * images.shape[2] < slic.num_segments:
+        raise ValueError(f"images of {images.shape[1:3]} pixels do not have {slic.num_segments} superpixels")
+    chunks = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
+    workers = min(workers or cpu_count() or 1, len(chunks))
+    with ProgressBar("superpixels", len(images)) as progress:
+        parts = []
+        for part in _process(chunks, slic, workers):
+            parts.append(part)
+            progress.advance(len(part[0]))
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def read_superpixels(entry: Path) -> GraphSet:
-    """A set out of a folder of the cache, here or carried from elsewhere; the images are not needed."""
-    stored = read_entry(entry)
+def _process(chunks: list[np.ndarray], slic: Slic, workers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    if workers <= 1:
+        yield from (_process_chunk(chunk, slic) for chunk in chunks)
+        return
+    # Spawned, not forked: a fork would copy locks that threads of torch may hold.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            yield from pool.map(_process_chunk, chunks, [slic] * len(chunks))
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                "a worker process ended early, for lack of memory or because a script starts its work outside of "
+                "\"if __name__ == '__main__':\" (workers import it). workers=1 uses no other processes."
+            ) from error
+
+
+def _process_chunk(images: np.ndarray, slic: Slic) -> tuple[np.ndarray, np.ndarray]:
+    described = [describe(image, segment(image, slic)) for image in images / 255.0]
+    return np.stack([centroids for centroids, _ in described]), np.stack([means for _, means in described])
+
+
+def segment(image: Float[np.ndarray, "height width *channels"], slic: Slic) -> Int[np.ndarray, "height width"]:
+    """The superpixel of each pixel, from 0 to ``num_segments - 1``; none is empty."""
+    segmentation = _skimage_slic()(
+        image,
+        n_segments=slic.num_segments,
+        compactness=slic.compactness,
+        channel_axis=None if image.ndim == 2 else -1,
+        mask=np.ones(image.shape[:2], dtype=bool),
+        enforce_connectivity=False,
+    )
+    return with_exactly(segmentation, slic.num_segments)
+
+
+def _skimage_slic() -> Callable[..., np.ndarray]:
     try:
-        return _graph_set(stored, stored.meta.get("content", ""))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CacheFault(f"{entry}: not a set of superpixels ({error!r:.200})") from error
+        from skimage.segmentation import slic
+    except ImportError as error:
+        raise ImportError("superpixels need scikit-image: pip install geoskip[images]") from error
+    return slic
 
 
-def _build(
-    images: np.ndarray,
-    labels: np.ndarray,
-    class_names: Sequence[str],
-    split: Split,
-    recipe: Recipe,
-    workers: int | None,
-    content: str,
-) -> Stored:
-    centroids, means = superpixels(images, recipe.slic, workers)
-    side = float(max(images.shape[1:3]))
-    pos = np.rint(centroids * (FULL / side)).astype(np.uint16)
-    radius = calibrated_radius(_scaled(pos, side)[split.train.numpy()], recipe.mean_degree)
-    finest = _finest(_scaled(pos, side), radius)
-    clusters = find_clusters(
-        finest, lambda level: gaussian_weights(level, radius / 2), recipe.num_coarsenings, seed=recipe.seed
-    )
-    arrays = {"pos": pos, "x": np.rint(means * FULL).astype(np.uint16), "labels": labels}
-    arrays |= {"train": split.train.numpy(), "test": split.test.numpy()}
-    arrays |= {f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)}
-    meta = {"side": side, "radius": radius, "class_names": list(class_names), "coarsenings": recipe.num_coarsenings}
-    return Stored(arrays, meta | {"content": content})
+def with_exactly(segments: Int[np.ndarray, "height width"], count: int) -> Int[np.ndarray, "height width"]:
+    """Renumber the segments from 0, and cut the largest or merge the smallest until there are ``count``."""
+    labels = np.unique(segments, return_inverse=True)[1].reshape(segments.shape)
+    while (present := labels.max() + 1) != count:
+        labels = _cut_largest(labels) if present < count else _merge_smallest(labels)
+    return labels
 
 
-def _graph_set(stored: Stored, content: str) -> GraphSet:
-    arrays, meta = stored.arrays, stored.meta
-    if arrays["pos"].ndim != 3 or arrays["pos"].shape[:2] != arrays["x"].shape[:2] or arrays["pos"].dtype != np.uint16:
-        raise ValueError("positions and features do not fit together")
-    if any(arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu" for name in ("labels", "train", "test")):
-        raise ValueError("labels and splits must be lists of whole numbers")
-    if not 0 <= meta["radius"] <= 2 * meta["side"] < 1 << 20:
-        raise ValueError(f"radius {meta['radius']} of images with a side of {meta['side']}")
-    finest = _finest(_scaled(arrays["pos"], meta["side"]), meta["radius"])
-    clusters = [torch.from_numpy(arrays[f"clusters{depth}"]) for depth in range(meta["coarsenings"])]
-    return GraphSet(
-        torch.from_numpy(_scaled(arrays["x"], 1.0)).flatten(0, 1),
-        with_levels(finest, clusters),
-        torch.from_numpy(arrays["labels"]).long(),
-        tuple(meta["class_names"]),
-        Split(torch.from_numpy(arrays["train"]), torch.from_numpy(arrays["test"])),
-        content,
-    )
+def describe(
+    image: Float[np.ndarray, "height width *channels"], labels: Int[np.ndarray, "height width"]
+) -> tuple[Float[np.ndarray, "segments 2"], Float[np.ndarray, "segments channels"]]:
+    """Centroid (x, y) and mean of each segment."""
+    return _means(labels, np.indices(labels.shape)[::-1]), _means(labels, image.reshape(labels.size, -1).T)
 
 
-def _scaled(fixed: np.ndarray, full: float) -> np.ndarray:
-    return fixed.astype(np.float32) * np.float32(full / FULL)
+def _means(labels: np.ndarray, quantities: Iterable[np.ndarray]) -> np.ndarray:
+    flat = labels.ravel()
+    counts = np.bincount(flat)
+    return np.stack([np.bincount(flat, np.ravel(q)) / counts for q in quantities], axis=1)
 
 
-def _finest(pos: np.ndarray, radius: float) -> GraphLevel:
-    edges, edge_offsets = radius_edges(pos, radius)
-    offsets = torch.arange(len(pos) + 1) * pos.shape[1]
-    return GraphLevel(
-        torch.from_numpy(pos).flatten(0, 1), offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets)
-    )
+def _cut_largest(labels: np.ndarray) -> np.ndarray:
+    """Cut across the longer side, at the median pixel."""
+    rows, cols = np.nonzero(labels == np.bincount(labels.ravel()).argmax())
+    along, across = (rows, cols) if np.ptp(rows) >= np.ptp(cols) else (cols, rows)
+    half = np.lexsort((across, along))[len(rows) // 2 :]
+    cut = labels.copy()
+    cut[rows[half], cols[half]] = labels.max() + 1
+    return cut
+
+
+def _merge_smallest(labels: np.ndarray) -> np.ndarray:
+    """Merge the smallest segment with the one whose centroid is nearest."""
+    smallest = np.bincount(labels.ravel()).argmin()
+    centroids = _means(labels, np.indices(labels.shape))
+    distances = np.linalg.norm(centroids - centroids[smallest], axis=1)
+    distances[smallest] = np.inf
+    merged = np.where(labels == smallest, distances.argmin(), labels)
+    return merged - (merged > smallest)
+
+
+def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: float) -> float:
+    """The radius at which points have ``mean_degree`` neighbors on average, over a sample of the point sets.
+
+    G sets of n points need G n mean_degree / 2 edges: r is the length of the last of them. If many pairs have this very
+    distance (the empty parts of images all look alike), r is just above or just below it, whichever gives a mean nearer
+    to the wanted one.
+    """
+    if not 0 < mean_degree <= pos.shape[1] - 1:
+        raise ValueError(f"{pos.shape[1]} points cannot have {mean_degree} neighbors each on average")
+    # Drawn at random: in MNIST, every k-th image differs from the others by more than chance.
+    drawn = np.random.default_rng(0).choice(len(pos), min(len(pos), _at_once(SAMPLE, pos)), replace=False)
+    sample = pos[np.sort(drawn)]
+    pairs = np.triu_indices(pos.shape[1], 1)
+    squares = _squared_distances(sample)[:, pairs[0], pairs[1]].ravel()
+    wanted = max(round(len(sample) * pos.shape[1] * mean_degree / 2), 1)
+    last = np.sqrt(np.partition(squares, wanted - 1)[wanted - 1])
+    # A few units in the last place, so that squaring does not round across the distance itself.
+    candidates = [last * np.float32(1 + 4 * EPSILON), last * np.float32(1 - 4 * EPSILON)]
+    return float(min(candidates, key=lambda r: abs(np.count_nonzero(squares <= r * r) - wanted)))
+
+
+def radius_edges(
+    pos: Float[np.ndarray, "graphs points dim"], radius: float
+) -> tuple[Shaped[np.ndarray, "2 edges"], Int[np.ndarray, " graphs_plus_1"]]:
+    """Edges of all point sets, numbered within each set and sorted by receiver, and the offsets of each set's edges."""
+    step = _at_once(SETS_AT_ONCE, pos)
+    parts = [adjacency_edges(neighbors(pos[start : start + step], radius)) for start in range(0, len(pos), step)]
+    edges, counts = zip(*parts, strict=True) if parts else ([np.zeros((2, 0), np.uint8)], [np.zeros(0, np.int64)])
+    return np.concatenate(edges, axis=1), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+
+
+def neighbors(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> Bool[np.ndarray, "graphs points points"]:
+    """Which points of each set are at most ``radius`` apart; no point is its own neighbor."""
+    adjacency = _squared_distances(pos) <= np.float32(radius) ** 2
+    adjacency[:, np.arange(pos.shape[1]), np.arange(pos.shape[1])] = False
+    return adjacency
+
+
+def _at_once(count: int, pos: np.ndarray) -> int:
+    return max(1, min(count, count * POINTS**2 // pos.shape[1] ** 2))
+
+
+def _squared_distances(pos: np.ndarray) -> np.ndarray:
+    """In float32, one operation at a time: the same bits, and so the same edges, on every machine."""
+    squares = np.zeros((*pos.shape[:2], pos.shape[1]), dtype=np.float32)
+    for axis in range(pos.shape[2]):
+        coordinate = pos[:, :, axis].astype(np.float32)
+        difference = coordinate[:, :, None] - coordinate[:, None, :]
+        squares += difference * difference
+    return squares

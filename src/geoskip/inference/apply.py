@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data.images import read_image
+from geoskip.data.image_sets import read_image
 from geoskip.inference.files import (
     Inputs,
     Outputs,

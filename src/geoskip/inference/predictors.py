@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data import GraphLevel, GraphSet, Split
-from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.radius import radius_edges
-from geoskip.data.slic import Slic, superpixels
-from geoskip.data.template import TemplateError
+from geoskip.data import GraphLevel, GraphSet, Slic, Split, TemplateError
+from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
+from geoskip.data.superpixels import radius_edges, superpixels
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int, Shaped

@@ -49,7 +49,7 @@ def demo_set(data: str = "auto") -> DemoSet:
         raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
     note = None
     if data != "spheres":
-        from geoskip.data.faces import faces
+        from geoskip.data import faces
 
         try:
             about = f"{NUM_TRAIN} faces of {NUM_VERTICES:,} vertices"

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from geoskip.data.locks import alone
+from geoskip.data.locks import hold_lock
 from geoskip.paper.experiments import find_row
 from geoskip.paper.rows import TINY, PaperRow
 from geoskip.records import RunRecord, read_record, write_record
@@ -124,7 +124,7 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
     ignored_by_git(out / "work")
     folder = job.folder(out)
     lock = out / "work" / "locks" / f"{job.row.home}-{folder.parent.name}-{folder.name}.lock"
-    with alone(lock, lambda other: Busy(f"{job.label}: {other} is running it")):
+    with hold_lock(lock, lambda other: Busy(f"{job.label}: {other} is running it")):
         return finished(job, out) or _train(job, out, device, progress)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes, data_set
-from geoskip.data.levels import find_clusters, gaussian_weights, with_levels
-from geoskip.data.radius import radius_edges
+from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
+from geoskip.data.superpixels import radius_edges
 from geoskip.meshes import Mesh, decimate, icosphere, mesh_hierarchy
 from geoskip.shapes import Float
 
@@ -72,7 +72,7 @@ def reduced(data: MeshSet, num_vertices: int, num_train: int, num_test: int, see
 @data_set(task="reconstruction", title="Generated faces with fewer vertices", extra="people")
 def coarse_faces(factors: list[int]) -> MeshSet:
     """The generated faces, with the vertices that remain after decimating the template by each of the factors."""
-    from geoskip.data.faces import faces
+    from geoskip.data import faces
 
     return coarsened(faces(), factors) if factors else faces()
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from geoskip import __version__
-from geoskip.data.locks import HeldLock, alone
+from geoskip.data.locks import HeldLock, hold_lock
 from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest, remove_leftovers
 from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
@@ -282,7 +282,7 @@ def _locked(folder: Path, group: Group) -> Iterator[HeldLock | None]:
     if not group.leads:
         yield None
         return
-    with alone(folder / LOCK, busy) as lock:
+    with hold_lock(folder / LOCK, busy) as lock:
         remove_leftovers(folder)
         remove_unfinished(folder / CHECKPOINTS)
         yield lock

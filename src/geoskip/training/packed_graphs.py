@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_set import local_dtype
+from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
 from geoskip.graphs.records import register_record
 from geoskip.kernels import Pattern

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from geoskip.arguments import check_fields
-from geoskip.data.graph_set import local_dtype
+from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, random_order
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped

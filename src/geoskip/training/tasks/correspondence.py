@@ -116,7 +116,7 @@ class Correspondence(Task):
     @cached_property
     def distances(self) -> Float[Tensor, "targets targets"]:
         """Geodesic distances between all vertices of the target, out of the cache when they were computed before."""
-        from geoskip.data.geodesics import geodesics
+        from geoskip.data import geodesics
 
         return torch.from_numpy(geodesics(self.data.target))
 

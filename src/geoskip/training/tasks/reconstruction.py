@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
-from geoskip.data import MeshSet
-from geoskip.data.template import Template, prepare_template
+from geoskip.data import MeshSet, Template, prepare_template
 from geoskip.graphs import Hierarchy, attach, record_from_buffers, target_degree
 from geoskip.graphs.validation import check_record
 from geoskip.meshes.mesh import Mesh

@@ -1,0 +1,209 @@
+"""Sets of meshes from files: CoMA, FAUST, and your own folders or archives.
+
+CoMA: 20,466 registered faces of 12 people in 12 extreme expressions (Ranjan et al., ECCV 2018), in the owners'
+``COMA_data.zip`` or the folder it unpacks to: ``<subject>/<expression>/<frame>.ply``, 5,023 vertices each, in meters.
+Splits, over the listing sorted by name:
+- interpolation: of every 100 consecutive frames the first 10 are the test, as in the code of Ranjan et al. and of Gong
+  et al.; theirs lists files in the order of the file system, so that their test set differs between machines.
+- an expression: its sequences of all people are the test, all others are for training (extrapolation).
+
+FAUST: 100 registered bodies, 10 people in 10 poses (Bogo et al., CVPR 2014), in the owners' ``MPI-FAUST.zip`` or the
+folder it unpacks to: ``tr_reg_000.ply`` to ``tr_reg_099.ply``, 6,890 vertices each, in meters, which correspond by
+number. The first 80 are for training and the last 20 for the test, as in Monti et al. (CVPR 2017). The vertices of the
+first one are the classes, and geodesic errors are measured on it (:func:`geoskip.data.geodesics`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geoskip.data.archives import ArchiveError, read_files
+from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
+from geoskip.data.catalog import COMA, FAUST
+from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
+from geoskip.data.progress import ProgressBar
+from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
+from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.records.reading import read_npy, read_text
+from geoskip.shapes import Float, Int
+
+# Part of the cache key: raise it when the same files give other arrays.
+VERSION = 2
+UNIT_MM = 1000.0
+COMA_EXPRESSIONS = (
+    *("bareteeth", "cheeks_in", "eyebrow", "high_smile", "lips_back", "lips_up", "mouth_down", "mouth_extreme"),
+    *("mouth_middle", "mouth_open", "mouth_side", "mouth_up"),
+)
+COMA_FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(COMA_EXPRESSIONS)})/[^/.][^/]*\.ply)")
+FAUST_MESHES, FAUST_TRAIN = 100, 80
+FAUST_MESH = re.compile(r"(?:.*/)?(tr_reg_\d{3}\.ply)")
+ANY_MESH = re.compile(r"((?:[^/.][^/]*/)*[^/.][^/]*\.(?:ply|obj|off|stl|gltf|glb))", re.IGNORECASE)
+TARGET = "target"
+
+
+def coma(place: str | Path | None = None, split: str = "interpolation", *, cache: Path | None = None) -> MeshSet:
+    """CoMA, split by ``"interpolation"`` or with one of its expressions as the test.
+
+    ``place`` is the archive or the folder; by default it is looked for in the data folder. The template is the first
+    frame of the sorted listing: the beginning of a sequence, and so nearly a neutral face.
+    """
+    if split != "interpolation" and split not in COMA_EXPRESSIONS:
+        raise ValueError(f"split is 'interpolation' or one of {', '.join(COMA_EXPRESSIONS)}, not {split!r}")
+    family = read_family(COMA.find(place), COMA_FRAME, "coma", cache)
+    is_split = torch.tensor([name.split("/")[1] == split for name in family.names])
+    chosen = Split.blocks(len(family.names)) if split == "interpolation" else Split.by_mask(is_split)
+    return MeshSet(family.mesh(0), StoredShapes(family.verts), family.names, chosen, UNIT_MM, family.content)
+
+
+def faust(place: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
+    """FAUST; ``place`` is the archive or the folder, by default it is looked for in the data folder."""
+    path = FAUST.find(place)
+    family = read_family(path, FAUST_MESH, "faust", cache)
+    names = tuple(f"tr_reg_{number:03d}.ply" for number in range(FAUST_MESHES))
+    if missing := sorted(set(names) - set(family.names)):
+        raise ArchiveError(
+            f"{path}: {len(missing)} of {FAUST_MESHES} registrations are missing, the first {missing[0]}"
+        )
+    meshes = tuple(family.mesh(item) for item in range(FAUST_MESHES))
+    labels = (torch.arange(meshes[0].num_vertices),) * FAUST_MESHES
+    split = Split.leading(FAUST_MESHES, FAUST_TRAIN)
+    return CorrespondenceSet(meshes[0], meshes, labels, names, split, UNIT_MM, family.content)
+
+
+def mesh_folder(
+    place: str | Path,
+    *,
+    unit_mm: float,
+    test: Sequence[str] | None = None,
+    template: str | Path | None = None,
+    cache: Path | None = None,
+) -> MeshSet:
+    """Meshes of one connectivity, in a folder (and its subfolders), zip or tar, as a reconstruction set.
+
+    unit_mm: millimeters per unit of the files: 1000 for meters, 1 for millimeters.
+    test: names (paths in the folder) of the items for the test; by default the first of every ten, in sorted order.
+    template: a mesh of the same connectivity at rest, outside ``place``; by default the first item.
+    """
+    family = read_family(Path(place), ANY_MESH, "meshes", cache)
+    rest = family.mesh(0) if template is None else read_mesh(template)
+    if rest.topology_hash() != family.mesh(0).topology_hash():
+        raise MeshError(f"{template}: another connectivity than the meshes of {place}")
+    content = fingerprint(np.array(family.content), rest.verts)
+    return MeshSet(rest, StoredShapes(family.verts), family.names, _split(family.names, test), unit_mm, content)
+
+
+def correspondence_folder(
+    folder: str | Path, *, unit_mm: float, test: Sequence[str] | None = None
+) -> CorrespondenceSet:
+    """Meshes of any connectivity in a folder, each with a file of its correspondences, as a correspondence set.
+
+    ``target.ply`` (or another mesh format) is the mesh whose vertices are the classes. Next to each other mesh, such as
+    ``a.ply``, there is ``a.txt`` or ``a.npy``: for each vertex of the mesh, in order, the number (from 0) of the
+    target's vertex that it corresponds to, or -1. ``unit_mm`` and ``test`` as in :func:`mesh_folder`.
+    """
+    folder = Path(folder)
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PARSERS)
+    targets = [path for path in paths if path.stem == TARGET]
+    items = [path for path in paths if path.stem != TARGET]
+    if len(targets) != 1 or not items:
+        raise MeshError(f"{folder}: needs one {TARGET}.ply and at least one other mesh")
+    meshes = tuple(read_mesh(path) for path in items)
+    labels = tuple(_read_labels(path, mesh) for path, mesh in zip(items, meshes, strict=True))
+    names = tuple(path.name for path in items)
+    target = read_mesh(targets[0])
+    arrays = [array for mesh in (target, *meshes) for array in (mesh.verts, mesh.faces)]
+    content = fingerprint(*arrays, *(numbers.numpy() for numbers in labels), np.array(names))
+    return CorrespondenceSet(target, meshes, labels, names, _split(names, test), unit_mm, content)
+
+
+def _split(names: tuple[str, ...], test: Sequence[str] | None) -> Split:
+    return Split.blocks(len(names), 10, 1) if test is None else Split.of_names(names, test)
+
+
+def _read_labels(path: Path, mesh: Mesh) -> Tensor:
+    text, binary = path.with_suffix(".txt"), path.with_suffix(".npy")
+    chosen = text if text.is_file() else binary
+    if not chosen.is_file():
+        raise MeshError(f"{path}: its file of correspondences, {text.name} or {binary.name}, is missing")
+    try:
+        numbers = np.array(read_text(text).split(), dtype=np.int64) if chosen is text else read_npy(binary)
+    except (OSError, ValueError, OverflowError) as error:
+        raise MeshError(f"{chosen}: not a list of whole numbers: {error}") from error
+    if numbers.shape != (mesh.num_vertices,) or numbers.dtype.kind not in "iu":
+        raise MeshError(f"{chosen}: {mesh.num_vertices} whole numbers are needed, not {numbers.dtype} {numbers.shape}")
+    return torch.from_numpy(numbers.astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class MeshFamily:
+    """Positions of meshes that share their faces, in the sorted order of their names.
+
+    content: a hash of the positions, faces and names, the same wherever the files are.
+    """
+
+    faces: Int[np.ndarray, "faces 3"]
+    verts: Float[Tensor, "items vertices 3"]
+    names: tuple[str, ...]
+    content: str
+
+    def mesh(self, item: int) -> Mesh:
+        return Mesh(self.verts[item].double().numpy(), self.faces)
+
+
+def read_family(place: Path, wanted: re.Pattern[str], kind: str, cache: Path | None = None) -> MeshFamily:
+    """The meshes in a folder, zip or tar whose path matches ``wanted``; its first group is the name of the mesh.
+
+    All must have the same faces in the same order. Reading thousands of files takes minutes, so the result is cached
+    under ``kind`` and a hash of the files' contents, which takes seconds.
+    """
+    files = _hash_files(place, wanted)
+    key = {"version": VERSION, "wanted": wanted.pattern, "files": files}
+    stored = cached(kind, key, lambda: _read_meshes(place, wanted, files), root=cache)
+    verts = torch.from_numpy(stored.arrays["verts"])
+    return MeshFamily(stored.arrays["faces"], verts, tuple(stored.meta["names"]), stored.meta["content"])
+
+
+def _hash_files(place: Path, wanted: re.Pattern[str]) -> str:
+    if not place.is_dir():
+        return fingerprint_files([place], place.parent)
+    files = [path for path in place.rglob("*") if wanted.fullmatch(path.relative_to(place).as_posix())]
+    return fingerprint_files(files, place)
+
+
+def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry:
+    verts_by_name: dict[str, np.ndarray] = {}
+    first: tuple[str, Mesh] | None = None
+    with ProgressBar(f"meshes of {place.name}", None) as progress:
+        for name, data in read_files(place, wanted):
+            mesh = parse_named(place, name, data)
+            first = first or (name, mesh)
+            same_faces = np.array_equal(mesh.faces, first[1].faces)
+            if mesh.num_vertices != first[1].num_vertices or not same_faces:
+                raise MeshError(f"{place}: {name} has another connectivity than {first[0]}")
+            verts_by_name[name] = mesh.verts.astype(np.float32)
+            progress.advance()
+    if first is None:
+        raise ArchiveError(f"{place}: has no meshes of the expected names ({wanted.pattern})")
+    names, faces = sorted(verts_by_name), first[1].faces
+    verts = np.empty((len(names), *first[1].verts.shape), dtype=np.float32)
+    for item, name in enumerate(names):
+        verts[item] = verts_by_name.pop(name)
+    if _hash_files(place, wanted) != files:
+        raise ArchiveError(f"{place}: its files changed while they were read; try again when they are complete")
+    content = fingerprint(verts, faces, np.array(names))
+    return CacheEntry({"verts": verts, "faces": faces}, {"names": names, "content": content})
+
+
+def parse_named(place: Path, name: str, data: bytes) -> Mesh:
+    """The mesh in a file of ``place``; MeshError names both."""
+    try:
+        return parse_mesh(data, PurePosixPath(name).suffix)
+    except MeshError as error:
+        raise MeshError(f"{place}: {name}: {error}") from error
