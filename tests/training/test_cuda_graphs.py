@@ -182,6 +182,7 @@ def test_without_a_gpu_steps_run_as_usual() -> None:
     assert (len(calls), run.num_recordings) == (WARMUPS + 3, 0)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_only_modules_and_optimizers_are_watched() -> None:
     with pytest.raises(TypeError, match="watched: expected modules and optimizers, got Tensor"):
         geoskip.capture(lambda: None, torch.zeros(1))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import torch
 from safetensors.torch import save
@@ -51,7 +51,7 @@ class Context:
         return {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
 
     @classmethod
-    def from_parts(cls, constants: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
+    def from_parts(cls, constants: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Context:
         """What :attr:`constants` and :attr:`facts` gave; ValueError, naming the entry, for one that does not fit."""
         if not isinstance(facts, Mapping):
             raise ValueError("context: its facts are not an object with names")

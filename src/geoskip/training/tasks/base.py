@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import isclass, signature
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -184,7 +184,7 @@ class Task(ABC):
         """Changes when batches of this size get other shapes: a captured step is then captured again."""
         return 0
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> Task:
         """The same task with its data and its tensors on another device; cached properties stay where they are."""
         moved = copy(self)
         moved.device = torch.device(device)

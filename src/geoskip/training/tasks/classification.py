@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -150,7 +150,7 @@ class Classification(Task):
         sizes = {"num_classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}
         return {**sizes, "dim": max(dim, 1)}
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> Classification:
         moved = super().to(device)
         moved._stores = {}  # they are built again on the device
         return moved
