@@ -19,7 +19,7 @@ import numpy as np
 from geoskip.data import GraphSet, Split, superpixel_set
 from geoskip.data.cache import entries
 from geoskip.data.graph_sets import find_clusters, gaussian_weights
-from geoskip.data.idx import MNIST, read_images
+from geoskip.data.idx import CLASSES, read_images
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def main(folder: Path, count: int | None, workers: int | None) -> None:
     with tempfile.TemporaryDirectory() as cache:
 
         def build() -> GraphSet:
-            return superpixel_set(images, labels, MNIST.class_names, split, workers=workers, cache=Path(cache))
+            return superpixel_set(images, labels, CLASSES["mnist"], split, workers=workers, cache=Path(cache))
 
         graphs = timed("whole set, nothing cached", build)
         timed("whole set, out of the cache", build)

@@ -35,7 +35,7 @@ from geoskip.data.archives import Limits, read_files
 from geoskip.data.cache import ARRAYS, read_entry
 from geoskip.data.idx import read_idx
 from geoskip.data.image_sets import FORMATS, read_image, read_superpixels
-from geoskip.data.mesh_files import MESH
+from geoskip.data.mesh_files import ANY_MESH
 from geoskip.data.template import pack
 from geoskip.inference.files import read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
@@ -122,7 +122,7 @@ def _archive_readers() -> list[Reader]:
     limits = Limits(members=1000, total_bytes=1 << 24, file_bytes=1 << 22)
 
     def read(folder: Path, name: str) -> None:
-        for _ in read_files(folder / name, MESH, limits):
+        for _ in read_files(folder / name, ANY_MESH, limits):
             pass
 
     def read_set(folder: Path, name: str) -> None:

@@ -29,7 +29,7 @@ def values(*shape: int, seed: int) -> Tensor:
     return drawn(*shape, seed=seed).float().requires_grad_()
 
 
-def inputs(name: str) -> list[Any]:
+def inputs(name: str) -> tuple[Any, ...]:
     """Of an operator, whose pattern is six tensors."""
     pattern = edges(SIZES, loops=True)
     count, batch = pattern.num_edges, SIZES.batch[0]
@@ -38,7 +38,7 @@ def inputs(name: str) -> list[Any]:
     fixed, scores = drawn(count, seed=5).float().abs(), values(batch, SIZES.vertices, 2, seed=6)
     tensors = [pattern.senders, pattern.receivers, None, pattern.offsets, pattern.by_sender, pattern.sender_offsets]
     own = skip, values(4, seed=4)
-    return {
+    by_name: dict[str, list[Any]] = {
         "basis_convolution": [x, values(2, count, 1, seed=7), theta, *tensors, *own],
         "gaussian_convolution": [
             *(x, values(count, 2, seed=7), values(2, 2, seed=8), values(2, 2, seed=9), theta, *tensors, *own)
@@ -49,7 +49,8 @@ def inputs(name: str) -> list[Any]:
         "softmax_basis": [scores, scores.detach() * 2, values(2, seed=8), fixed, *tensors],
         "chebyshev_convolution": [x, fixed, theta, *tensors, 1, *own],
         "sparse_product": [x, fixed, *tensors],
-    }[name]
+    }
+    return tuple(by_name[name])
 
 
 @pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in PATHS.items() for path in paths])

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from geoskip.graphs import Graph, record_from_buffers
 from geoskip.models import CorrespondenceNet
-from geoskip.training.config import resolve
-from geoskip.training.trained import rebuild_model
 from tests.models.small import OPERATORS, SKIPS, hierarchy, name
 from tests.specimens import features
 
@@ -72,8 +71,9 @@ def test_edge_weights_of_the_graph_are_held_and_rebuilt() -> None:
     net = network(operator="gcn", graph=graph).eval()
     assert torch.equal(net(X), net(X, graph))
     assert not torch.allclose(net(X), net(X, bare))
-    config = resolve("correspondence", operator="gcn", model={"lift": 4, "channels": (5, 6), "head": 7})
-    rebuilt = rebuild_model(config, net.state_dict(), {})
+    state = net.state_dict()
+    rebuilt = network(operator="gcn", graph=record_from_buffers(Graph, state, "graph.")).eval()
+    rebuilt.load_state_dict(state)
     assert torch.equal(rebuilt(X), net(X))
     with pytest.raises(ValueError, match=r"graph: has edge weights, which FeaStConv\(4, 5\) does not use"):
         network(operator="feast", kernel_size=2, graph=graph)(X)

@@ -121,7 +121,8 @@ def test_more_comparisons_need_smaller_p() -> None:
     """p = 0.008 holds alone, but not among ten."""
     one = {"MoNet M=9": [0.50, 0.52, 0.51], "Aff-MoNet M=9": [0.40, 0.41, 0.43]}
     (row,) = claim_rows(page_runs(one))
-    assert (row.verdict, row.p) == ("holds", pytest.approx(0.0082, abs=5e-4))
+    assert row.verdict == "holds"
+    assert row.p == pytest.approx(0.0082, abs=5e-4)
     rows = claim_rows([run for number in range(10) for run in page_runs(one, f"data{number}")])
     assert {row.verdict for row in rows} == {"same direction, too small to tell"}
     assert rows[0].p == pytest.approx(10 * 0.0082, abs=5e-3)

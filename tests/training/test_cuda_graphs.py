@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -51,7 +52,7 @@ def record_once(step: Callable[[], Any]) -> Replay:
     return step
 
 
-def setting(device: str, rate: float | Tensor = 1e-2) -> tuple[nn.Module, torch.optim.Optimizer, geoskip.Graph]:
+def setting(device: str, rate: float | Tensor = 1e-2) -> tuple[Network, torch.optim.Optimizer, geoskip.Graph]:
     torch.manual_seed(0)
     model = Network().to(device)
     rate = rate.to(device) if isinstance(rate, Tensor) else rate
@@ -76,9 +77,8 @@ def test_a_captured_loop_is_the_plain_loop(device: str) -> None:
     for is_captured in (False, True):
         model, optimizer, graph = setting(device, torch.tensor(1e-2))
         model.drop.p = 0.0  # generators advance differently in a graph
-        step = step_of(model, optimizer)
-        if is_captured:
-            step = captured(step, device, model, optimizer)
+        plain = step_of(model, optimizer)
+        step = captured(plain, device, model, optimizer) if is_captured else plain
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
         seen = []
         for number, (x, target) in enumerate(batches(device, sizes)):
@@ -87,10 +87,11 @@ def test_a_captured_loop_is_the_plain_loop(device: str) -> None:
                 scheduler.step()
         losses.append(torch.stack(seen))
         weights.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert isinstance(step, Captured)
     assert step.num_recordings == 2
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
-    for ours, plain in zip(weights[1], weights[0], strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    for ours, expected in zip(weights[1], weights[0], strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu
@@ -132,7 +133,7 @@ def double_rate(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.param_groups[0]["lr"] *= 2
 
 
-def replace_weights(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def replace_weights(model: Network, optimizer: torch.optim.Optimizer) -> None:
     model.last.weight.data = model.last.weight.data.clone()
 
 
@@ -158,6 +159,7 @@ def test_another_graph_is_recorded_again() -> None:
     for used in (graph, sphere()):
         for _ in range(WARMUPS + 1):
             step(x, target, used)
+    assert isinstance(step, Captured)
     assert step.num_recordings == 2
 
 
@@ -175,11 +177,11 @@ def test_inputs_are_copied_in_and_results_out() -> None:
 
 
 def test_without_a_gpu_steps_run_as_usual() -> None:
-    calls = []
-    run = geoskip.capture(lambda x: calls.append(1) or 2 * x)
+    step = Mock(side_effect=lambda x: 2 * x)
+    run = geoskip.capture(step)
     for _ in range(WARMUPS + 3):
         assert torch.equal(run(torch.ones(2)), torch.full((2,), 2.0))
-    assert (len(calls), run.num_recordings) == (WARMUPS + 3, 0)
+    assert (step.call_count, run.num_recordings) == (WARMUPS + 3, 0)
 
 
 @pytest.mark.usefixtures("unchecked")

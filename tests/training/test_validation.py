@@ -31,7 +31,8 @@ def test_no_item_and_no_subject_is_in_two_parts(count: int, share: float, data: 
     for names in (None, subjects):
         if names is not None and len(set(names[:count])) < 2:
             continue
-        made = split.with_validation(share, names).checked(count + 5)
+        made = split.with_validation(share, names)
+        made.check(count + 5)
         assert torch.equal(made.test, split.test)
         assert sorted([*made.train.tolist(), *made.validation.tolist()]) == split.train.tolist()
         assert len(made.train)
@@ -50,7 +51,7 @@ def test_a_share_of_everything_or_of_one_subject_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2 training subjects"):
         split.with_validation(0.1, ["a"] * 10)
     with pytest.raises(ValueError, match="twice"):
-        Split(torch.arange(3), torch.arange(3, 5), torch.tensor([4])).checked(5)
+        Split(torch.arange(3), torch.arange(3, 5), torch.tensor([4])).check(5)
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, task: Task) -> list[str]:

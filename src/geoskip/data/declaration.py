@@ -119,11 +119,10 @@ class DataSet:
     def read(self, options: Mapping[str, Any], *folder: Path) -> Any:
         """Load it with the options of a configuration; ValueError names an option that is unknown or does not fit."""
         name, known = str(folder[0]) if folder else self.name, {option.name: option for option in self.options}
-        for option in options:
-            if option not in known:
-                raise ValueError(
-                    f"data_options.{option}: {name} has no such option; it has {', '.join(known) or 'none'}"
-                )
+        if unknown := [key for key in options if key not in known]:
+            raise ValueError(
+                f"data_options.{unknown[0]}: {name} has no such option; it has {', '.join(known) or 'none'}"
+            )
         for option in self.options:
             if option.required and option.name not in options:
                 raise ValueError(f"data_options.{option.name}: {name} needs {option.flag}. {option.help}")

@@ -78,7 +78,9 @@ def faces(
     )
     subject_of_take = torch.tensor([subject for subject, _ in takes])
     shapes = SkinnedShapes(
-        *(torch.from_numpy(arrays[name]) for name in ("rests", "displacements", "coefficients")),
+        torch.from_numpy(arrays["rests"]),
+        torch.from_numpy(arrays["displacements"]),
+        torch.from_numpy(arrays["coefficients"]),
         subject_of_take.repeat_interleave(torch.from_numpy(arrays["lengths"])),
     )
     if split == "interpolation":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from geoskip.data.cache import CacheEntry, cached, fingerprint
 from geoskip.data.progress import ProgressBar
+from geoskip.graphs.records import move, register_record
 from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Bool, Float, Int
@@ -114,6 +115,7 @@ class StoredShapes:
         return StoredShapes(self.verts.to(device))
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class SkinnedShapes:
     """Blend shapes and, optionally, linear blend skinning with a few bones: small, and decoded by torch alone.
@@ -161,8 +163,7 @@ class SkinnedShapes:
         return self.rests[self.subject[items.to(self.subject.device)]]
 
     def to(self, device: torch.device | str) -> SkinnedShapes:
-        tensors = (getattr(self, field.name) for field in fields(self))
-        return SkinnedShapes(*(None if tensor is None else tensor.to(device) for tensor in tensors))
+        return move(self, device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -125,9 +126,13 @@ def reconstruction_baselines(
     known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
     autoencoder = train_autoencoder(known[:, :NUM_COEFFICIENTS], code, steps=steps, seed=seed)
     nearest = _in_chunks(torch.arange(len(test)), lambda part: torch.cdist(asked[part], known).argmin(1))
+
     # Each method gives the positions of test items, by their number among these.
+    def pca(size: int, part: Tensor) -> Tensor:
+        return components.decode(asked[part, :size])
+
     methods: dict[str, Callable[[Tensor], Tensor]] = {
-        **{f"PCA {size}": lambda part, size=size: components.decode(asked[part, :size]) for size in sizes},
+        **{f"PCA {size}": partial(pca, size) for size in sizes},
         f"MLP {code}": lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])),
     }
     if (neutral := getattr(data.shapes, "neutral", None)) is not None:

@@ -193,7 +193,7 @@ def run_on_ray(
     if starts:
         # Workers look for data in the same folders, unless they have settings of their own.
         folders = {name: os.environ[name] for name in ("GEOSKIP_CACHE", "GEOSKIP_DATA") if name in os.environ}
-        options = {} if address else {"include_dashboard": False}
+        options: dict[str, Any] = {} if address else {"include_dashboard": False}
         ray.init(address, log_to_driver=False, runtime_env={"env_vars": folders}, **options)
     try:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)

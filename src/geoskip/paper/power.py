@@ -150,11 +150,11 @@ def wl_distinguishes(
     if features is not None:
         start = torch.unique(torch.cat(features), dim=0, return_inverse=True)[1].numpy()
     # As many rounds as vertices: by then no color splits any more.
-    colors = [
+    one, other = (
         np.sort(refine(graph.edge_index.numpy(), own, rounds=len(start)))
         for graph, own in ((first, start[:count]), (second, start[count:]))
-    ]
-    return not np.array_equal(*colors)
+    )
+    return not np.array_equal(one, other)
 
 
 Edges = Sequence[tuple[int, int]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -157,7 +158,7 @@ def bspline_grams(sizes: tuple[int, ...], degree: int = 1, closed: tuple[bool, .
     axes = []
     for d, (size, loop) in enumerate(zip(sizes, closed or (False,) * len(sizes), strict=True)):
         spans = 1 if size == 1 else size if loop else size - degree
-        grams = _integrated(lambda u, size=size, loop=loop: bspline(u, size, degree, loop), 0, 1, spans)
+        grams = _integrated(partial(bspline, size=size, degree=degree, closed=loop), 0, 1, spans)
         bend = _second_differences(size, loop) if degree == 1 else grams.bend
         at = places[:, d].unsqueeze(1), places[:, d]
         axes.append(Grams(grams.size[at], grams.slope[at], bend[at]))

@@ -89,8 +89,8 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
     for part in PARTS:
         others |= {(part, layer): task.restore(decoded) for layer, decoded in decode_layers(model, x, part).items()}
     rows = []
-    for part in compare_parts(shapes["full"], others, model.hierarchy().levels[0]):
-        row = asdict(part)
+    for decoded_part in compare_parts(shapes["full"], others, model.hierarchy().levels[0]):
+        row = asdict(decoded_part)
         distance_mm = row.pop("distance") * task.data.unit_mm
         rows.append({**row, "distance_mm": distance_mm})
     names = tuple(task.data.names[item] for item in items.tolist())

@@ -61,7 +61,8 @@ def part_pictures(
 ) -> list[Picture]:
     """One picture per sample of a part: the input, the reconstruction, or what skips or convolutions decode alone."""
     meshes = [Mesh(verts.astype(np.float64), samples.faces) for verts in samples.parts[part]]
-    return [picture(m, view, c, size) for m, c in zip(meshes, colors or [None] * len(meshes), strict=True)]
+    chosen: Iterable[Colors | None] = colors if colors is not None else [None] * len(meshes)
+    return [picture(m, view, c, size) for m, c in zip(meshes, chosen, strict=True)]
 
 
 def shape_pictures(

@@ -298,7 +298,7 @@ def _result_row(label: str, variant: str, runs: list[ReportRun], published: Publ
         parameters=first.parameters,
         metrics=metrics,
         paper=dict(first.paper),
-        paper_parameters=row and row.parameters,
+        paper_parameters=None if row is None else row.parameters,
         position=position,
         runs=tuple(runs),
     )

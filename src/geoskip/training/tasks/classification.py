@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -151,7 +151,7 @@ class Classification(Task):
         return {**sizes, "dim": max(dim, 1)}
 
     def to(self, device: torch.device | str) -> Classification:
-        moved = super().to(device)
+        moved = cast(Classification, super().to(device))
         moved._stores = {}  # they are built again on the device
         return moved
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ class Correspondence(Task):
         return {"num_classes": self.data.num_classes, "dim": dim, "in_channels": 3}
 
     def to(self, device: torch.device | str) -> Correspondence:
-        moved = super().to(device)
+        moved = cast(Correspondence, super().to(device))
         moved.store = self.store.to(device, padded=moved.device.type == "cuda")
         return moved
 
