@@ -12,7 +12,7 @@ from tests.docs.pages import DOCS, blocks, run_commands
 
 def words(text: str) -> list[list[str]]:
     """Lines as words, without those that tell times or sizes, and without rules."""
-    lines = [line.split() for line in text.splitlines() if "MB)" not in line and " s in all" not in line]
+    lines = [line.split() for line in text.splitlines() if "MB)" not in line and " s in total" not in line]
     return [line for line in lines if line and not line[0].startswith("─")]
 
 

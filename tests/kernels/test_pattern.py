@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
-from geoskip.kernels import Pattern, sort_edges
+from geoskip.kernels import Pattern, sort_edges, sparse_product
+from tests.specimens import features
 
 NUM_SENDERS, NUM_RECEIVERS, GROUPS = 6, 4, 3
 
@@ -82,6 +84,25 @@ def test_order_does_not_depend_on_the_input() -> None:
     pattern, _ = build(GROUPS)
     assert triples(again) == triples(pattern)
     assert torch.equal(again.by_sender, pattern.by_sender)
+
+
+@every
+def test_transposed_reverses_edges(groups: int, num_edges: int) -> None:
+    pattern, _ = build(groups, num_edges)
+    reversed_ = pattern.transposed()
+    assert triples(reversed_) == sorted((g, j, i) for g, i, j in triples(pattern))
+    twice = reversed_.transposed()
+    assert triples(twice) == triples(pattern)
+    assert torch.equal(twice.offsets, pattern.offsets)
+    assert torch.equal(twice.sender_offsets, pattern.sender_offsets)
+
+
+def test_transposed_is_the_adjoint() -> None:
+    """⟨y, W x⟩ = ⟨Wᵀ y, x⟩."""
+    pattern, _ = build(1)
+    weights, x, y = features(15), features(NUM_SENDERS, 2), features(NUM_RECEIVERS, 2, seed=2)
+    back = sparse_product(y, weights[pattern.by_sender], pattern.transposed())
+    assert_close((y * sparse_product(x, weights, pattern)).sum(), (back * x).sum())
 
 
 def test_no_vertices_at_all() -> None:

@@ -72,7 +72,7 @@ def test_edge_weights_of_the_graph_are_held_and_rebuilt() -> None:
     assert torch.equal(net(X), net(X, graph))
     assert not torch.allclose(net(X), net(X, bare))
     state = net.state_dict()
-    rebuilt = network(operator="gcn", graph=record_from_buffers(Graph, state, "graph.")).eval()
+    rebuilt = network(operator="gcn", graph=record_from_buffers(Graph, state, "fixed_graph.")).eval()
     rebuilt.load_state_dict(state)
     assert torch.equal(rebuilt(X), net(X))
     with pytest.raises(ValueError, match=r"graph: has edge weights, which FeaStConv\(4, 5\) does not use"):

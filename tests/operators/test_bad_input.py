@@ -136,7 +136,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: SPLINE(X, EDGES, torch.full((3, 2), torch.nan)),
         ValueError,
-        r"pseudo: .* edge 0 are \[nan, nan\], not fin",
+        r"pseudo: edge 0 has \[nan, nan\], not fin",
     ),
     (lambda: SPLINE(X, EDGES, torch.ones(2, 2)), ValueError, r"pseudo: .* with 3 edges, got \[2, 2\]"),
     (lambda: SPLINE(X, EDGES, torch.ones(3)), ValueError, r"pseudo: .* got \[3\]; .* \[edges, 1\]"),

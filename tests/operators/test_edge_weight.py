@@ -474,7 +474,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: GCN(X, BARE, WEIGHT.long()), TypeError, r"^edge_weight: .* got torch.int64; convert with .float"),
     (lambda: GCN(X, BARE, WEIGHT.to("meta")), ValueError, r"^edge_weight: is on meta, the graph on cpu; move"),
     (lambda: GCN(X, BARE, WEIGHT, edge_weight=WEIGHT), ValueError, r"^edge_weight: was given twice"),
-    (lambda: BARE.with_edge_weight(WEIGHT / 0), ValueError, r"^edge_weight: that of edge 0 is inf, not finite; fix"),
+    (lambda: BARE.with_edge_weight(WEIGHT / 0), ValueError, r"^edge_weight: edge 0 has inf, not finite; fix"),
     (lambda: GCN(X, NEGATIVE), ValueError, r"^edge_weight: .* into vertex 0 sum to -1.5, .* not negative"),
     (lambda: cheb_pair()[0](X, NEGATIVE), ValueError, r"^edge_weight: .* out of vertex 1 sum to -2.5, .*not negative"),
     (lambda: pack([BARE, BARE.with_edge_weight(WEIGHT)]), ValueError, r"^graphs: 1 of 2 have edge weights; give"),

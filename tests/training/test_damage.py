@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
-from geoskip.training.trained import context_bytes
+from geoskip.training.trained import Context, context_bytes
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -175,6 +175,16 @@ def test_a_configuration_cannot_ask_for_more_than_the_weights_have(tmp_path: Pat
         from_pretrained(tmp_path)
 
 
+class AnyContext(Context):
+    """Stores what it is given, right or wrong."""
+
+    constants: Any = None
+    facts: Any = None
+
+    def __init__(self, constants: dict[str, torch.Tensor], facts: dict[str, object]) -> None:
+        vars(self).update(constants=constants, facts=facts)
+
+
 @pytest.mark.parametrize(
     ("constants", "facts", "fault"),
     [
@@ -191,11 +201,8 @@ def test_a_context_that_does_not_fit(
     tmp_path: Path, constants: dict[str, torch.Tensor], facts: dict[str, object], fault: str
 ) -> None:
     trained = untrained(tmp_path / "run")[0].trained()
-    context: Any = SimpleNamespace(
-        constants={**trained.context.constants, **constants}, facts={**trained.context.facts, **facts}
-    )
-    damaged: Any = SimpleNamespace(config=trained.config, model=trained.model, context=context)
-    save_pretrained(tmp_path / "model", damaged)
+    context = AnyContext({**trained.context.constants, **constants}, {**trained.context.facts, **facts})
+    save_pretrained(tmp_path / "model", replace(trained, context=context))
     with pytest.raises(ValueError, match=rf"model: .*({fault})"):
         from_pretrained(tmp_path / "model")
     write_with_checksum(tmp_path / "run" / "context.safetensors", context_bytes(context))

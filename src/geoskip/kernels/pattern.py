@@ -63,6 +63,19 @@ class Pattern:
         """Number of neighbors of each receiver."""
         return self.offsets.diff(dim=1)
 
+    def transposed(self) -> Pattern:
+        """The reversed edges. Weights follow as ``weights[..., pattern.by_sender, :]``."""
+        inverse = torch.empty_like(self.by_sender)
+        inverse[self.by_sender] = torch.arange(self.num_edges, device=self.device)
+        return Pattern(
+            senders=self.receivers[self.by_sender],
+            receivers=self.senders[self.by_sender],
+            groups_of=None if self.groups_of is None else self.groups_of[self.by_sender],
+            offsets=self.sender_offsets,
+            by_sender=inverse,
+            sender_offsets=self.offsets,
+        )
+
 
 def sort_edges(
     senders: Int[Tensor, " edges"],

@@ -15,7 +15,7 @@ from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, picture, sheet, view_of, write_png
 from geoskip.shapes import Float, Shaped
 
-Colors = Float[np.ndarray, "vertices 3"]
+Colors = Float[np.ndarray, "_ 3"]  # of meshes of any size
 Picture = Shaped[np.ndarray, "rows cols channels"]
 # Where the paper's color scales end: vertex distance in mm, geodesic error in percent of the diameter.
 PAPER_MM, PAPER_PCT = 5.0, 10.0

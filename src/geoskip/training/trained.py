@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import torch
 from safetensors.torch import save
@@ -64,7 +64,9 @@ class Context:
                 raise ValueError(f"context: {entry.name} must be {wanted}, got {value!r:.200}")
         if unknown := sorted(given.keys() - {entry.name for entry in fields(cls)}):
             raise ValueError(f"context: {unknown_name(unknown[0], [entry.name for entry in fields(cls)])}")
-        return cls(**given)
+        # JSON has lists only.
+        tuples = {name: tuple(value) for name, value in facts.items() if get_origin(hints[name]) is tuple}
+        return cls(**given | tuples)
 
     def check_model(self, model: nn.Module) -> None:
         """ValueError unless the context has the sizes of the model."""
