@@ -102,9 +102,10 @@ def _outcomes(report: Path, expected: int) -> list[dict[str, str]]:
     for case in cases:
         kinds = {child.tag for child in case}
         outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        outcomes.append({"file": case.get("classname", ""), "test": case.get("name", ""), "outcome": outcome})
+        name = {"file": case.get("classname", ""), "test": case.get("name", "")}
+        outcomes.append(name | {"outcome": outcome, "seconds": case.get("time", "0")})
     # A process that dies takes its tests with it.
-    lost = {"file": str(report.name), "test": "not run: the process ended early", "outcome": "failed"}
+    lost = {"file": report.name, "test": "not run: the process ended early", "outcome": "failed", "seconds": "0"}
     return outcomes + [lost] * (expected - len(outcomes))
 
 
@@ -131,6 +132,7 @@ def main() -> int:
     for outcome in outcomes:
         entry = per_file.setdefault(outcome["file"], {"passed": 0, "failed": 0, "skipped": 0})
         entry[outcome["outcome"]] += 1
+    slowest = sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": arguments.commit,
@@ -146,6 +148,8 @@ def main() -> int:
     }
     arguments.record.parent.mkdir(parents=True, exist_ok=True)
     arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    for outcome in slowest:
+        print(f"{float(outcome['seconds']):6.1f} s {_id(outcome)}")
     for name in record["failures"]:
         print("FAILED", name)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
