@@ -145,7 +145,8 @@ class CorrespondenceNet(nn.Module):
 
         Lin(16) → ELU → {Conv(c) → ELU} for c in 32, 64, 128 → Lin(256) → Dropout → Lin(num_classes)
 
-    The scores are logits. Lin(256) has no activation, as in the paper's appendix. The paper's experiment on FAUST.
+    The scores are logits. Lin(256) has no activation, as in the paper's appendix; the first author's public code has an
+    ELU there. The paper's experiment on FAUST.
 
     Args:
         num_classes: vertices of the template; 6890 for FAUST.
@@ -159,6 +160,7 @@ class CorrespondenceNet(nn.Module):
         channels: channels of the convolutions.
         head: channels of the linear layer before the last.
         dropout: probability that one of these channels is dropped.
+        head_elu: whether an ELU follows Lin(256).
         options: further options of the operator.
     """
 
@@ -176,6 +178,7 @@ class CorrespondenceNet(nn.Module):
         channels: Sequence[int] = (32, 64, 128),
         head: int = 256,
         dropout: float = 0.5,
+        head_elu: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -192,6 +195,7 @@ class CorrespondenceNet(nn.Module):
         self.lift = GlorotLinear(in_channels, lift)
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([lift, *channels]))
         self.head = GlorotLinear(channels[-1], head)
+        self.head_elu = head_elu
         self.dropout = nn.Dropout(dropout)
         self.output = GlorotLinear(head, num_classes)
 
@@ -210,7 +214,8 @@ class CorrespondenceNet(nn.Module):
         x = elu(self.lift(x))
         for conv in self.convs:
             x = elu(conv(x, graph))
-        return self.dropout(self.head(x))
+        x = self.head(x)
+        return self.dropout(elu(x) if self.head_elu else x)
 
     def _graph_for(self, given: Graph | None) -> Graph:
         if given is not None:

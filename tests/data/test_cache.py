@@ -28,6 +28,7 @@ from geoskip.data.cache import (
     fingerprint,
     fingerprint_files,
     read_entry,
+    versions_of,
     write_entry,
 )
 from geoskip.data.locks import owner, try_lock
@@ -78,6 +79,13 @@ def test_second_call_loads_what_the_first_built(tmp_path: Path) -> None:
     for name, array in content().arrays.items():
         assert loaded.arrays[name].dtype == array.dtype
         np.testing.assert_array_equal(loaded.arrays[name], array)
+
+
+def test_entries_know_the_versions_of_what_made_them(tmp_path: Path) -> None:
+    cached("test", RECIPE, content, root=tmp_path)
+    assert versions_of(entry_name("test", RECIPE), tmp_path)["numpy"] == np.__version__
+    assert versions_of(entry_name("test", {}), tmp_path) == {}
+    assert versions_of("a hash of files", tmp_path) == {}
 
 
 def test_another_recipe_or_kind_is_another_entry(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def test_matches_the_architecture_written_out() -> None:
     for conv in net.convs:
         x = elu(conv(x, graph))
     assert torch.equal(net(X, graph), net.output(net.head(x)))
+    net.head_elu = True
+    assert torch.equal(net(X, graph), net.output(elu(net.head(x))))
 
 
 def test_drops_half_of_the_head_while_training() -> None:

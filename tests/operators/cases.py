@@ -95,6 +95,7 @@ CASES = [
     Case(ChebConv, {"kernel_size": 1, "center": False}, {"M": 1}),
     Case(GCNConv, {}, {}),
     Case(GCNConv, {"bias": False}, {}),
+    Case(GCNConv, {"renormalize": False}, {}),
     Case(GINConv, {}, {"hidden": OUT}),
     Case(GINConv, {"hidden_channels": 5, "epsilon": 0.25}, {"hidden": 5}),
     Case(GINConv, {"hidden_channels": 4, "epsilon": -0.5, "train_epsilon": True}, {"hidden": 4}, optional_term=True),
@@ -142,7 +143,7 @@ def _oracle(case: Case, p: dict[str, Any], x: Matrix, graph: Lists) -> Matrix:
     if case.operator is ChebConv:
         return oracles.cheb(x, graph, p["theta"], b, options.get("center", True))
     if case.operator is GCNConv:
-        return oracles.gcn(x, graph, p["theta"], b)
+        return oracles.gcn(x, graph, p["theta"], b, options.get("renormalize", True))
     if case.operator is GINConv:
         epsilon = p["epsilon"] if options.get("train_epsilon") else options.get("epsilon", 0.0)
         return oracles.gin(x, graph, p["theta"], p["hidden_bias"], p["theta_out"], b, epsilon)

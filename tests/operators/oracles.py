@@ -115,8 +115,17 @@ def feast(
     return y
 
 
-def gcn(x: Matrix, graph: Lists, theta: Matrix, b: Vector) -> Matrix:
-    """L̃ X Θ, L̃_ij = 1/sqrt(d_i d_j); d counts the neighbours and the vertex itself."""
+def gcn(x: Matrix, graph: Lists, theta: Matrix, b: Vector, renormalize: bool) -> Matrix:
+    """L̃ X Θ, L̃_ij = 1/sqrt(d_i d_j); d counts the neighbours and the vertex itself. Or (I + D^-½ A D^-½) X Θ."""
+    if not renormalize:
+        matrix = laplacian(graph)
+        y = []
+        for i, row in enumerate(matrix):
+            y_i = list(b)
+            for j, entry in enumerate(row):
+                accumulate(y_i, (i == j) - entry, times(x[j], theta))
+            y.append(y_i)
+        return y
     degree = [len(graph.others(i)) + 1 for i in range(graph.num_vertices)]
     y = []
     for i in range(graph.num_vertices):

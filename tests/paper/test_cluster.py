@@ -57,6 +57,7 @@ def test_rows_are_trained_on_the_cluster(ray: Any, tmp_path: Path) -> None:
     (outcome,) = run_on_ray(JOBS[:1], tmp_path, "cpu")
     assert outcome.fault == ""
     assert outcome.record == finished(JOBS[0], tmp_path) is not None
+    assert JOBS[0].items_path(tmp_path).is_file()
 
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

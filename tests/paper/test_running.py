@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from geoskip.paper.demo import one_thread
 from geoskip.paper.parallel import run_side_by_side, serve
 from geoskip.paper.running import Busy, Job, attempt, finished, loaded, run_here, run_job
 from geoskip.records import RunRecord
+from geoskip.records.reading import read_arrays
 from geoskip.report.runs import find_runs
 from geoskip.training.loop import train
 from geoskip.training.signals import Interrupted
@@ -68,6 +70,23 @@ def test_weights_and_samples_stay_and_checkpoints_go(tmp_path: Path) -> None:
     assert "checkpoints" not in kept
 
 
+def test_records_say_what_the_result_depends_on(tmp_path: Path) -> None:
+    (outcome,) = run_side_by_side([JOB], tmp_path, "cpu", processes=3)
+    assert outcome.record is not None
+    assert outcome.record.concurrency == 3
+    assert re.fullmatch(r"[0-9a-f]{40}\+?", outcome.record.commit)
+    assert outcome.record.versions.keys() >= {"python", "torch", "numpy", "geoskip"}
+
+
+def test_the_errors_of_all_items_are_next_to_the_record(tmp_path: Path) -> None:
+    record = run_job(JOB, tmp_path, "cpu")
+    items = read_arrays(JOB.items_path(tmp_path))
+    assert JOB.items_path(tmp_path).parent == JOB.record_path(tmp_path).parent
+    for name in ("accuracy_pct", "geodesic_mean_pct"):
+        assert items[f"per_item_{name}"].shape == (2,)
+        assert items[f"per_item_{name}"].mean() == pytest.approx(record.metrics[name], rel=1e-5)
+
+
 def test_a_report_on_the_results_sees_each_run_once_with_its_samples(tmp_path: Path) -> None:
     record = run_job(JOB, tmp_path, "cpu")
     (found,) = find_runs([tmp_path]).runs
@@ -95,10 +114,10 @@ def test_a_fault_does_not_reach_other_jobs(tmp_path: Path, monkeypatch: pytest.M
     other = replace(JOB, seed=1)
     true = running._train
 
-    def fails(job: Job, out: Path, device: str, progress: Any) -> RunRecord:
+    def fails(job: Job, out: Path, device: str, progress: Any, concurrency: int) -> RunRecord:
         if job == JOB:
             raise RuntimeError("the card is gone")
-        return true(job, out, device, progress)
+        return true(job, out, device, progress, concurrency)
 
     monkeypatch.setattr(running, "_train", fails)
     first, second = run_here([JOB, other], tmp_path, "cpu")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def troubled(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
+def troubled(job: Mapping[str, Any], out: str, device: str, shared_by: int) -> Mapping[str, Any]:
     """Seed 1 dies at its first try, seed 2 at every try, seed 3 fails; others give the record that lies in ``out``."""
     tried = Path(out) / f"tried-{job['seed']}"
     first = not tried.exists()
@@ -15,5 +15,6 @@ def troubled(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]
     if job["seed"] == 2 or (job["seed"] == 1 and first):
         os._exit(1)
     if job["seed"] == 3:
-        return {"record": None, "fault": "ValueError: no"}
-    return {"record": json.loads((Path(out) / f"record-{job['seed']}").read_text()), "fault": ""}
+        return {"record": None, "items": None, "fault": "ValueError: no"}
+    record = json.loads((Path(out) / f"record-{job['seed']}").read_text())
+    return {"record": record, "items": None, "fault": ""}

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"
 ENTRY_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{32}")
 TEMPORARY = re.compile(rf"\.({ENTRY_NAME.pattern})\.[^.]+")
 LOCK_SECONDS = 3600.0
+# Their versions are kept with each entry: they may change what is made.
+PACKAGES = ("geoskip", "numpy", "scipy", "torch", "anny", "scikit-image", "pillow", "trimesh", "fast-simplification")
 # Files are hashed in parts of this many bytes, so that a large archive keeps all threads busy.
 PART_BYTES = 16 << 20
 
@@ -128,6 +132,23 @@ def _hash_part(part: tuple[Path, int]) -> tuple[int, bytes]:
         file.seek(start)
         data = file.read(PART_BYTES)
     return len(data), hashlib.blake2b(data, digest_size=32).digest()
+
+
+def versions_of(key: str, root: Path | None = None) -> dict[str, str]:
+    """Versions of Python and the packages that made the entry ``<kind>-<key>``; empty if they are not known."""
+    if not ENTRY_NAME.fullmatch(key):
+        return {}
+    with suppress(CacheError):
+        return dict(_read_manifest((root or cache_root()) / key).get("versions", {}))
+    return {}
+
+
+def _installed() -> dict[str, str]:
+    installed = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    return installed
 
 
 def entries(root: Path | None = None, *, thorough: bool = False) -> list[EntryInfo]:
@@ -295,6 +316,7 @@ def _write_files(folder: Path, kind: str, recipe: Mapping[str, Any], entry: Cach
     # save_file writes memory as it is: an array that is not in C order would come back scrambled.
     save_file({name: np.asarray(array, order="C") for name, array in entry.arrays.items()}, folder / ARRAYS)
     manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": entry.meta}
+    manifest["versions"] = _installed()
     manifest["arrays_sha256"] = _file_sha256(folder / ARRAYS)
     manifest["sha256"] = _json_sha256(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")

@@ -153,19 +153,26 @@ def mean_weights(edges: WeightedEdges) -> Float[Tensor, " edges"]:
     return edges.weights / _sums_at(receivers, edges.weights, edges.pattern.num_receivers)[receivers]
 
 
-def gcn_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
+def gcn_edges(graph: Graph, dtype: torch.dtype, renormalize: bool = True) -> WeightedEdges:
     r""":math:`\tilde L_{ij} = \tilde w_{ij} (\tilde d_i \tilde d_j)^{-1/2}` with self-loops, where
     :math:`\tilde d_i = \sum_j \tilde w_{ij}` sums over all that a vertex receives, its self-loop included. Without edge
-    weights all :math:`\tilde w` are 1. Where the weights sum to 0, :math:`0^{-1/2}` counts as 0."""
+    weights all :math:`\tilde w` are 1. Where the weights sum to 0, :math:`0^{-1/2}` counts as 0.
+
+    Without ``renormalize`` it is :math:`I + D^{-1/2} A D^{-1/2}`: the degrees do not count the self-loops, whose
+    weights stay as they are."""
 
     def build() -> WeightedEdges:
         pattern, weights = with_self_loops(graph, torch.float64)
+        own = torch.zeros_like(weights)
+        if not renormalize:
+            own = torch.where(pattern.senders == pattern.receivers, weights, 0)
+            weights = weights - own
         degrees = _sums_at(pattern.receivers, weights, pattern.num_receivers)
         if graph.given_edge_weight is not None:
             _check_degrees(degrees, "into")
-        return WeightedEdges(pattern, _symmetric(pattern, weights, degrees, at_zero=0).to(dtype))
+        return WeightedEdges(pattern, (own + _symmetric(pattern, weights, degrees, at_zero=0)).to(dtype))
 
-    return graph.remember(("gcn", dtype), build, of=graph.given_edge_weight)
+    return graph.remember(("gcn", dtype, renormalize), build, of=graph.given_edge_weight)
 
 
 def laplacian_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:

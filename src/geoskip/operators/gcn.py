@@ -33,6 +33,9 @@ class GCNConv(Operator):
         in_channels: channels of x.
         out_channels: channels of y.
         bias: whether to add b.
+        renormalize: whether degrees count the self-loops, as above. Without, the matrix is
+            :math:`I + D^{-1/2} A D^{-1/2}`. The paper sets the two equal; Kipf and Welling replace the second by the
+            first.
     """
 
     name = "gcn"
@@ -40,14 +43,15 @@ class GCNConv(Operator):
     uses_edge_weight = True
     adds_self_loops = True
 
-    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True, renormalize: bool = True) -> None:
         super().__init__(in_channels, out_channels)
+        self.renormalize = renormalize
         self.theta = nn.Parameter(torch.empty(self.in_channels, self.out_channels))
         self.add_bias(bias)
         self.reset_parameters()
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        pattern, weights = gcn_edges(graph, weight_dtype(x))
+        pattern, weights = gcn_edges(graph, weight_dtype(x), self.renormalize)
         return basis_convolution(x, weights.unsqueeze(1), self.theta.unsqueeze(0), pattern, skip, self.bias)
 
     def extra_repr(self) -> str:

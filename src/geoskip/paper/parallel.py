@@ -8,8 +8,8 @@ On a cluster, a task takes a share of a GPU. If a worker is lost, Ray runs its t
 checkpoint if the results are in a shared folder. Records are sent back to the caller, which writes them, so nothing
 else needs to be shared.
 
-``python -m geoskip.paper.parallel OUT DEVICE`` is the worker process: one job per line of JSON on standard input, one
-answer per line on standard output. Everything else that is printed goes to standard error, the log.
+``python -m geoskip.paper.parallel OUT DEVICE PROCESSES`` is the worker process: one job per line of JSON on standard
+input, one answer per line on standard output. Everything else that is printed goes to standard error, the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 from geoskip.paper.running import Job, Outcome, attempt, finished, ignored_by_git
 from geoskip.records import write_record
-from geoskip.records.files import termination_signals
+from geoskip.records.files import atomic_write, termination_signals
 from geoskip.records.run_record import record_from_json, record_to_json
 
 TRIES = 3
@@ -44,7 +44,7 @@ def run_side_by_side(
     if processes < 1:
         raise ValueError(f"jobs: need at least 1 process, got {processes}")
     ignored_by_git(out / "work")
-    usual = [sys.executable, "-m", "geoskip.paper.parallel", str(out), device]
+    usual = [sys.executable, "-m", "geoskip.paper.parallel", str(out), device, str(processes)]
     pool = WorkerPool(command or usual, out, threads=max(1, (os.cpu_count() or 1) // processes))
     with ending_on_signals(), ThreadPoolExecutor(processes) as threads:
         try:
@@ -159,12 +159,12 @@ class Worker:
         return code
 
 
-def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, device: str) -> None:
+def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, device: str, processes: int = 1) -> None:
     """Answer each job with ``{"fault": ""}`` once its record is written, or with an error message."""
     from geoskip.training.progress import Lines
 
     for line in requests:
-        outcome = attempt(Job.from_json(json.loads(line)), out, device, Lines())
+        outcome = attempt(Job.from_json(json.loads(line)), out, device, Lines(), processes)
         reply(json.dumps({"fault": outcome.fault}))
 
 
@@ -176,7 +176,7 @@ def run_on_ray(
     address: str | None = None,
     gpus: float = 0.0,
     retries: int = TRIES,
-    run: Callable[[Mapping[str, Any], str, str], Mapping[str, Any]] | None = None,
+    run: Callable[[Mapping[str, Any], str, str, int], Mapping[str, Any]] | None = None,
 ) -> Iterator[Outcome]:
     """Yield outcomes in the order in which jobs end.
 
@@ -197,7 +197,8 @@ def run_on_ray(
         ray.init(address, log_to_driver=False, runtime_env={"env_vars": folders}, **options)
     try:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(run or run_remotely)
-        pending = {task.remote(job.to_json(), str(out.absolute()), device): job for job in jobs}
+        shared_by = max(1, round(1 / gpus)) if gpus else 1
+        pending = {task.remote(job.to_json(), str(out.absolute()), device, shared_by): job for job in jobs}
         while pending:
             (ended, *_), _ = ray.wait(list(pending))
             job = pending.pop(ended)
@@ -205,8 +206,10 @@ def run_on_ray(
                 reply = ray.get(ended)
             except ray.exceptions.RayError as error:
                 lost = f"lost on the cluster {1 + retries} times: {str(error).splitlines()[0]}"
-                reply = {"record": None, "fault": lost}
+                reply = {"record": None, "items": None, "fault": lost}
             record = None if reply["record"] is None else record_from_json(reply["record"], job.label)
+            if reply["items"] is not None:
+                atomic_write(job.items_path(out), reply["items"])
             if record is not None:
                 write_record(job.record_path(out), record)
             yield Outcome(job, record, reply["fault"])
@@ -215,11 +218,12 @@ def run_on_ray(
             ray.shutdown()
 
 
-def run_remotely(job: Mapping[str, Any], out: str, device: str) -> Mapping[str, Any]:
-    """Run a job on a worker; return its record as plain JSON, or the error message."""
-    outcome = attempt(Job.from_json(job), Path(out), device)
+def run_remotely(job: Mapping[str, Any], out: str, device: str, shared_by: int) -> Mapping[str, Any]:
+    """Run a job on a worker; return its record as plain JSON and its errors per item, or the error message."""
+    outcome = attempt(Job.from_json(job), Path(out), device, concurrency=shared_by)
     record = None if outcome.record is None else record_to_json(outcome.record)
-    return {"record": record, "fault": outcome.fault}
+    items = outcome.job.items_path(Path(out))
+    return {"record": record, "items": items.read_bytes() if items.is_file() else None, "fault": outcome.fault}
 
 
 if __name__ == "__main__":
@@ -228,6 +232,6 @@ if __name__ == "__main__":
     from geoskip.training.signals import Interrupted
 
     try:
-        serve(sys.stdin, partial(print, file=replies, flush=True), Path(sys.argv[1]), sys.argv[2])
+        serve(sys.stdin, partial(print, file=replies, flush=True), Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
     except Interrupted as interrupted:
         sys.exit(interrupted.code)

@@ -3,6 +3,7 @@
 .. code-block:: text
 
     results/runs/EXPERIMENT/ROW/DATA-SCHEDULE-SEED.json      the record, small enough for git
+    results/runs/…/DATA-SCHEDULE-SEED.safetensors            the error of each test item, also small
     results/work/EXPERIMENT/ROW/DATA-SCHEDULE-SEED-KEY/      checkpoints, weights, samples, ignored by git
 
 The key is a hash of all settings that can change the result. A run or record that was made with other settings under
@@ -54,6 +55,9 @@ class Job:
 
     def record_path(self, out: Path) -> Path:
         return out / "runs" / self.row.home / self.row.slug / f"{self._stem}.json"
+
+    def items_path(self, out: Path) -> Path:
+        return self.record_path(out).with_suffix(".safetensors")
 
     def folder(self, out: Path) -> Path:
         return out / "work" / self.row.home / self.row.slug / f"{self._stem}-{config_key(self.config())[:8]}"
@@ -116,8 +120,10 @@ class Busy(RuntimeError):
     """Another process is running the same job."""
 
 
-def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> RunRecord:
-    """Train the job, unless it is finished, and return its record.
+def run_job(
+    job: Job, out: Path, device: str = "auto", progress: Progress | None = None, concurrency: int = 1
+) -> RunRecord:
+    """Train the job, unless it is finished, and return its record, which says how many jobs share the device.
 
     An interrupted run resumes from its last checkpoint. Raises Busy if another process on this machine runs the job.
     """
@@ -125,12 +131,12 @@ def run_job(job: Job, out: Path, device: str = "auto", progress: Progress | None
     folder = job.folder(out)
     lock = out / "work" / "locks" / f"{job.row.home}-{folder.parent.name}-{folder.name}.lock"
     with hold_lock(lock, lambda other: Busy(f"{job.label}: {other} is running it")):
-        return finished(job, out) or _train(job, out, device, progress)
+        return finished(job, out) or _train(job, out, device, progress, concurrency)
 
 
-def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRecord:
+def _train(job: Job, out: Path, device: str, progress: Progress | None, concurrency: int) -> RunRecord:
     from geoskip.training.loop import train
-    from geoskip.training.run import RECORD
+    from geoskip.training.run import ITEMS, RECORD
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
@@ -143,11 +149,14 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None) -> RunRe
         row=job.row.label,
         schedule=job.schedule,
         paper=dict(job.row.paper),
+        concurrency=concurrency,
     )
     # The same record next to the samples, so that a report recognizes the two as one run.
     remove_from_manifest(run.folder, [RECORD])
     write_record(run.folder / RECORD, record)
     add_to_manifest(run.folder, [RECORD])
+    if (run.folder / ITEMS).is_file():
+        atomic_write(job.items_path(out), (run.folder / ITEMS).read_bytes())
     write_record(job.record_path(out), record)
     # The final weights stay. A finished run is not resumed, so its checkpoints can go.
     shutil.rmtree(run.checkpoints, ignore_errors=True)
@@ -169,13 +178,15 @@ def loaded(task: str, data: str, options: str = "{}") -> Any:
     return find_task(task).load_data(resolve(task, data=data, data_options=json.loads(options)))
 
 
-def attempt(job: Job, out: Path, device: str = "auto", progress: Progress | None = None) -> Outcome:
+def attempt(
+    job: Job, out: Path, device: str = "auto", progress: Progress | None = None, concurrency: int = 1
+) -> Outcome:
     """Run a job. An error is returned in the outcome, and its traceback written to ``fault.txt`` in the job's folder.
 
     Only Interrupted is raised: a signal is meant to stop all jobs.
     """
     try:
-        return Outcome(job, run_job(job, out, device, progress))
+        return Outcome(job, run_job(job, out, device, progress, concurrency))
     except Interrupted:
         raise
     except Busy as busy:

@@ -14,8 +14,8 @@ from geoskip.records.reading import ReadError, parse_json
 
 # Format 1 has no checksum.
 FORMATS = (1, 2)
-_TEXTS = ("name", "experiment", "row", "schedule", "device")
-_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds", "weight_matrices")
+_TEXTS = ("name", "experiment", "row", "schedule", "device", "commit", "data_key")
+_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds", "weight_matrices", "concurrency")
 
 
 class RecordError(ValueError):
@@ -45,6 +45,10 @@ class RunRecord:
             an error in percent of the diameter.
         paper: the paper's results for the row, named as in ``metrics``.
         weight_matrices: in a convolution; 0 if the operator has no kernel size, and in older records.
+        commit: of geoskip's source, with a + if files had been changed; empty if unknown, and in older records.
+        data_key: identifies the data, see :class:`~geoskip.data.MeshSet`; empty if unknown, and in older records.
+        data_versions: of Python and the packages that made the data; empty if unknown.
+        concurrency: how many runs shared the device; 0 in older records.
     """
 
     name: str
@@ -63,6 +67,10 @@ class RunRecord:
     schedule: str = "own"
     paper: Mapping[str, float] = field(default_factory=dict)
     weight_matrices: int = 0
+    commit: str = ""
+    data_key: str = ""
+    data_versions: Mapping[str, str] = field(default_factory=dict)
+    concurrency: int = 0
 
 
 def write_record(path: Path, record: RunRecord) -> None:

@@ -18,7 +18,7 @@ CHOICES = {
     "precision": ("float32", "bf16", "fp16"),
 }
 # Settings that only some tasks have; a task lists its own in ``Task.settings``.
-TASK_SETTINGS = ("pseudo_scale", "finest_pseudo", "coarsening")
+TASK_SETTINGS = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:
@@ -75,6 +75,8 @@ class Config:
             level, as in the authors' public code.
         coarsening: of classification, how graphs are coarsened: see
             :class:`~geoskip.training.random_coarsening.Coarsening`. Empty for the levels that the data set has.
+        recalibrate: of classification, whether the statistics of batch normalization (GIN) are computed again after the
+            last step, as the mean over all training batches. Running averages lag behind the weights.
         options: further options of the operator.
         model: further arguments of the model: channels, latent, dropout, …; for the autoencoder also ``factors``,
             by how much each level of the hierarchy is coarser than the one before.
@@ -103,6 +105,7 @@ class Config:
     pseudo_scale: str = "set"
     finest_pseudo: str = "cartesian"
     coarsening: Mapping[str, Any] = field(default_factory=dict)
+    recalibrate: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     data_options: Mapping[str, Any] = field(default_factory=dict)

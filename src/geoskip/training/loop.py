@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from subprocess import DEVNULL, CalledProcessError, check_output
+
+from safetensors.numpy import save
 
 from geoskip import __version__
+from geoskip.data.cache import versions_of
 from geoskip.data.locks import HeldLock, hold_lock
 from geoskip.records import RunRecord, write_record
-from geoskip.records.files import add_to_manifest, remove_leftovers
+from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers
 from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
 from geoskip.records.samples import write_samples
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
@@ -24,6 +30,7 @@ from geoskip.training.run import (
     CHECKPOINTS,
     CONFIG,
     CONTEXT,
+    ITEMS,
     LOCK,
     METRICS,
     MODEL,
@@ -163,6 +170,7 @@ class _Loop:
         self._check_folder()
         seconds, model, task = session.elapsed, session.learner.model, session.task
         task.epoch = session.epoch
+        task.after_training(model)
         evaluation, metrics = Evaluation({}), dict[str, float]()
         if len(task.part("validation")):
             evaluation = task.evaluate(model, "validation")
@@ -174,8 +182,12 @@ class _Loop:
         samples = task.samples(model, num_samples, task.final) if num_samples else None
         if samples is not None:
             write_samples(folder / SAMPLES, samples)
+        per_item = {name: array for name, array in evaluation.arrays.items() if name.startswith("per_item_")}
+        if per_item:
+            atomic_write(folder / ITEMS, save(per_item, {"part": task.final}))
         self.run.write_model(model, session.step)
-        self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *[SAMPLES] * (samples is not None))
+        optional = [*[SAMPLES] * (samples is not None), *[ITEMS] * bool(per_item)]
+        self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *optional)
         curves = {
             name: [(float(epoch), value) for epoch, value in points]
             for name, points in {"loss": session.curve, **session.measures}.items()
@@ -193,9 +205,13 @@ class _Loop:
             versions=versions(),
             metrics=metrics,
             curves={**curves, **evaluation.curves},
+            commit=commit(),
+            data_key=(key := getattr(task.data, "content", "")),
+            data_versions=versions_of(key),
+            concurrency=1,
         )
         write_record(folder / RECORD, record)
-        add_to_manifest(folder, [*[SAMPLES] * (samples is not None), RECORD])
+        add_to_manifest(folder, [*optional, RECORD])
         if self.metrics is not None and metrics:
             self.metrics.write(session.step, metrics)
         add_to_manifest(folder, [METRICS])
@@ -267,6 +283,18 @@ def versions() -> dict[str, str]:
             installed[package] = version(package)
     # geoskip may be on the path without being installed.
     return {**installed, "geoskip": __version__}
+
+
+def commit() -> str:
+    """The commit of geoskip's source, with a + if files have been changed since; ``$GEOSKIP_COMMIT`` where git does
+    not know it. Empty if unknown."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    with suppress(OSError, CalledProcessError):
+        # An installed package may lie in a repository that is not its own.
+        run = partial(check_output, stderr=DEVNULL, text=True)
+        run([*git, "ls-files", "--error-unmatch", Path(__file__).name])
+        return run([*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]).strip()
+    return os.environ.get("GEOSKIP_COMMIT", "")
 
 
 @contextmanager

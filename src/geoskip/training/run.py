@@ -8,6 +8,7 @@ model.safetensors     the final weights and buffers
 record.json           the results, see geoskip.records.RunRecord
 evaluation.json       the results of ``geoskip evaluate``
 samples.safetensors   some test items with the model's output
+items.safetensors     the error of each test item
 manifest.json         checksums of the complete files above, see geoskip.records.files
 pictures/
 """
@@ -49,6 +50,7 @@ from geoskip.training.trained import Context, Trained, context_bytes, read_conte
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
 CONTEXT, EVALUATION, SAMPLES = "context.safetensors", "evaluation.json", "samples.safetensors"
+ITEMS = "items.safetensors"
 CHECKPOINTS, PICTURES, LOCK = "checkpoints", "pictures", ".lock"
 # The key in config.json of the data's path relative to the run's folder.
 DATA_FROM_RUN = "data_from_run"

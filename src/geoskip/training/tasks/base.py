@@ -30,7 +30,8 @@ class Evaluation:
 
     metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
     curves: points (x, y) by name.
-    arrays: what pictures and closer looks need, such as the error of each vertex.
+    arrays: what pictures and closer looks need, such as the error of each vertex. Those named ``per_item_…`` have one
+        value per item; a run keeps them in ``items.safetensors``.
     """
 
     metrics: Mapping[str, float]
@@ -179,6 +180,9 @@ class Task(ABC):
     def begin_epoch(self, epoch: int) -> None:
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
         self.epoch = epoch
+
+    def after_training(self, model: nn.Module) -> None:  # noqa: B027
+        """Called once after the last step, before the model is evaluated and stored."""
 
     def layout(self, num_items: int) -> int:
         """Changes when batches of this size get other shapes: a captured step is then captured again."""

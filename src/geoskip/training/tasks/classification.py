@@ -66,7 +66,7 @@ class Classification(Task):
     name = "classification"
     model_class = GraphClassifier
     context_class = GraphContext
-    settings = ("pseudo_scale", "finest_pseudo", "coarsening")
+    settings = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
     actions: ClassVar[Mapping[str, Any]] = {"classify": "geoskip.inference.apply:classify"}
     num_samples = 24
     data: GraphSet
@@ -162,6 +162,23 @@ class Classification(Task):
         packed, labels = batch
         return cross_entropy(model(packed.x, packed.graphs).float(), labels)
 
+    def after_training(self, model: nn.Module) -> None:
+        if not self.config.recalibrate:
+            return
+        norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
+        momenta = [norm.momentum for norm in norms]
+        model.train()
+        self.store.redraw(self.epoch)
+        size = min(self.config.optim.batch_size, self.num_items)
+        with torch.no_grad():
+            for number in range(self.num_items // size):
+                for norm in norms:
+                    norm.momentum = 1 / (number + 1)  # the mean over the batches so far
+                packed, _ = self.batch(torch.arange(number * size, (number + 1) * size, device=self.device))
+                model(packed.x, packed.graphs)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
     def predict(self, model: nn.Module, part: str = "test") -> Int[Tensor, " items"]:
         """The classes of the graphs of a part."""
         model.eval()
@@ -181,7 +198,8 @@ class Classification(Task):
         predicted = self.predict(model, part)
         labels = self.data.labels[self.part(part).to(self.device)].cpu()
         counts = confusion(predicted, labels, len(self.data.class_names))
-        arrays = {"confusion": counts.numpy(), "predicted": predicted.numpy()}
+        correct = (predicted == labels).numpy().astype("uint8")
+        arrays = {"confusion": counts.numpy(), "predicted": predicted.numpy(), "per_item_correct": correct}
         return Evaluation(classification_metrics(counts), arrays=arrays)
 
     def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:

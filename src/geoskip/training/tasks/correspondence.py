@@ -128,11 +128,15 @@ class Correspondence(Task):
         predicted = [self.predict(model, self.data.meshes[item]) for item in chosen]
         matches, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in chosen])
         errors = geodesic_errors(matches, labels, self.distances)
-        sizes = torch.tensor([0, *map(len, predicted)])
+        sizes = list(map(len, predicted))
+        by_vertex = _where_labelled(errors, labels)
+        correct = torch.where(labels >= 0, (matches == labels).float(), torch.nan)
         arrays = {
             "predicted": matches.numpy(),
-            "offsets": sizes.cumsum(0).numpy(),
-            "error_pct": _where_labelled(errors, labels).numpy(),
+            "offsets": torch.tensor([0, *sizes]).cumsum(0).numpy(),
+            "error_pct": by_vertex.numpy(),
+            "per_item_accuracy_pct": torch.stack([100 * part.nanmean() for part in correct.split(sizes)]).numpy(),
+            "per_item_geodesic_mean_pct": torch.stack([part.nanmean() for part in by_vertex.split(sizes)]).numpy(),
         }
         return Evaluation(
             correspondence_metrics(matches, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
