@@ -52,6 +52,11 @@ def geoskip_commands(section: str) -> list[list[str]]:
     return [words[1:] for words in lines if words[0] == "geoskip"]
 
 
+INTRODUCTION = PAGE.partition("\n## ")[0]
+# What works with every run.
+AFTERWARDS = geoskip_commands(INTRODUCTION)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with all files of the page, and the mesh that models are applied to."""
@@ -59,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "mypackage" / "__init__.py").touch()
-    write_mesh(icosphere(2), tmp_path / "sphere.ply")
+    write_mesh(icosphere(3), tmp_path / "sphere.ply")
     return tmp_path
 
 
@@ -80,13 +85,15 @@ def python(folder: Path, *arguments: str, package: Path | None = None) -> str:
 
 
 def follow(folder: Path, section: str, run: str) -> dict[str, object]:
-    """Run the commands of a section; the configuration of its run."""
+    """Run the commands of a section, then those of the introduction; the configuration of the run."""
     lines = geoskip_commands(section)
     (train,) = [words for words in lines if words[0] == "train"]
+    assert train[-1] == f"runs/{run}"
     others = [words for words in lines if words[0] != "train"]
-    assert [words[0] for words in others][-3:] == ["evaluate", "apply", "report"]
+    assert [words[0] for words in AFTERWARDS] == ["evaluate", "apply", "report"]
+    afterwards = [[word.replace("NAME", run) for word in words] for words in AFTERWARDS]
     python(folder, "-m", "geoskip", *train)
-    python(folder, "-c", DRIVER, json.dumps(others))
+    python(folder, "-c", DRIVER, json.dumps(others + afterwards))
     assert any((folder / "applied" / run).iterdir())
     assert (folder / "page" / "index.html").is_file()
     return json.loads((folder / "runs" / run / "config.json").read_text(encoding="utf-8"))
@@ -100,12 +107,17 @@ def test_a_section_works(folder: Path, section: str, run: str) -> None:
         "operator": ("operator", "mypackage.conv:MeanConv"),
         "skip": ("skip", "mypackage.skips:LowRankSkip"),
         "task": ("task", "mypackage.task:Octants"),
-        "kernel": ("operator", "mypackage.kernel:SumConv"),
+        "kernel": ("operator", "mypackage.kernel:FastMeanConv"),
     }
     key, name = expected[run]
     assert config[key] == name
     page = (folder / "page" / "index.html").read_text(encoding="utf-8")
-    printed = {"data": "mypackage.data:spheres", "operator": "Aff-MeanNet", "skip": "Low-GCN", "kernel": "Aff-SumNet"}
+    printed = {
+        "data": "mypackage.data:spheres",
+        "operator": "Aff-MeanNet",
+        "skip": "Low-GCN",
+        "kernel": "Aff-FastMeanNet",
+    }
     assert printed.get(run, "accuracy") in page
 
 
@@ -134,8 +146,8 @@ def test_a_kind_takes_one_file_and_one_line_in_geoskip(folder: Path) -> None:
     package = folder / "src" / "geoskip"
     shutil.copytree(Path(geoskip.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
-    row = re.compile(r"^\| ([a-z ]+) \| `(.*?)` \| `(.*?)` \| `(.*?)` \|$", re.MULTILINE)
-    rows = row.findall(SECTIONS["Add it to geoskip itself"])
+    row = re.compile(r"^\| (?:a|an) ([a-z ]+) \| `(.*?)` \| `(.*?)` in `(.*?)` \|$", re.MULTILINE)
+    rows = row.findall(INTRODUCTION)
     sources = {"data set": "data", "operator": "conv", "skip": "skips", "task": "task"}
     assert [kind for kind, *_ in rows] == list(sources)
     for kind, new, line, registry in rows:
@@ -166,5 +178,3 @@ def test_links_lead_to_files() -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", prose) if "://" not in link]
     assert links
     assert [link for link in links if not (DOCS.parent / link).exists()] == []
-    anchors = [re.sub(r"[^\w]+", "-", name.lower()) for name in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)]
-    assert re.findall(r"\]\(#(.*?)\)", PAGE) == anchors

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from geoskip.cli import app
 from geoskip.meshes import icosphere, write_mesh
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^geoskip ([^#\n]*[^#\s])", README, flags=re.MULTILINE)
 
@@ -65,8 +66,27 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "out" / "face.ply").is_file()
 
 
+def test_figures_are_those_of_the_tables() -> None:
+    """The tables are made from records; the README repeats some of their figures."""
+    pages = ((ROOT / "docs" / name).read_text(encoding="utf8") for name in ("results.md", "benchmarks.md"))
+    lines = [line for page in pages for line in page.splitlines() if line.startswith("|")]
+    tables = set(re.findall(r"[\d.]+", " ".join(lines)))
+    results = README.split("## Results\n")[1].split("\n## ")[0]
+    figures = re.findall(r"\d+\.\d+", results)
+    assert len(figures) > 10
+    assert [figure for figure in figures if figure not in tables] == []
+    ratios = re.findall(r"(?<![\d.])\d+(?=×)", results)
+    assert [ratio for ratio in ratios if f"{ratio}.0" not in tables] == []
+    (counts,) = [line.split(" | ")[1:] for line in lines if line.startswith("| **all** |")]
+    total, holds, same, opposite, fails, one_seed = (int(count.strip(" |").replace("–", "0")) for count in counts)
+    assert f"Of {total} comparisons" in results
+    assert f" {holds} hold significantly and {fails or 'none'} fail" in results
+    assert f" {same + opposite} are too close" in results
+    assert f" {one_seed} have only one seed" in results.replace("\n  ", " ")
+
+
 def test_every_page_it_names_exists() -> None:
     pages = re.findall(r"\]\((docs/[\w.-]+|[A-Z]+\.\w+)\)", README)
     assert len(pages) > 5
     for page in pages:
-        assert (Path(__file__).parents[2] / page).is_file(), page
+        assert (ROOT / page).is_file(), page

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from geoskip.arguments import check_arguments, check_value
 from geoskip.data import Split
 from geoskip.data.catalog import load_data
+from geoskip.graphs import Graph
 from geoskip.operators import OperatorInfo, make_operator, operator_info
 from geoskip.registry import Registry, unknown_name
 from geoskip.shapes import Float, Int
@@ -189,11 +190,11 @@ class Task(ABC):
         return 0
 
     def to(self, device: torch.device | str) -> Task:
-        """The same task with its data and its tensors on another device; cached properties stay where they are."""
+        """The same task with its data, tensors and graphs on another device; cached properties stay where they are."""
         moved = copy(self)
         moved.device = torch.device(device)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and not isinstance(getattr(type(self), name, None), cached_property):
+            if isinstance(value, Tensor | Graph) and not isinstance(getattr(type(self), name, None), cached_property):
                 setattr(moved, name, value.to(device))
         if hasattr(self.data, "to"):
             moved.data = self.data.to(device)
