@@ -9,9 +9,7 @@ import torch
 
 from geoskip.data import (
     MeshSet,
-    Slic,
     Split,
-    SuperpixelRecipe,
     Template,
     faces,
     load_template,
@@ -91,9 +89,9 @@ def test_a_classifier_learns_from_a_batch_of_superpixels(tmp_path: Path) -> None
     labels = np.arange(16) % 2
     across = np.where(labels[:, None, None], 4.0, 10.0)
     images = np.rint(255 * np.exp(-((rows - 7) ** 2 + (cols - across) ** 2) / 8)).astype(np.uint8)
-    recipe = SuperpixelRecipe(Slic(16), mean_degree=5.0)
+    split = Split.leading(16, 12)
     graphs = superpixel_set(
-        images, labels, ["left", "right"], Split.leading(16, 12), recipe, workers=1, cache=tmp_path
+        images, labels, ["left", "right"], split, nodes=16, degree=5.0, workers=1, cache=tmp_path
     ).select(torch.arange(12))
     pooled = graphs.pooled()
     x = torch.cat([graphs.x, graphs.levels[0].pos / 14], dim=1)

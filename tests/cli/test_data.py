@@ -241,7 +241,7 @@ def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monk
     def build(*args: Any) -> Any:
         raise AssertionError("the cache has them")
 
-    monkeypatch.setattr("geoskip.data.image_sets._build", build)
+    monkeypatch.setattr("geoskip.data.image_sets.superpixels", build)
     small = ["--kernel-size", "2", "--epochs", "1", "--set", "model.channels=[4,5,6]", "--device", "cpu", "-o", "run"]
     trained = run(*words, *small)
     assert trained.exit_code == 0, trained.output
@@ -255,16 +255,6 @@ def test_training_uses_the_recipe_that_the_data_were_made_with(place: Path, monk
     assert "data_options.degree: the run in run was started with 5.0, and now it is None" in " ".join(
         other.stderr.split()
     )
-
-
-def test_options_of_graphs_that_are_already_made_are_refused(place: Path) -> None:
-    write_mnist(place / "data" / "mnist")
-    run("data", "make", "superpixels", "--nodes", "20", "--degree", "6", "--workers", "1")
-    (entry,) = (place / "cache").glob("superpixels-*")
-    told = run("train", "classification", "--data", str(entry), "--nodes", "40", "-o", str(place / "run"))
-    assert told.exit_code == 2
-    assert "data_options.nodes:" in told.stderr
-    assert "contains graphs that are already made" in " ".join(told.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ GENERATED = [name for name, data_set in BUILT_IN.items() if data_set.extra == "p
 @pytest.mark.parametrize("data_set", ALL, ids=lambda data_set: data_set.name)
 def test_declared_options_are_arguments_with_the_same_default(data_set: DataSet) -> None:
     path = {
-        "geoskip.data.image_sets:image_or_graph_folder": "geoskip.data.image_sets:image_folder",
         "geoskip.data.idx:fashion_mnist": "geoskip.data.idx:mnist",
     }.get(str(data_set.function), str(data_set.function))
     module, _, name = path.partition(":")

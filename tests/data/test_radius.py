@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from geoskip.data import superpixels
-from geoskip.data.superpixels import SAMPLE, calibrated_radius, neighbors, radius_edges
+from geoskip.data.superpixels import SAMPLE, calibrated_radius, neighbors, radius_graphs
+
+
+def radius_edges(pos: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    graphs = radius_graphs(pos, radius)
+    return graphs.edges.numpy(), graphs.edge_offsets.numpy()
 
 
 def points(num_graphs: int, num_points: int, seed: int = 0) -> np.ndarray:

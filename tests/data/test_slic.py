@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from geoskip.data import Slic
 from geoskip.data import superpixels as module
+from geoskip.data.image_sets import check_superpixels
 from geoskip.data.superpixels import IMAGES_AT_ONCE, describe, segment, superpixels, with_exactly
 
 
@@ -24,13 +24,13 @@ def stroke(seed: int = 0, size: int = 28) -> np.ndarray:
 @pytest.mark.parametrize("count", [1, 2, 10, 75, 200])
 def test_there_are_exactly_n_and_none_is_empty(count: int) -> None:
     for image in (stroke(), np.zeros((28, 28), dtype=np.uint8)):
-        labels = segment(image / 255.0, Slic(count))
+        labels = segment(image / 255.0, count)
         assert np.bincount(labels.ravel(), minlength=count).min() >= 1
         assert labels.max() == count - 1
 
 
 def test_every_pixel_can_be_a_superpixel() -> None:
-    labels = segment(stroke(size=28)[10:14, 10:15] / 255.0, Slic(20))
+    labels = segment(stroke(size=28)[10:14, 10:15] / 255.0, 20)
     assert sorted(labels.ravel()) == list(range(20))
 
 
@@ -55,7 +55,7 @@ def test_means_are_those_of_the_pixels() -> None:
 
 def test_totals_survive() -> None:
     image = stroke() / 255.0
-    labels = segment(image, Slic())
+    labels = segment(image, 75)
     pos, mean = describe(image, labels)
     sizes = np.bincount(labels.ravel())
     assert sizes @ mean[:, 0] == pytest.approx(image.sum())
@@ -66,7 +66,7 @@ def test_superpixels_follow_the_stroke_when_they_may() -> None:
     image = stroke() / 255.0
 
     def spread(compactness: float) -> float:
-        labels = segment(image, Slic(75, compactness))
+        labels = segment(image, 75, compactness)
         return float(((image - describe(image, labels)[1][labels, 0]) ** 2).mean())
 
     assert spread(0.05) < 0.5 * spread(100.0)
@@ -74,8 +74,8 @@ def test_superpixels_follow_the_stroke_when_they_may() -> None:
 
 def test_the_number_of_workers_does_not_matter() -> None:
     images = np.stack([stroke(seed, 8) for seed in range(IMAGES_AT_ONCE + 3)])
-    alone = superpixels(images, Slic(5), workers=1)
-    together = superpixels(images, Slic(5), workers=2)
+    alone = superpixels(images, 5, workers=1)
+    together = superpixels(images, 5, workers=2)
     assert all((a == b).all() for a, b in zip(alone, together, strict=True))
     assert alone[0].shape == (IMAGES_AT_ONCE + 3, 5, 2)
 
@@ -84,7 +84,7 @@ def test_a_worker_that_dies_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "ProcessPoolExecutor", DyingPool)
     images = np.zeros((IMAGES_AT_ONCE + 1, 4, 4), dtype=np.uint8)
     with pytest.raises(RuntimeError, match=r"if __name__ == '__main__'.*workers=1"):
-        superpixels(images, Slic(2), workers=2)
+        superpixels(images, 2, workers=2)
 
 
 class DyingPool(nullcontext[object]):
@@ -97,7 +97,7 @@ class DyingPool(nullcontext[object]):
 
 def test_colours_have_a_mean_each() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, 10, 10, 3)).astype(np.uint8)
-    pos, mean = superpixels(images, Slic(8), workers=1)
+    pos, mean = superpixels(images, 8, workers=1)
     assert pos.shape == (2, 8, 2)
     assert mean.shape == (2, 8, 3)
 
@@ -113,16 +113,16 @@ def test_colours_have_a_mean_each() -> None:
 )
 def test_bad_images_are_refused(shape: tuple[int, ...], dtype: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        superpixels(np.zeros(shape, dtype=dtype), Slic())
+        superpixels(np.zeros(shape, dtype=dtype), 75)
 
 
 @pytest.mark.parametrize(("count", "compactness"), [(0, 0.1), (5, 0.0), (5, float("nan"))])
 def test_bad_settings_are_refused(count: int, compactness: float) -> None:
     with pytest.raises(ValueError, match="positive compactness"):
-        Slic(count, compactness)
+        check_superpixels(count, 1.0, compactness)
 
 
 def test_without_scikit_image_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
     with pytest.raises(ImportError, match=r"pip install geoskip\[images\]"):
-        segment(np.zeros((4, 4)), Slic(2))
+        segment(np.zeros((4, 4)), 2)

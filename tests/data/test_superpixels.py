@@ -3,7 +3,6 @@
 import gzip
 import struct
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ import pytest
 import torch
 from PIL import Image
 
-from geoskip.data import GraphSet, Slic, Split, SuperpixelRecipe, idx, image_folder, image_sets, mnist, superpixel_set
-from geoskip.data.cache import entries
+from geoskip.data import GraphSet, Split, idx, image_folder, image_sets, mnist, superpixel_set
+from geoskip.data.cache import CacheEntry, CacheError, entries
 from geoskip.data.catalog import FASHION_MNIST, MNIST
 from geoskip.data.declaration import IDX_FILES, MissingData
 from geoskip.data.graph_sets import gaussian_weights
 from geoskip.data.idx import IdxError, read_images
-from geoskip.data.image_sets import read_image, read_superpixels
+from geoskip.data.image_sets import read_image
 from geoskip.graphs.coarsening import graclus
 
-RECIPE = SuperpixelRecipe(Slic(12), mean_degree=4.0)
 OPTIONS: dict[str, Any] = {"nodes": 12, "degree": 4.0, "workers": 1}
 
 
@@ -32,9 +30,10 @@ def blobs(count: int, size: int = 12, seed: int = 0) -> np.ndarray:
     return np.rint(255 * np.exp(-((rows - centres[:, 0]) ** 2 + (cols - centres[:, 1]) ** 2) / 6)).astype(np.uint8)
 
 
-def build(cache: Path, count: int = 6, recipe: SuperpixelRecipe = RECIPE) -> GraphSet:
+def build(cache: Path, count: int = 6, **options: Any) -> GraphSet:
     labels = np.arange(count) % 2
-    return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), recipe, workers=1, cache=cache)
+    chosen = OPTIONS | options
+    return superpixel_set(blobs(count), labels, ["a", "b"], Split.leading(count, 4), cache=cache, **chosen)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -68,7 +67,7 @@ def test_a_set_holds_what_was_asked_for(tmp_path: Path) -> None:
 
 def test_positions_and_intensities_are_kept_to_16_bits(tmp_path: Path) -> None:
     graphs = build(tmp_path)
-    pos, mean = image_sets.superpixels(blobs(6), RECIPE.slic, 1)
+    pos, mean = image_sets.superpixels(blobs(6), 12, workers=1)
     assert np.abs(graphs.levels[0].pos.numpy().reshape(pos.shape) - pos).max() <= 12 / 65535
     assert np.abs(graphs.x.numpy().reshape(mean.shape) - mean).max() <= 1 / 65535
 
@@ -100,22 +99,17 @@ def test_a_second_load_is_the_same_set(tmp_path: Path, monkeypatch: pytest.Monke
         assert torch.equal(a.edge_offsets, b.edge_offsets)
 
 
-def test_a_carried_entry_is_read_without_the_images(tmp_path: Path) -> None:
-    graphs = build(tmp_path / "here")
-    name = entries(tmp_path / "here")[0].name
-    (tmp_path / "there").mkdir()
-    again = read_superpixels((tmp_path / "here" / name).rename(tmp_path / "there" / name))
-    assert torch.equal(again.levels[2].edges, graphs.levels[2].edges)
-    assert again.class_names == ("a", "b")
-    assert torch.equal(again.split.test, graphs.split.test)
+def test_other_options_are_other_entries(tmp_path: Path) -> None:
+    for options in ({}, {"nodes": 13}, {"degree": 3.0}, {"compactness": 0.5}):
+        build(tmp_path, **options)
+    assert len(entries(tmp_path)) == 4
 
 
-def test_other_recipes_are_other_entries(tmp_path: Path) -> None:
+def test_an_entry_that_is_no_set_of_superpixels_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path)
-    fewer = build(tmp_path, recipe=replace(RECIPE, num_coarsenings=0))
-    build(tmp_path, recipe=replace(RECIPE, seed=1))
-    assert len(entries(tmp_path)) == 3
-    assert len(fewer.levels) == 1
+    monkeypatch.setattr(image_sets, "cached", lambda *args, **options: CacheEntry({}))
+    with pytest.raises(CacheError, match=r"the cache entry superpixels-\w+ is not a set of superpixels"):
+        build(tmp_path)
 
 
 @pytest.mark.parametrize(("place", "suffix"), [(".", ".gz"), (".", ""), ("raw", ""), ("MNIST/raw", ".gz")])
@@ -148,11 +142,10 @@ def test_missing_files_are_named_with_what_to_do(tmp_path: Path, monkeypatch: py
 def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def fetch(remote, target: Path) -> Path:
-        asked.append(remote.url)
-        if len(asked) == 1:
+    def fetch(url: str, num_bytes: int, sha256: str, target: Path) -> None:
+        asked.append(url)
+        if len(asked) == 4:
             write_mnist(target.parent)
-        return target
 
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path))
     monkeypatch.setattr(idx, "fetch", fetch)
@@ -248,7 +241,7 @@ def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatc
 
 
 def test_content_is_that_of_the_image_files(tmp_path: Path) -> None:
-    """Not of their pixels, which depend on the version of the decoder; an entry of the cache knows it, too."""
+    """Not of their pixels, which depend on the version of the decoder."""
     names = [f"{c}/{i}.png" for c in ("cat", "dog") for i in range(3)]
     cache = tmp_path / "cache"
     folders = [write_images(tmp_path / "one", names), write_images(tmp_path / "same", names)]
@@ -256,5 +249,3 @@ def test_content_is_that_of_the_image_files(tmp_path: Path) -> None:
     contents = [image_folder(folder, **OPTIONS, cache=cache).content for folder in folders]
     assert contents[0] == contents[1] != contents[2]
     assert image_folder(folders[0], nodes=12, degree=3.0, workers=1, cache=cache).content not in contents
-    carried = {read_superpixels(cache / entry.name).content for entry in entries(cache)}
-    assert set(contents) <= carried

@@ -20,9 +20,7 @@ import numpy as np
 import torch
 
 from geoskip.data import (
-    Slic,
     Split,
-    SuperpixelRecipe,
     correspondence_folder,
     load_template,
     mesh_folder,
@@ -34,7 +32,7 @@ from geoskip.data import (
 from geoskip.data.archives import Limits, read_files
 from geoskip.data.cache import ARRAYS, read_entry
 from geoskip.data.idx import read_idx
-from geoskip.data.image_sets import FORMATS, read_image, read_superpixels
+from geoskip.data.image_sets import FORMATS, read_image
 from geoskip.data.mesh_files import ANY_MESH
 from geoskip.data.template import pack
 from geoskip.inference.files import read_codes, read_values
@@ -242,7 +240,7 @@ def _folder_readers(scratch: Path) -> list[Reader]:
         Reader("export", exports, lambda f, n: _use(f), damage, sign, names=whole),
         Reader("export, bytes", exports, lambda f, n: _use(f), raw, notices=True, names=whole),
         Reader("checkpoint, bytes", [checkpoint], lambda f, n: load_checkpoint(f), raw, notices=True, names=whole),
-        Reader("cache entry", [cached], lambda f, n: read_superpixels(f / entry.name), {".safetensors": mutate_tensors},
+        Reader("cache entry", [cached], lambda f, n: _digits(f), {".safetensors": mutate_tensors},
                sign_entry, names=lambda f, n: ""),
         Reader("cache entry, bytes", [cached], lambda f, n: read_entry(f / entry.name), raw, notices=True,
                names=lambda f, n: ""),
@@ -314,8 +312,8 @@ def _use(folder: Path) -> None:
 def _digits(cache: Path | None = None) -> Any:
     images = np.random.default_rng(0).integers(0, 255, (6, 12, 12), dtype=np.uint8)
     labels = np.arange(6) % 2
-    recipe = SuperpixelRecipe(slic=Slic(16), mean_degree=5.0)
-    return superpixel_set(images, labels, ["a", "b"], Split.leading(6, 4), recipe, workers=1, cache=cache)
+    split = Split.leading(6, 4)
+    return superpixel_set(images, labels, ["a", "b"], split, nodes=16, degree=5.0, workers=1, cache=cache)
 
 
 def _images() -> list[Files]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoskip.data import Slic, Split, SuperpixelRecipe, TemplateError, superpixel_set
+from geoskip.data import Split, TemplateError, superpixel_set
 from geoskip.inference import files
 from geoskip.inference.apply import Applied, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
@@ -291,10 +292,8 @@ def images() -> np.ndarray:
 
 @pytest.fixture
 def classifier(tmp_path: Path, images: np.ndarray) -> tuple[ImageClassifier, Classification]:
-    recipe = SuperpixelRecipe(Slic(num_segments=14), mean_degree=4.0)
-    data = superpixel_set(
-        images, np.arange(10) % 2, ("square", "disc"), Split.leading(10, 6), recipe, workers=1, cache=tmp_path / "cache"
-    )
+    options: dict[str, Any] = {"nodes": 14, "degree": 4.0, "workers": 1, "cache": tmp_path / "cache"}
+    data = superpixel_set(images, np.arange(10) % 2, ("square", "disc"), Split.leading(10, 6), **options)
     run, task = untrained(tmp_path / "run", "classification", data)
     assert isinstance(task, Classification)
     return ImageClassifier(run.trained()), task

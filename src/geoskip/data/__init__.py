@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from geoskip.data.generated_faces import faces, mixed_faces
     from geoskip.data.graph_sets import GraphLevel, GraphSet
     from geoskip.data.idx import fashion_mnist, mnist
-    from geoskip.data.image_sets import SuperpixelRecipe, image_folder, superpixel_set
+    from geoskip.data.image_sets import image_folder, superpixel_set
     from geoskip.data.mesh_files import coma, correspondence_folder, faust, mesh_folder
     from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Shapes, SkinnedShapes, Split, StoredShapes, geodesics
     from geoskip.data.pyg import graph_list, published_superpixels
-    from geoskip.data.superpixels import Slic
     from geoskip.data.template import Template, TemplateError, load_template, prepare_template, save_template
 
 _MODULES = {
@@ -28,11 +27,10 @@ _MODULES = {
     "generated_faces": "faces mixed_faces",
     "graph_sets": "GraphLevel GraphSet",
     "idx": "fashion_mnist mnist",
-    "image_sets": "SuperpixelRecipe image_folder superpixel_set",
+    "image_sets": "image_folder superpixel_set",
     "mesh_files": "coma correspondence_folder faust mesh_folder",
     "mesh_sets": "CorrespondenceSet MeshSet Shapes SkinnedShapes Split StoredShapes geodesics",
     "pyg": "graph_list published_superpixels",
-    "superpixels": "Slic",
     "template": "Template TemplateError load_template prepare_template save_template",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -179,7 +179,7 @@ FOLDERS: dict[str, DataSet] = {
             name="images",
             task="classification",
             title="Images, one subfolder per class",
-            function="geoskip.data.image_sets:image_or_graph_folder",
+            function="geoskip.data.image_sets:image_folder",
             options=(
                 *_SUPERPIXELS,
                 Option("size", list[int], "HEIGHT,WIDTH that images are scaled to"),

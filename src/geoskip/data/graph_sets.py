@@ -20,7 +20,6 @@ from geoskip.graphs.hierarchy import PooledGraphs
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 CHUNK = 2048  # graphs at a time: limits the memory for edges numbered in 64 bits
-SAMPLE = 4000
 SMALL = 256  # vertices that 8 bits can number
 MATRIX_VERTICES = 256  # in graphs of up to this size, coarse edges are found by a matrix
 
@@ -74,10 +73,9 @@ class GraphLevel:
         offsets = [_edge_vectors(part).abs() for part in map(self.select, chunks(len(self)))]
         return max(float(part.max()) if part.numel() else 0.0 for part in offsets)
 
-    @cached_property
-    def longest_edge(self) -> float:
-        """The length of the longest edge, over the first ``SAMPLE`` graphs."""
-        sample = self.select(torch.arange(min(len(self), SAMPLE), device=self.offsets.device))
+    def longest_edge(self, num_graphs: int) -> float:
+        """The length of the longest edge of the first ``num_graphs`` graphs."""
+        sample = self.select(torch.arange(min(len(self), num_graphs), device=self.offsets.device))
         lengths = _edge_vectors(sample).norm(dim=1)
         return float(lengths.max()) if len(lengths) else 0.0
 

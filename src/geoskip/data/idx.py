@@ -13,8 +13,6 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,10 @@ import numpy as np
 from geoskip.data.catalog import FASHION_MNIST, MNIST
 from geoskip.data.declaration import IDX_FILES, IdxDataSet, MissingData
 from geoskip.data.graph_sets import GraphSet
-from geoskip.data.image_sets import MNIST_DEGREE, SuperpixelRecipe, superpixel_set
-from geoskip.data.locks import try_lock
+from geoskip.data.image_sets import MNIST_DEGREE, check_superpixels, superpixel_set
 from geoskip.data.mesh_sets import Split
-from geoskip.data.progress import ProgressBar
-from geoskip.data.superpixels import Slic
-from geoskip.records.files import replace_file, sync
+from geoskip.data.superpixels import COMPACTNESS
+from geoskip.records.files import atomic_write
 from geoskip.shapes import Int, Shaped
 
 log = logging.getLogger(__name__)
@@ -59,8 +55,6 @@ GROWTH = 1100  # gzip cannot compress by more than 1032
 ATTEMPTS = 4
 PAUSE_SECONDS = 1.0
 TIMEOUT_SECONDS = 30.0
-LOCK_SECONDS = 3600.0
-BLOCK = 1 << 18
 
 
 class IdxError(ValueError):
@@ -76,7 +70,7 @@ def mnist(
     *,
     nodes: int = 75,
     degree: float = MNIST_DEGREE,
-    compactness: float = 0.25,
+    compactness: float = COMPACTNESS,
     download: bool = True,
     workers: int | None = None,
     cache: Path | None = None,
@@ -86,11 +80,21 @@ def mnist(
 
     ``folder`` contains the four IDX files, gzipped or not. By default they are looked for in the data folder, and
     downloaded to it if they are missing. ``nodes``, ``degree`` and ``compactness``: see
-    :class:`geoskip.data.image_sets.SuperpixelRecipe`.
+    :func:`geoskip.data.superpixel_set`.
     """
-    recipe = SuperpixelRecipe(Slic(nodes, compactness), degree)  # before any download: it checks the options
+    check_superpixels(nodes, degree, compactness)  # before any download
     images, labels, split = read_images(folder, data_set, download)
-    return superpixel_set(images, labels, CLASSES[data_set.name], split, recipe, workers=workers, cache=cache)
+    return superpixel_set(
+        images,
+        labels,
+        CLASSES[data_set.name],
+        split,
+        nodes=nodes,
+        degree=degree,
+        compactness=compactness,
+        workers=workers,
+        cache=cache,
+    )
 
 
 def fashion_mnist(folder: str | Path | None = None, **options: Any) -> GraphSet:
@@ -108,7 +112,8 @@ def read_images(
         if folder is not None or not download:
             raise
         for name, checksum in zip(IDX_FILES, CHECKSUMS[data_set.name], strict=True):
-            fetch(Remote(f"{data_set.url}/{name}.gz", *checksum), data_set.folder / f"{name}.gz")
+            if not (target := data_set.folder / f"{name}.gz").is_file():
+                fetch(f"{data_set.url}/{name}.gz", *checksum, target)
         paths = data_set.find_all()
     train, train_labels, test, test_labels = (read_idx(path, 3 if "images" in path.name else 1) for path in paths)
     num_classes = len(CLASSES[data_set.name])
@@ -153,87 +158,28 @@ def _parse_idx(file: gzip.GzipFile | io.BufferedReader, path: Path, num_axes: in
     return np.frombuffer(bytearray(data), dtype=np.uint8).reshape(shape)
 
 
-@dataclass(frozen=True)
-class Remote:
-    """A file to download: its address, size and sha256."""
+def fetch(url: str, num_bytes: int, sha256: str, target: Path) -> None:
+    """Download a file and write it if its size and checksum are right; DownloadError if that fails.
 
-    url: str
-    num_bytes: int
-    sha256: str
-
-    def matches(self, path: Path) -> bool:
-        """Whether a file exists and has this size and sha256."""
-        if not path.is_file() or path.stat().st_size != self.num_bytes:
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
-
-
-def fetch(remote: Remote, target: Path) -> Path:
-    """Download ``remote`` to ``target``, unless it is there already; DownloadError if that fails.
-
-    Bytes go to ``<target>.part``, which a later call continues. It is renamed when its checksum is right. TLS
-    certificates are verified, as Python does by default.
+    TLS certificates are verified, as Python does by default.
     """
-    if not remote.url.startswith(("https://", "http://")):
-        raise DownloadError(f"{remote.url}: only http and https are downloaded")
-    lock = target.with_name(f".{target.name}.lock")
-    if remote.matches(target) and not lock.exists():  # the lock of another process, or of a killed one
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with try_lock(lock, LOCK_SECONDS):
-        if not remote.matches(target):
-            _fetch_and_install(remote, target)
-        with suppress(OSError):  # Windows keeps files that are open, as this one is
-            lock.unlink()
-    return target
-
-
-def _fetch_and_install(remote: Remote, target: Path) -> None:
-    part = target.with_name(f"{target.name}.part")
     fault = ""
     for attempt in range(ATTEMPTS):
-        if attempt:
-            log.info("%s: %s; trying again", remote.url, fault)
-            time.sleep(PAUSE_SECONDS * attempt)
+        log.info("%s: %s", url, f"{fault}; trying again" if attempt else f"downloading {num_bytes / 1e6:.1f} MB")
+        time.sleep(PAUSE_SECONDS * attempt)
         try:
-            _continue(remote, part)
+            with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+                data = response.read(num_bytes + 1)
         except urllib.error.HTTPError as error:
             error.close()
             fault = str(error)
-            if error.code == 416:  # .part is not the beginning of this file
-                part.unlink(missing_ok=True)
-            elif error.code < 500:
+            if error.code < 500:
                 break
-            continue
         except (OSError, http.client.HTTPException) as error:
             fault = str(error)
-            continue
-        if remote.matches(part):
-            sync(part)
-            replace_file(part, target)
-            sync(target.parent)
-            return
-        part.unlink(missing_ok=True)
-        fault = "the download does not match its sha256"
-    raise DownloadError(f"{remote.url}: {fault}. Fetch it by hand and put it at {target}") from None
-
-
-def _continue(remote: Remote, part: Path) -> None:
-    """Download what ``part`` lacks; OSError if the connection ends before the file does."""
-    start = part.stat().st_size if part.exists() else 0
-    if start == remote.num_bytes:
-        return
-    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={start}-"} if start else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        start = start if response.status == 206 else 0  # a server without ranges starts over
-        with part.open("ab" if start else "wb") as file, ProgressBar(part.stem, remote.num_bytes) as progress:
-            progress.advance(start)
-            missing = remote.num_bytes - start
-            while missing > 0:
-                block = response.read(min(BLOCK, missing))
-                if not block:
-                    raise OSError(f"the connection ended {missing} bytes early")
-                file.write(block)
-                progress.advance(len(block))
-                missing -= len(block)
+        else:
+            if len(data) == num_bytes and hashlib.sha256(data).hexdigest() == sha256:
+                atomic_write(target, data)
+                return
+            fault = f"the {len(data):,} bytes that were received do not match the sha256"
+    raise DownloadError(f"{url}: {fault}. Download it yourself to {target}") from None

@@ -15,23 +15,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from geoskip.data.cache import CacheEntry, CacheError, cached, entry_name, fingerprint, fingerprint_files, read_entry
-from geoskip.data.graph_sets import GraphLevel, GraphSet, find_clusters, gaussian_weights, with_levels
+from geoskip.data.cache import CacheEntry, CacheError, cached, entry_name, fingerprint, fingerprint_files
+from geoskip.data.graph_sets import GraphSet, find_clusters, gaussian_weights, with_levels
 from geoskip.data.mesh_sets import Split
-from geoskip.data.superpixels import Slic, calibrated_radius, radius_edges, superpixels
+from geoskip.data.superpixels import COMPACTNESS, calibrated_radius, radius_graphs, superpixels
 from geoskip.records.reading import ReadError, read_bytes
 from geoskip.shapes import Int, Shaped
 
 # Part of the cache key: raise it when the same images give other graphs.
 VERSION = 1
+# Two coarser levels, each two Graclus matchings (about a factor of 4) coarser than the one before. The weight of an
+# edge is exp(-d² / 2σ²), where σ is half the radius.
+COARSENINGS, SEED = 2, 0
 FULL = 65535  # the largest 16-bit number stands for the image's side, and for intensity 1
 MNIST_DEGREE = 1393 / 75
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
@@ -39,92 +40,71 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 MAX_PIXELS = 1 << 26
 
 
-@dataclass(frozen=True)
-class SuperpixelRecipe:
-    """How images become graphs.
-
-    slic: superpixels per image and their compactness.
-    mean_degree: mean number of neighbors of a vertex over the training graphs; determines the radius.
-    num_coarsenings: number of coarser levels, each two Graclus matchings (about a factor of 4) coarser, with edges
-        weighted by exp(-d² / 2σ²), σ half the radius.
-    seed: of the matchings.
-    """
-
-    slic: Slic = field(default_factory=Slic)
-    mean_degree: float = MNIST_DEGREE
-    num_coarsenings: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        # Checked here: the radius is computed only after all images have been segmented, minutes later.
-        if not 0 < self.mean_degree <= self.slic.num_segments - 1:
-            raise ValueError(
-                f"{self.slic.num_segments} superpixels cannot have {self.mean_degree:g} neighbors each on average"
-            )
-
-
 def superpixel_set(
     images: Shaped[np.ndarray, "images height width *channels"],
     labels: Int[np.ndarray, " images"],
     class_names: Sequence[str],
     split: Split,
-    recipe: SuperpixelRecipe | None = None,
     *,
+    nodes: int = 75,
+    degree: float = MNIST_DEGREE,
+    compactness: float = COMPACTNESS,
     workers: int | None = None,
     cache: Path | None = None,
     files: str = "",
 ) -> GraphSet:
-    """The graphs of 8-bit images, kept in the cache (the folder ``cache``, or the usual one).
+    """8-bit images as graphs of superpixels, kept in the cache.
 
-    ``files`` is a hash of the image files, if their pixels depend on the decoder (JPEG).
+    Args:
+        images: one image per graph, with or without channels.
+        labels: the class of each image.
+        class_names: the names of the classes.
+        split: which images are for training and which for the test.
+        nodes: superpixels per image, exactly.
+        degree: mean number of neighbors of a vertex over the training graphs; determines the radius.
+        compactness: weight of distance (in cells) against intensity (from 0 to 1) in SLIC. Small values follow the
+            strokes, large ones give a grid.
+        workers: number of processes, by default one per core.
+        cache: another folder than the usual one.
+        files: a hash of the image files, if their pixels depend on the decoder (JPEG).
     """
-    recipe = recipe or SuperpixelRecipe()
+    check_superpixels(nodes, degree, compactness)
+    slic = {"num_segments": nodes, "compactness": compactness}
     key = {
         "version": VERSION,
-        "recipe": asdict(recipe),
+        "recipe": {"slic": slic, "mean_degree": degree, "num_coarsenings": COARSENINGS, "seed": SEED},
         "images": fingerprint(images, labels, split.train.numpy(), split.test.numpy()),
         "class_names": list(class_names),
     }
     content = entry_name("superpixels", key | {"images": files or key["images"]})
 
     def build() -> CacheEntry:
-        described = {"class_names": list(class_names), "content": content}
-        return _build(images, labels, split, recipe, workers, described)
+        centroids, means = superpixels(images, nodes, compactness, workers)
+        side = float(max(images.shape[1:3]))
+        pos = np.rint(centroids * (FULL / side)).astype(np.uint16)
+        radius = calibrated_radius(_scaled(pos, side)[split.train.numpy()], degree)
+        finest = radius_graphs(_scaled(pos, side), radius)
+        clusters = find_clusters(finest, lambda level: gaussian_weights(level, radius / 2), COARSENINGS, seed=SEED)
+        arrays = {"pos": pos, "x": np.rint(means * FULL).astype(np.uint16), "labels": labels}
+        arrays |= {"train": split.train.numpy(), "test": split.test.numpy()}
+        arrays |= {f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)}
+        meta = {"side": side, "radius": radius, "coarsenings": COARSENINGS, "class_names": list(class_names)}
+        return CacheEntry(arrays, meta)
 
-    return _graph_set(cached("superpixels", key, build, root=cache), content)
-
-
-def read_superpixels(entry: Path) -> GraphSet:
-    """A set from a cache entry, which may come from another machine; the images are not needed."""
-    stored = read_entry(entry)
     try:
-        return _graph_set(stored, stored.meta.get("content", ""))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CacheError(f"{entry}: not a set of superpixels ({error!r:.200})") from error
+        return _graph_set(cached("superpixels", key, build, root=cache), content)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CacheError(f"the cache entry {entry_name('superpixels', key)} is not a set of superpixels") from error
 
 
-def _build(
-    images: np.ndarray,
-    labels: np.ndarray,
-    split: Split,
-    recipe: SuperpixelRecipe,
-    workers: int | None,
-    described: dict[str, Any],
-) -> CacheEntry:
-    centroids, means = superpixels(images, recipe.slic, workers)
-    side = float(max(images.shape[1:3]))
-    pos = np.rint(centroids * (FULL / side)).astype(np.uint16)
-    radius = calibrated_radius(_scaled(pos, side)[split.train.numpy()], recipe.mean_degree)
-    clusters = find_clusters(
-        _finest(_scaled(pos, side), radius),
-        lambda level: gaussian_weights(level, radius / 2),
-        recipe.num_coarsenings,
-        seed=recipe.seed,
-    )
-    arrays = {"pos": pos, "x": np.rint(means * FULL).astype(np.uint16), "labels": labels}
-    arrays |= {"train": split.train.numpy(), "test": split.test.numpy()}
-    arrays |= {f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)}
-    return CacheEntry(arrays, {"side": side, "radius": radius, "coarsenings": recipe.num_coarsenings, **described})
+def check_superpixels(nodes: int, degree: float, compactness: float) -> None:
+    """ValueError for options that no superpixels have. The radius is computed minutes after the start, too late."""
+    if nodes < 1 or not 0 < compactness < math.inf:
+        raise ValueError(
+            f"superpixels need 1 or more nodes and a positive compactness, got {nodes} nodes and {compactness}"
+        )
+    if not 0 < degree <= nodes - 1:
+        raise ValueError(f"degree: {nodes} superpixels cannot have {degree:g} neighbors each on average")
 
 
 def _graph_set(stored: CacheEntry, content: str) -> GraphSet:
@@ -135,7 +115,7 @@ def _graph_set(stored: CacheEntry, content: str) -> GraphSet:
         raise ValueError("labels and splits must be lists of whole numbers")
     if not 0 <= meta["radius"] <= 2 * meta["side"] < 1 << 20:
         raise ValueError(f"radius {meta['radius']} of images with a side of {meta['side']}")
-    finest = _finest(_scaled(arrays["pos"], meta["side"]), meta["radius"])
+    finest = radius_graphs(_scaled(arrays["pos"], meta["side"]), meta["radius"])
     clusters = [torch.from_numpy(arrays[f"clusters{depth}"]) for depth in range(meta["coarsenings"])]
     return GraphSet(
         torch.from_numpy(_scaled(arrays["x"], 1.0)).flatten(0, 1),
@@ -151,20 +131,12 @@ def _scaled(fixed: np.ndarray, full: float) -> np.ndarray:
     return fixed.astype(np.float32) * np.float32(full / FULL)
 
 
-def _finest(pos: np.ndarray, radius: float) -> GraphLevel:
-    edges, edge_offsets = radius_edges(pos, radius)
-    offsets = torch.arange(len(pos) + 1) * pos.shape[1]
-    return GraphLevel(
-        torch.from_numpy(pos).flatten(0, 1), offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets)
-    )
-
-
 def image_folder(
     folder: str | Path,
     *,
     nodes: int = 75,
     degree: float = MNIST_DEGREE,
-    compactness: float = 0.25,
+    compactness: float = COMPACTNESS,
     size: Sequence[int] | None = None,
     color: bool = False,
     test_every: int = 5,
@@ -176,32 +148,27 @@ def image_folder(
     If the folder has the subfolders ``train`` and ``test`` (with classes below), they are the split; otherwise every
     ``test_every``-th image of each class, in sorted order, is for the test. Images are gray unless ``color`` (three
     features, the mean of each channel), and must have one size unless they are scaled to a ``size`` (height, width).
-    ``nodes``, ``degree`` and ``compactness``: see :class:`SuperpixelRecipe`.
+    ``nodes``, ``degree`` and ``compactness``: see :func:`superpixel_set`.
     """
-    recipe = SuperpixelRecipe(Slic(nodes, compactness), degree)
+    check_superpixels(nodes, degree, compactness)  # before reading thousands of images
     paths, labels, class_names, test = _list_images(Path(folder), test_every)
     images = [read_image(path, size, color) for path in paths]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             shapes = f"{image.shape[:2]} pixels, but {paths[0].name} has {images[0].shape[:2]}"
             raise ValueError(f"{path}: {shapes}; pass size=(height, width) to scale all images to one size")
-    split = Split.by_mask(torch.tensor(test))
-    files = fingerprint_files(paths, Path(folder))
     return superpixel_set(
-        np.stack(images), np.array(labels), class_names, split, recipe, workers=workers, cache=cache, files=files
+        np.stack(images),
+        np.array(labels),
+        class_names,
+        Split.by_mask(torch.tensor(test)),
+        nodes=nodes,
+        degree=degree,
+        compactness=compactness,
+        workers=workers,
+        cache=cache,
+        files=fingerprint_files(paths, Path(folder)),
     )
-
-
-def image_or_graph_folder(folder: Path, **options: Any) -> GraphSet:
-    """The images of a folder as graphs; or the graphs of a cache entry, which may come from another machine."""
-    if not (folder / "manifest.json").is_file():
-        return image_folder(folder, **options)
-    if options:
-        raise ValueError(
-            f"data_options.{min(options)}: {folder} contains graphs that are already made; give the folder of images, "
-            "or leave the option out"
-        )
-    return read_superpixels(folder)
 
 
 def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:

@@ -139,10 +139,7 @@ def _clusters(level: GraphLevel, num_coarsenings: int, seed: int, cache: Path | 
     }
 
     def build() -> CacheEntry:
-        sample = level.select(torch.arange(min(len(level), SAMPLE)))
-        senders, receivers = sample.pos[sample.edge_index]
-        longest = float((senders - receivers).norm(dim=1).max()) if len(senders) else 0.0
-        sigma = longest / 2 or 1.0
+        sigma = level.longest_edge(SAMPLE) / 2 or 1.0
         clusters = find_clusters(level, lambda part: gaussian_weights(part, sigma), num_coarsenings, seed=seed)
         return CacheEntry({f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)})
 

@@ -8,19 +8,21 @@ there are exactly n. Connectivity is not enforced: that would merge segments aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from os import cpu_count
 
 import numpy as np
+import torch
 
-from geoskip.data.graph_sets import adjacency_edges
+from geoskip.data.graph_sets import GraphLevel, adjacency_edges
 from geoskip.data.progress import ProgressBar
 from geoskip.shapes import Bool, Float, Int, Shaped
 
+COMPACTNESS = 0.25
 IMAGES_AT_ONCE = 250
 # Point sets at a time, of up to ``POINTS`` points each; fewer of larger ones, so that the memory stays the same.
 SAMPLE = 4096
@@ -29,21 +31,11 @@ POINTS = 75
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-@dataclass(frozen=True)
-class Slic:
-    """num_segments: superpixels per image, exactly. compactness: weight of distance (in cells) against
-    intensity (image scaled to [0, 1]); small values follow the strokes, large ones give a grid."""
-
-    num_segments: int = 75
-    compactness: float = 0.25
-
-    def __post_init__(self) -> None:
-        if self.num_segments < 1 or not 0 < self.compactness < float("inf"):
-            raise ValueError(f"superpixels need a count of at least 1 and a positive compactness, not {self}")
-
-
 def superpixels(
-    images: Shaped[np.ndarray, images * shape], slic: Slic, workers: int | None = None
+    images: Shaped[np.ndarray, images * shape],
+    num_segments: int,
+    compactness: float = COMPACTNESS,
+    workers: int | None = None,
 ) -> tuple[Float[np.ndarray, "images segments 2"], Float[np.ndarray, "images segments channels"]]:
     """Centroid (x to the right, y down, in pixels) and mean intensity in [0, 1] of each superpixel of 8-bit images.
 
@@ -52,26 +44,29 @@ def superpixels(
     """
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) == 0:
         raise ValueError(f"superpixels take 8-bit images [images, height, width], not {images.dtype} {images.shape}")
-    if images.shape[1] * images.shape[2] < slic.num_segments:
-        raise ValueError(f"images of {images.shape[1:3]} pixels do not have {slic.num_segments} superpixels")
+    if images.shape[1] * images.shape[2] < num_segments:
+        raise ValueError(f"images of {images.shape[1:3]} pixels do not have {num_segments} superpixels")
     chunks = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
     workers = min(workers or cpu_count() or 1, len(chunks))
     with ProgressBar("superpixels", len(images)) as progress:
         parts = []
-        for part in _process(chunks, slic, workers):
+        for part in _process(chunks, num_segments, compactness, workers):
             parts.append(part)
             progress.advance(len(part[0]))
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _process(chunks: list[np.ndarray], slic: Slic, workers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _process(
+    chunks: list[np.ndarray], num_segments: int, compactness: float, workers: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    process = partial(_process_chunk, num_segments=num_segments, compactness=compactness)
     if workers <= 1:
-        yield from (_process_chunk(chunk, slic) for chunk in chunks)
+        yield from map(process, chunks)
         return
     # Spawned, not forked: a fork would copy locks that threads of torch may hold.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         try:
-            yield from pool.map(_process_chunk, chunks, [slic] * len(chunks))
+            yield from pool.map(process, chunks)
         except BrokenProcessPool as error:
             raise RuntimeError(
                 "a worker process ended early, for lack of memory or because a script starts its work outside of "
@@ -79,30 +74,28 @@ def _process(chunks: list[np.ndarray], slic: Slic, workers: int) -> Iterator[tup
             ) from error
 
 
-def _process_chunk(images: np.ndarray, slic: Slic) -> tuple[np.ndarray, np.ndarray]:
-    described = [describe(image, segment(image, slic)) for image in images / 255.0]
+def _process_chunk(images: np.ndarray, num_segments: int, compactness: float) -> tuple[np.ndarray, np.ndarray]:
+    described = [describe(image, segment(image, num_segments, compactness)) for image in images / 255.0]
     return np.stack([centroids for centroids, _ in described]), np.stack([means for _, means in described])
 
 
-def segment(image: Float[np.ndarray, "height width *channels"], slic: Slic) -> Int[np.ndarray, "height width"]:
+def segment(
+    image: Float[np.ndarray, "height width *channels"], num_segments: int, compactness: float = COMPACTNESS
+) -> Int[np.ndarray, "height width"]:
     """The superpixel of each pixel, from 0 to ``num_segments - 1``; none is empty."""
-    segmentation = _skimage_slic()(
-        image,
-        n_segments=slic.num_segments,
-        compactness=slic.compactness,
-        channel_axis=None if image.ndim == 2 else -1,
-        mask=np.ones(image.shape[:2], dtype=bool),
-        enforce_connectivity=False,
-    )
-    return with_exactly(segmentation, slic.num_segments)
-
-
-def _skimage_slic() -> Callable[..., np.ndarray]:
     try:
         from skimage.segmentation import slic
     except ImportError as error:
         raise ImportError("superpixels need scikit-image: pip install geoskip[images]") from error
-    return slic
+    segmentation = slic(
+        image,
+        n_segments=num_segments,
+        compactness=compactness,
+        channel_axis=None if image.ndim == 2 else -1,
+        mask=np.ones(image.shape[:2], dtype=bool),
+        enforce_connectivity=False,
+    )
+    return with_exactly(segmentation, num_segments)
 
 
 def with_exactly(segments: Int[np.ndarray, "height width"], count: int) -> Int[np.ndarray, "height width"]:
@@ -167,14 +160,17 @@ def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: 
     return float(min(candidates, key=lambda r: abs(np.count_nonzero(squares <= r * r) - wanted)))
 
 
-def radius_edges(
-    pos: Float[np.ndarray, "graphs points dim"], radius: float
-) -> tuple[Shaped[np.ndarray, "2 edges"], Int[np.ndarray, " graphs_plus_1"]]:
-    """Edges of all point sets, numbered within each set and sorted by receiver, and the offsets of each set's edges."""
+def radius_graphs(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> GraphLevel:
+    """One graph per point set: edges between points that are at most ``radius`` apart, sorted by receiver."""
     step = _at_once(SETS_AT_ONCE, pos)
     parts = [adjacency_edges(neighbors(pos[start : start + step], radius)) for start in range(0, len(pos), step)]
     edges, counts = zip(*parts, strict=True) if parts else ([np.zeros((2, 0), np.uint8)], [np.zeros(0, np.int64)])
-    return np.concatenate(edges, axis=1), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return GraphLevel(
+        torch.from_numpy(pos).flatten(0, 1),
+        torch.arange(len(pos) + 1) * pos.shape[1],
+        torch.from_numpy(np.concatenate(edges, axis=1)),
+        torch.from_numpy(np.concatenate([[0], np.cumsum(np.concatenate(counts))])),
+    )
 
 
 def neighbors(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> Bool[np.ndarray, "graphs points points"]:

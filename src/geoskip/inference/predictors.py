@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data import GraphLevel, GraphSet, Slic, Split, TemplateError
+from geoskip.data import GraphSet, Split, TemplateError
 from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
-from geoskip.data.superpixels import radius_edges, superpixels
+from geoskip.data.superpixels import COMPACTNESS, radius_graphs, superpixels
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float, Int, Shaped
@@ -183,20 +183,16 @@ class ImageClassifier:
             )
 
     def _graphs(self, images: np.ndarray) -> GraphSet:
-        compactness = self.config.data_options.get("compactness", Slic.compactness)
-        centroids, means = superpixels(images, Slic(self.context.num_vertices, compactness), workers=1)
-        pos, x = centroids.astype(np.float32), means.astype(np.float32)
-        edges, edge_offsets = radius_edges(pos, self.context.radius)
-        offsets = torch.arange(len(pos) + 1) * pos.shape[1]
-        flat = torch.from_numpy(pos).flatten(0, 1)
-        finest = GraphLevel(flat, offsets, torch.from_numpy(edges), torch.from_numpy(edge_offsets))
+        compactness = self.config.data_options.get("compactness", COMPACTNESS)
+        centroids, means = superpixels(images, self.context.num_vertices, compactness, workers=1)
+        finest = radius_graphs(centroids.astype(np.float32), self.context.radius)
         clusters = []
         if not self.config.coarsening:
             weigh = partial(gaussian_weights, sigma=self.context.radius / 2)
             clusters = find_clusters(finest, weigh, len(self.context.largest) - 1)
         items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
         return GraphSet(
-            torch.from_numpy(x).flatten(0, 1),
+            torch.from_numpy(means.astype(np.float32)).flatten(0, 1),
             with_levels(finest, clusters),
             torch.zeros(len(images), dtype=torch.int64),
             self.class_names,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes, data_set
+from geoskip.data import CorrespondenceSet, GraphSet, MeshSet, Split, StoredShapes, data_set
 from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
-from geoskip.data.superpixels import radius_edges
+from geoskip.data.superpixels import radius_graphs
 from geoskip.meshes import Mesh, decimate, icosphere, mesh_hierarchy
 from geoskip.shapes import Float
 
@@ -35,9 +35,7 @@ def tiny_set(task: str) -> MeshSet | CorrespondenceSet | GraphSet:
         return CorrespondenceSet(sphere, meshes, labels, NAMES, split, unit_mm=1000.0)
     rng = np.random.default_rng(0)
     pos, radius = rng.uniform(0, 28, (NUM_ITEMS, 16, 2)).astype(np.float32), 12.0
-    edges, edge_offsets = map(torch.from_numpy, radius_edges(pos, radius))
-    offsets = torch.arange(NUM_ITEMS + 1) * pos.shape[1]
-    finest = GraphLevel(torch.from_numpy(pos).flatten(0, 1), offsets, edges, edge_offsets)
+    finest = radius_graphs(pos, radius)
     clusters = find_clusters(finest, lambda level: gaussian_weights(level, radius / 2), 2)
     x = torch.from_numpy(rng.random((len(finest.pos), 1), dtype=np.float32))
     return GraphSet(x, with_levels(finest, clusters), torch.arange(NUM_ITEMS), DIGITS, split)

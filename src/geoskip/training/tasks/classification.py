@@ -104,8 +104,8 @@ class Classification(Task):
 
     @cached_property
     def radius(self) -> float:
-        """The length of the longest edge, computed on the CPU so that all devices agree."""
-        return self.data.levels[0].to("cpu").longest_edge
+        """The length of the longest edge of the first graphs, computed on the CPU so that all devices agree."""
+        return self.data.levels[0].to("cpu").longest_edge(4000)
 
     @cached_property
     def largest(self) -> tuple[float, ...]:
