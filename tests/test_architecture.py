@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -24,6 +25,7 @@ from tests.architecture import (
     without_encoding,
     wrong_way,
 )
+from tests.counts import repeated_classes
 
 ROOT = Path(geoskip.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -78,6 +80,10 @@ def test_optional_packages_are_imported_where_they_are_needed(path: Path) -> Non
 def test_files_are_short(path: Path) -> None:
     limit = 400
     assert not too_long(path.read_text(), limit), f"more than {limit} lines: look for the missing concept"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    assert repeated_classes({module(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}) == {}
 
 
 def test_there_are_no_utils() -> None:

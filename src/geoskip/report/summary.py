@@ -46,7 +46,7 @@ class PublishedTable:
 Published = Mapping[str, PublishedTable]
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """What rows must share to be compared with each other, like those between two rules of the paper's tables."""
 
     operator: str
@@ -78,7 +78,7 @@ class ResultRow:
     skip: str
     kernel_size: int | None
     matrices: int | None
-    group: Group
+    group: RowGroup
     parameters: int
     metrics: dict[str, Summary]
     paper: dict[str, float]
@@ -288,7 +288,7 @@ def _result_row(label: str, variant: str, runs: list[ReportRun], published: Publ
         skip=_text(first, "skip") or "none",
         kernel_size=kernel_size,
         matrices=matrices,
-        group=Group(
+        group=RowGroup(
             operator=_text(first, "operator") or first.name,
             matrices=(matrices or 0) - _is_larger(first.name),
             pseudo=_text(first, "pseudo"),
