@@ -55,7 +55,7 @@ class Outputs:
                 f"{source}: its output {name} would be that of {self._claims[name]} too; rename one of them"
             )
         if path.exists() and not self.force and name not in self._replaceable:
-            raise ValueError(f"{path}: is there already; choose another folder with -o, or replace it with --force")
+            raise ValueError(f"{path}: already exists; choose another folder with -o, or overwrite it with --force")
         self._claims[name] = source
         return path
 
@@ -148,7 +148,7 @@ def _numbers(path: Path) -> np.ndarray:
             stored = read_json(path)
             array = np.array(stored["latent"] if isinstance(stored, dict) else stored)
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path}: no numbers can be read there: {error}") from error
+        raise ValueError(f"{path}: cannot be read as numbers: {error}") from error
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{path}: numbers are needed, not {array.dtype}")
     return array
