@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from geoskip.training.cuda_graphs import CapturedStep, Snapshot, random_states, 
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
-from geoskip.training.session import Readback, Sampler, Session, captured_step, make_step, plain_step
+from geoskip.training.session import Readback, Sampler, Session, captured_step, make_step
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -61,7 +60,7 @@ def test_a_static_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     config = sets.config(**chosen)
     plain, static = learner(config), learner(config)
     random = []
-    for held, step in ((plain, partial(plain_step, plain)), (static, captured_step(static, record=record_nothing))):
+    for held, step in ((plain, plain.update), (static, captured_step(static, record=record_nothing))):
         torch.manual_seed(2)
         for items in batches(held, config.optim.batch_size, 7):
             step(items)
@@ -101,7 +100,7 @@ def test_a_recording_that_is_not_undone_would_show() -> None:
     config = sets.config("classification", operator="gin")
     plain, static = learner(config), learner(config)
     items = batches(plain, 4, 1)[0]
-    plain_step(plain, items)
+    plain.update(items)
     replay = record_nothing(lambda: static.update(items))
     replay()
     before, after = tensors(plain), tensors(static)
@@ -197,7 +196,7 @@ def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.Mon
     task = make_task(config, sets.meshes())
     held = Learner(task, task.make_model(), config, Group(rank=2, size=3))
     monkeypatch.setattr(Group, "sum_all", lambda self, tensors: None)
-    plain_step(held, torch.tensor([5, 6]))
+    held.update(torch.tensor([5, 6]))
     assert all(not bool(parameter.grad.any()) for parameter in held.parameters if parameter.grad is not None)
     assert float(held.loss) == 0
 
@@ -210,7 +209,7 @@ def test_a_captured_step_is_the_plain_step(chosen: dict[str, Any]) -> None:
     config = sets.config(**chosen, model=small, optim={"batch_size": 3})
     plain, captured = learner(config, "cuda"), learner(config, "cuda")
     graphs = captured_step(captured)
-    for held, step in ((plain, partial(plain_step, plain)), (captured, graphs)):
+    for held, step in ((plain, plain.update), (captured, graphs)):
         for items in batches(held, config.optim.batch_size, 7):
             step(items)
     assert sorted(len(recording.buffers[0]) for recording in graphs.recordings.values()) == [1, 3]

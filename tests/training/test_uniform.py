@@ -13,7 +13,6 @@ from geoskip.training import graph_store
 from geoskip.training.graph_store import GraphStore, UniformStore, store_graphs
 from geoskip.training.learner import Learner
 from geoskip.training.packed_graphs import PackedBatch
-from geoskip.training.session import plain_step
 from geoskip.training.tasks.correspondence import Correspondence, connect
 from tests.training import sets
 
@@ -91,7 +90,7 @@ def test_training_is_the_same(chosen: dict[str, Any]) -> None:
         learner = Learner(task, task.make_model(), task.config)
         found = []
         for items in (ITEMS, torch.tensor([1, 2, 3]), ITEMS):
-            plain_step(learner, items)
+            learner.update(items)
             found.append(float(learner.last))
         losses.append(found)
     assert losses[0] == losses[1]

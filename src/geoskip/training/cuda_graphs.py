@@ -28,15 +28,7 @@ def record_graph(step: Callable[[], Any]) -> Replay:
         for _ in range(WARMUPS):
             step()
     current.wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
-        result = step()
-
-    def replay() -> Any:
-        graph.replay()
-        return result
-
-    return replay
+    return _record_once(step)
 
 
 def record_nothing(step: Callable[[], Any]) -> Replay:

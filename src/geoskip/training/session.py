@@ -57,13 +57,9 @@ class Sampler:
 
 
 def make_step(learner: Learner, capture: bool = True) -> Callable[[Int[Tensor, " items"]], None]:
-    """A function that updates the learner on the items of a batch: captured on a single CUDA device, else plain.
-
-    Several devices exchange gradients in every step, which is not captured.
-    """
-    if capture and learner.device.type == "cuda" and learner.group.size == 1:
-        return captured_step(learner)
-    return lambda items: plain_step(learner, items)
+    """``learner.update``, captured on a single CUDA device; several exchange gradients, which is not captured."""
+    captured = capture and learner.device.type == "cuda" and learner.group.size == 1
+    return captured_step(learner) if captured else learner.update
 
 
 def captured_step(learner: Learner, **options: Any) -> CapturedStep:
@@ -75,15 +71,6 @@ def captured_step(learner: Learner, **options: Any) -> CapturedStep:
         layout=lambda items: learner.task.layout(len(items)),
         **options,
     )
-
-
-def plain_step(learner: Learner, items: Int[Tensor, " items"]) -> None:
-    """Update the learner on this process's share of a batch."""
-    own = learner.group.share(items)
-    if len(own):
-        learner.update(own, len(items))
-    else:
-        learner.update_without_items(len(items))
 
 
 class Readback:
