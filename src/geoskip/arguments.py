@@ -160,6 +160,8 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list | tuple) and len(value) == len(hints) and all(map(fits, value, hints))
     if origin is Sequence:
         return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(one, inner[0]) for one in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(fits(one, inner[1]) for one in value.values())
     if hint in (int, float):
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     return isinstance(value, origin or hint)

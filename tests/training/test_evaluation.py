@@ -135,7 +135,7 @@ def test_rounding_of_another_machine_is_not_another_set(tmp_path: Path) -> None:
 def test_a_place_that_does_not_exist(tmp_path: Path) -> None:
     run, _ = untrained(tmp_path)
     with pytest.raises(ValueError, match="no such path"):
-        evaluate_run(run, data_path=str(tmp_path / "absent"))
+        evaluate_run(Run.open(run.folder, str(tmp_path / "absent")))
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def evaluate(
     from geoskip.training.evaluation import evaluate_run
     from geoskip.training.run import EVALUATION, Run
 
-    opened = Run.open(run)
-    evaluated = evaluate_run(opened, data_path=data, device=choose_device(device), samples=samples)
+    opened = Run.open(run, data)
+    evaluated = evaluate_run(opened, device=choose_device(device), samples=samples)
     evaluation, task = evaluated.evaluation, evaluated.task
     files = [opened.folder / EVALUATION]
     if pictures:

@@ -45,7 +45,7 @@ def task_of(run: Run) -> Task:
 
     Raises ValueError if the data are not those that the run was trained on.
     """
-    task = run.make_task()
+    task = make_task(run.config)
     check_same_data(run, task)
     return start_alike(task) if run.config.data == COARSE_FACES else task
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from geoskip.arguments import check_value
 from geoskip.records.files import DamagedFileError, atomic_write, json_sha256, read_verified
 from geoskip.records.reading import ReadError, parse_json
 
 # Format 1 has no checksum.
 FORMATS = (1, 2)
-_TEXTS = ("name", "experiment", "row", "schedule", "device", "commit", "data_key")
-_NUMBERS = ("seed", "parameters", "steps", "epochs", "seconds", "weight_matrices", "concurrency")
 
 
 class RecordError(ValueError):
@@ -100,9 +98,11 @@ def record_from_json(entries: Any, source: str) -> RunRecord:
     """The record in plain JSON; errors name its ``source``."""
     if not isinstance(entries, dict):
         raise RecordError(f"{source}: not a run record: not a JSON object")
-    if fault := next(_faults(entries), None):
-        raise RecordError(f"{source}: {fault}")
     given = {name: value for name, value in entries.items() if name not in ("format", "sha256")}
+    try:
+        _check(given, entries.get("format"), entries.get("sha256"))
+    except ValueError as error:
+        raise RecordError(f"{source}: {error}") from error
     # JSON has no tuples and does not distinguish 1 from 1.0.
     given |= {name: float(given[name]) for name in ("epochs", "seconds")}
     for group in ("metrics", "paper"):
@@ -112,41 +112,17 @@ def record_from_json(entries: Any, source: str) -> RunRecord:
     return RunRecord(**given)
 
 
-def _faults(entries: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with the entries of a record. Only the first fault counts: later checks rely on earlier ones."""
-    if entries.get("format") not in FORMATS:
-        yield f"format {entries.get('format')!r}; this version reads 1 and 2: run it again, or update geoskip"
-    known = {entry.name for entry in fields(RunRecord)}
+def _check(given: dict[str, Any], version: Any, checksum: Any) -> None:
+    """ValueError unless these are the entries of a record."""
+    if version not in FORMATS:
+        raise ValueError(f"format {version!r}; this version reads 1 and 2: run it again, or update geoskip")
+    hints = get_type_hints(RunRecord)
     required = {e.name for e in fields(RunRecord) if e.default is MISSING and e.default_factory is MISSING}
-    if unknown := sorted(entries.keys() - known - {"format", "sha256"}):
-        yield f"unknown entries {', '.join(unknown)}"
-    if missing := sorted(required - entries.keys()):
-        yield f"a run record needs {', '.join(missing)} too"
-    for name in sorted(known & entries.keys()):
-        value = entries[name]
-        if name in _TEXTS:
-            if not isinstance(value, str):
-                yield f"{name} must be text, got {value!r}"
-        elif name in _NUMBERS:
-            if not _is_number(value):
-                yield f"{name} must be a finite number, got {value!r}"
-        elif not isinstance(value, dict):
-            yield f"{name} must be an object with names, got {value!r}"
-    for group in ("metrics", "paper"):
-        for name, value in entries.get(group, {}).items():
-            if not _is_number(value):
-                yield f"{group}.{name} must be a finite number, got {value!r}"
-    for name, points in entries.get("curves", {}).items():
-        if not isinstance(points, list) or not all(map(_is_point, points)):
-            yield f"curves.{name} must be a list of points [x, y]"
-    unsigned = {name: value for name, value in entries.items() if name != "sha256"}
-    if entries["format"] != FORMATS[0] and entries.get("sha256") != json_sha256(unsigned):
-        yield "damaged: it does not match its own checksum; restore the file, or run it again"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_point(point: Any) -> bool:
-    return isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))
+    if unknown := sorted(given.keys() - hints.keys()):
+        raise ValueError(f"unknown entries {', '.join(unknown)}")
+    if missing := sorted(required - given.keys()):
+        raise ValueError(f"a run record needs {', '.join(missing)} too")
+    for name, value in sorted(given.items()):
+        check_value(name, value, hints[name])
+    if version != FORMATS[0] and checksum != json_sha256({"format": version, **given}):
+        raise ValueError("damaged: it does not match its own checksum; restore the file, or run it again")

@@ -199,20 +199,19 @@ def write_samples(path: str | Path, samples: Samples) -> None:
     arrays: dict[str, np.ndarray] = {}
     plain: dict[str, Any] = {}
     for entry in fields(samples):
-        value = getattr(samples, entry.name)
-        if entry.name == "parts":
-            arrays |= {f"parts.{name}": array for name, array in value.items()}
-        elif entry.name == "levels":
-            for k, level in enumerate(value):
-                arrays |= {f"levels.{k}.kept": level.kept, f"levels.{k}.faces": level.faces}
-        elif entry.name == "meshes":
-            plain["names"] = [mesh.name for mesh in value]
-            for k, mesh in enumerate(value):
-                arrays |= {f"meshes.{k}.{name}": getattr(mesh, name) for name in _MATCH_ARRAYS}
-        elif isinstance(value, np.ndarray):
-            arrays[entry.name] = value
+        name, value = entry.name, getattr(samples, entry.name)
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+        elif isinstance(value, Mapping):
+            arrays |= {f"{name}.{part}": array for part, array in value.items()}
+        elif name in ("levels", "meshes"):
+            for k, item in enumerate(value):
+                own = vars(item).items()
+                arrays |= {f"{name}.{k}.{part}": array for part, array in own if isinstance(array, np.ndarray)}
         else:
-            plain[entry.name] = value
+            plain[name] = value
+    if isinstance(samples, CorrespondenceSamples):
+        plain["names"] = samples.names
     kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
     metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
     atomic_write(path, save(arrays, metadata))

@@ -123,14 +123,18 @@ class Config:
     keep: int = 2
 
     def __post_init__(self) -> None:
+        from geoskip.blocks import NO_SKIP, find_skip
+        from geoskip.training.tasks.base import find_task
+
         if not isinstance(self.optim, Optim):
             raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r:.200}")
         check_fields(self)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
-        _find_task(self.task)
-        _check_skip(self.skip)
+        find_task(self.task)
+        if self.skip != NO_SKIP:
+            find_skip(self.skip)
         sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
         for name, least in sizes.items():
             _at_least(name, getattr(self, name), least)
@@ -164,10 +168,11 @@ def resolve(task: str, **given: Any) -> Config:
     ``optim`` may be a mapping of what differs.
     """
     from geoskip.operators import operator_info
+    from geoskip.training.tasks.base import find_task
 
     settings = {key: value for key, value in _known(given, Config).items() if value is not None}
     operator = settings.get("operator", Config.operator)
-    defaults = _find_task(task).defaults(operator)
+    defaults = find_task(task).defaults(operator)
     if not operator_info(operator).has_kernel_size:
         defaults.pop("kernel_size", None)
     if isinstance(settings.get("optim"), Mapping):
@@ -177,45 +182,24 @@ def resolve(task: str, **given: Any) -> Config:
     return Config(**{"task": task, **defaults, **settings})
 
 
-def _find_task(name: str) -> Any:
-    from geoskip.training.tasks.base import find_task
-
-    return find_task(name)
-
-
-def _check_skip(skip: str) -> None:
-    from geoskip.blocks import NO_SKIP, find_skip
-
-    if skip != NO_SKIP:
-        find_skip(skip)
-
-
 def override(config: Config, settings: Sequence[str]) -> Config:
     """The configuration with settings such as ``optim.lr=1e-4`` or ``model.latent=8``; values are JSON, or text."""
+    entries, known = config.to_json(), [*_names(Config), *(f"optim.{name}" for name in _names(Optim))]
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(f"{setting}: settings read KEY=VALUE, such as optim.lr=1e-4")
-        config = _with(config, path.strip(), _value(text.strip()))
-    return config
-
-
-def _with(config: Config, path: str, value: Any) -> Config:
-    key, dot, inner = path.partition(".")
-    if key not in _names(Config):
-        raise ValueError(f"{path}: {unknown_name(path, _settable())}")
-    if not dot:
-        changed: dict[str, Any] = {key: value}
-        return replace(config, **changed)
-    current = getattr(config, key)
-    if isinstance(current, Optim):
-        if inner not in _names(Optim):
-            raise ValueError(f"{path}: {unknown_name(path, _settable())}")
-        return replace(config, optim=replace(current, **{inner: value}))
-    if not isinstance(current, Mapping) or not inner:
-        raise ValueError(f"{path}: {key} has no parts; set {key} itself")
-    changed = {key: {**current, inner: value}}
-    return replace(config, **changed)
+        path, value = path.strip(), _value(text.strip())
+        key, dot, inner = path.partition(".")
+        if path not in known and (key not in entries or key == "optim"):
+            raise ValueError(f"{path}: {unknown_name(path, known)}")
+        if not dot:
+            entries[key] = value
+        elif inner and isinstance(entries[key], dict):
+            entries[key][inner] = value
+        else:
+            raise ValueError(f"{path}: {key} has no parts; set {key} itself")
+    return Config.from_json(entries)
 
 
 def _value(text: str) -> Any:
@@ -229,10 +213,6 @@ def _value(text: str) -> Any:
 
 def _names(cls: Any) -> list[str]:
     return [entry.name for entry in fields(cls)]
-
-
-def _settable() -> list[str]:
-    return [*_names(Config), *(f"optim.{name}" for name in _names(Optim))]
 
 
 def _known(given: Mapping[str, Any], cls: Any, prefix: str = "") -> dict[str, Any]:

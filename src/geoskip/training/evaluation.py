@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,21 +31,16 @@ class Evaluated:
     task: Task
 
 
-def evaluate_run(
-    run: Run, *, data: Any = None, data_path: str | None = None, device: str | torch.device = "cpu", samples: int = 4
-) -> Evaluated:
+def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cpu", samples: int = 4) -> Evaluated:
     """Evaluate the latest weights of a run and write ``evaluation.json``. The items are those of the test, or the
-    validation items if the run was not to look at the test.
+    validation items if the configuration excludes the test.
 
-    Pass ``data`` to use a data set in memory, or ``data_path`` if the files have moved; by default the data named in
-    the configuration are loaded. Raises ValueError unless they are the data that the run was trained on: normalized
-    with other statistics, they would silently give wrong results.
+    The data are those of the configuration, or ``data``, a data set in memory. Raises ValueError unless they are the
+    data that the run was trained on: normalized with other statistics, they would silently give wrong results.
     """
-    config = run.config if data_path is None else replace(run.config, data=data_path)
-    task = make_task(config, data)
+    task = make_task(run.config, data)
     check_same_data(run, task)
-    model = run.model(device)
-    task = task.to(device)
+    model, task = run.model(device), task.to(device)
     evaluation = task.evaluate(model, task.final)
     _write(run, evaluation)
     if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
@@ -88,18 +82,14 @@ def _write(run: Run, evaluation: Evaluation) -> None:
         "weights_sha256": run.weights_sha256,
         "metrics": dict(evaluation.metrics),
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
-        "arrays": _listed(evaluation.arrays),
+        "arrays": {name: _listed(array) for name, array in evaluation.arrays.items()},
     }
     write_with_checksum(run.folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
 
 
-def _listed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Arrays as nested lists; seven digits are all that float32 has. NaN, which JSON lacks, becomes null."""
-    return {name: _rounded(array).tolist() for name, array in arrays.items()}
-
-
-def _rounded(array: np.ndarray) -> np.ndarray:
+def _listed(array: np.ndarray) -> Any:
+    """An array as nested lists, with the seven digits that float32 has. NaN, which JSON lacks, becomes null."""
     if array.dtype.kind != "f":
-        return array
+        return array.tolist()
     numbers = [None if np.isnan(value) else float(f"{value:.7g}") for value in array.ravel()]
-    return np.array(numbers, dtype=object).reshape(array.shape)
+    return np.array(numbers, dtype=object).reshape(array.shape).tolist()

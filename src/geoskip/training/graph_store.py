@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.data import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
-from geoskip.graphs.records import map_tensors
+from geoskip.graphs.records import map_tensors, register_record
 from geoskip.shapes import Bool, Float, Int
 from geoskip.training.packed_graphs import BatchShape, PackedBatch, PackedLevel, Rows
 
@@ -202,6 +202,7 @@ def store_graphs(
     return store(features, (features,), (level,), coordinates, (scales,), padded)
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class UniformRows(Rows):
     """The rows of graphs that all have ``size`` rows: whole graphs are gathered, and there is no padding."""

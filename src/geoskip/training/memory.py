@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from geoskip.graphs import map_tensors
 from geoskip.kernels import use_path
 from geoskip.training.learner import DTYPES
 from geoskip.training.tasks.base import Task
@@ -32,7 +33,7 @@ def estimate_step_memory(task: Task) -> int:
     # The kernels of CUDA, whatever device there is: their shapes are known without running them.
     with use_path("interpreter"), FakeTensorMode(allow_non_fake_inputs=True) as fake:
         model = task.make_model().train()
-        batch = _map_tensors(batch, fake.from_tensor)
+        batch = map_tensors(batch, fake.from_tensor)
         tracker = StorageTracker([*model.parameters(), *model.buffers(), *tensors_in(batch)])
         with tracker:
             with torch.autocast("cpu", dtype, enabled=dtype is not None):
@@ -70,21 +71,6 @@ class StorageTracker(TorchDispatchMode):
     def _release(self, key: int, size: int) -> None:
         self._counted.discard(key)
         self.live -= size
-
-
-def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """The same nest of tuples, lists, dictionaries and records with ``function`` applied to every tensor."""
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: _map_tensors(inner, function) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        mapped = [_map_tensors(inner, function) for inner in value]
-        return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {f.name: _map_tensors(getattr(value, f.name), function) for f in fields(value) if f.init}
-        return replace(value, **changed)
-    return value
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -16,9 +16,7 @@ THRESHOLDS = tuple(step / 10 for step in range(101))
 def reconstruction_errors(
     found: Float[Tensor, "items vertices 3"], true: Float[Tensor, "items vertices 3"], unit_mm: float
 ) -> Float[Tensor, "items vertices"]:
-    """The Euclidean distance of each vertex from where it should be, in millimetres."""
-    if not 0 < unit_mm < float("inf"):
-        raise ValueError(f"unit_mm: the length of one unit in millimetres, not {unit_mm}")
+    """The Euclidean distance of each vertex from where it should be, in millimeters."""
     return (found - true).norm(dim=-1) * unit_mm
 
 
@@ -53,18 +51,11 @@ def geodesic_errors(
     ours do, not by the root of its area. A prediction on another component of the target, at an infinite distance,
     counts as 100 %.
     """
-    if predicted.shape != labels.shape:
-        raise ValueError(f"predicted: {list(predicted.shape)} for labels of shape {list(labels.shape)}")
-    known = labels >= 0
-    return geodesic_scale(distances) * distances[labels[known], predicted[known]].clamp(max=_diameter(distances))
-
-
-def geodesic_scale(distances: Float[Tensor, "targets targets"]) -> float:
-    """Percent of the diameter per unit of length."""
-    diameter = _diameter(distances)
+    finite, known = distances[distances.isfinite()], labels >= 0
+    diameter = float(finite.max()) if finite.numel() else 0.0
     if diameter <= 0:
         raise ValueError("distances: the target has no extent, so there is no diameter to compare errors with")
-    return 100.0 / diameter
+    return 100.0 / diameter * distances[labels[known], predicted[known]].clamp(max=diameter)
 
 
 def geodesic_curve(
@@ -94,8 +85,6 @@ def confusion(
     predicted: Int[Tensor, " items"], labels: Int[Tensor, " items"], classes: int
 ) -> Int[Tensor, "classes classes"]:
     """Row t, column p: how many items of class t were taken for class p."""
-    if predicted.shape != labels.shape:
-        raise ValueError(f"predicted: {list(predicted.shape)} for labels of shape {list(labels.shape)}")
     return torch.bincount(labels.long() * classes + predicted.long(), minlength=classes**2).reshape(classes, classes)
 
 
@@ -105,8 +94,3 @@ def classification_metrics(counts: Int[Tensor, "classes classes"]) -> dict[str, 
     if total == 0:
         raise ValueError("confusion: no item was classified; the test set is empty")
     return {"accuracy_pct": 100.0 * int(counts.diagonal().sum()) / total}
-
-
-def _diameter(distances: Tensor) -> float:
-    finite = distances[distances.isfinite()]
-    return float(finite.max()) if finite.numel() else 0.0

@@ -19,6 +19,7 @@ from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of a batch: those of its first graph, of its second, …, then padding.
@@ -290,6 +291,7 @@ class PackedLevel:
         return Pattern(senders, receivers, None, offsets.unsqueeze(0), positions, unused)
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
     """A batch of graphs of a :class:`~geoskip.training.graph_store.GraphStore`.

@@ -45,7 +45,7 @@ from geoskip.records.files import (
 from geoskip.records.reading import parse_json, parse_tensors
 from geoskip.training.checkpoint import State, checkpoint_step, cpu_copies, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.tasks import Task, find_task, make_task
+from geoskip.training.tasks import Task, find_task
 from geoskip.training.trained import Context, Trained, context_bytes, read_context, rebuild
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
@@ -135,10 +135,6 @@ class Run:
     @property
     def pictures(self) -> Path:
         return self.folder / PICTURES
-
-    def make_task(self, data: Any = None) -> Task:
-        """The task, with the data of the configuration or with ``data``."""
-        return make_task(self.config, data=data)
 
     @cached_property
     def weights(self) -> tuple[dict[str, Tensor], int]:
@@ -232,20 +228,16 @@ def is_finished(run: Run, state: State | None) -> bool:
     If a file is missing or damaged, it is written again from ``state``, the newest checkpoint.
     """
     config, folder = run.config, run.folder
-    if state is None:
-        return _finished_without_checkpoints(config, folder)
-    num_items = state.progress["num_items"]
-    steps_per_epoch = -(-num_items // min(config.optim.batch_size, num_items))
-    if state.step < steps_per_epoch * config.optim.epochs:
-        return False
-    try:
-        return {CONFIG, CONTEXT, MODEL, RECORD} <= verify_folder(folder)
-    except DamagedFileError as error:
-        log.warning("%s. It is written again from the last checkpoint", error)
-        return False
-
-
-def _finished_without_checkpoints(config: Config, folder: Path) -> bool:
+    if state is not None:
+        num_items = state.progress["num_items"]
+        steps_per_epoch = -(-num_items // min(config.optim.batch_size, num_items))
+        if state.step < steps_per_epoch * config.optim.epochs:
+            return False
+        try:
+            return {CONFIG, CONTEXT, MODEL, RECORD} <= verify_folder(folder)
+        except DamagedFileError as error:
+            log.warning("%s. It is written again from the last checkpoint", error)
+            return False
     if not {CONFIG, MODEL, RECORD} <= verify_folder(folder):
         return False
     before = Run.open(folder).config
