@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from geoskip import kernels
-from tests.kernels.paths import EVERYWHERE, Sizes, Where, cases, compare, drawn
+from tests.kernels.paths import EVERYWHERE, Sizes, Where, cases, compare, drawn, outputs
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -60,3 +60,96 @@ def test_scores_in_several_blocks(where: Where, classes: int, monkeypatch: pytes
         return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), torch.ones(rows).to(x))
 
     compare(function, inputs, where)
+
+
+IN_HALVES = [
+    pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
+    pytest.param(Where("fast", "cuda"), id="cuda", marks=pytest.mark.gpu),
+]
+
+
+@pytest.fixture
+def _in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the product is."""
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.halves"), "ENOUGH_PRODUCTS", 0)
+
+
+def _entropy_of(labels: torch.Tensor, shares: torch.Tensor):
+    def function(x, weight, bias=None, *, device):
+        return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), shares.to(x.device, x.dtype))
+
+    return function
+
+
+@pytest.mark.usefixtures("_in_halves")
+@pytest.mark.parametrize("where", IN_HALVES)
+@pytest.mark.parametrize(
+    ("rows", "channels", "classes", "scales"),
+    [
+        (5, 8, 3, (1.0, 1.0)),
+        (70, 16, 65, (1.0, 1.0)),
+        (64, 24, 128, (1e-30, 1e30)),
+        (7, 8, 9, (1e25, 1e-26)),
+        (6, 8, 9, (1e-38, 1.0)),
+    ],
+)
+def test_large_products_in_halves(
+    where: Where, rows: int, channels: int, classes: int, scales: tuple[float, float]
+) -> None:
+    """Whatever the scales of x and of the weight; the rounding of the largest numbers bounds the error."""
+    labels = torch.randint(-1, classes, (rows,), generator=torch.Generator().manual_seed(1))
+    function = _entropy_of(labels, drawn(rows, seed=2).abs())
+    inputs = [drawn(rows, channels, seed=3), drawn(classes, channels, seed=4), drawn(classes, seed=5)]
+    inputs = [inputs[0] * scales[0], inputs[1] * scales[1], inputs[2]]
+    expected = outputs(lambda *a: function(*a, device="cpu"), inputs, None)
+    found = outputs(lambda *a: function(*a, device=where.device), inputs, where)
+    again = outputs(lambda *a: function(*a, device=where.device), inputs, where)
+    for a, b, repeated in zip(found, expected, again, strict=True):
+        assert torch.equal(a, repeated)
+        assert float((a.cpu().double() - b).norm() / b.norm()) < 2e-6
+
+
+@pytest.mark.usefixtures("_in_halves")
+@pytest.mark.parametrize("where", IN_HALVES)
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("of", [0, 1])
+def test_halves_of_numbers_that_are_not_finite(where: Where, value: float, of: int) -> None:
+    function = _entropy_of(torch.arange(5), torch.ones(5))
+    inputs = [drawn(5, 8, seed=3), drawn(9, 8, seed=4), drawn(9, seed=5)]
+    inputs[of][2, 3] = value
+    for found in outputs(lambda *a: function(*a, device=where.device), inputs, where):
+        assert found.isnan().all()
+
+
+@pytest.mark.usefixtures("_in_halves")
+@pytest.mark.parametrize("where", IN_HALVES)
+def test_halves_hold_numbers_far_below_the_largest(where: Where) -> None:
+    """22 bits of numbers down to 2⁻¹⁸ of the largest, then 2⁻⁴⁰ of the largest."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    x = (drawn(64, 8, seed=1) * 2.0 ** -torch.arange(64)[:, None].double()).to(where.device, torch.float32)
+    top = halves.largest(x)
+    with kernels.use_path(where.path):
+        lead, rest, again = halves.halves(x, top, True).double().chunk(3, 1)
+    assert torch.equal(lead, again)
+    scale = 2.0 ** (14 - torch.frexp(top.cpu()).exponent.item() + 1)
+    error = ((lead + rest) / scale - x.double()).abs()
+    assert (error <= torch.maximum(x.abs().double() * 2**-22, top.double() * 2**-39)).all()
+    assert (lead.abs().max() >= 2**14) and (lead.abs().max() <= 2**15)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [6890, 1030])
+def test_the_correspondence_classifier_in_halves(rows: int) -> None:
+    """The sizes that halves are for, as torch computes them in float64."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    classes = 6890
+    x, weight = drawn(rows, 256, seed=3).cuda(), drawn(classes, 256, seed=4).cuda() / 16
+    assert halves.pays(x.float(), weight.float())
+    function = _entropy_of(torch.arange(rows).cuda(), torch.full((rows,), 1 / rows))
+    inputs = [x, weight, drawn(classes, seed=5).cuda()]
+    expected = outputs(lambda *a: function(*a, device="cuda"), inputs, Where("reference", "cuda", torch.float64))
+    found = outputs(lambda *a: function(*a, device="cuda"), inputs, Where("fast", "cuda"))
+    again = outputs(lambda *a: function(*a, device="cuda"), inputs, Where("fast", "cuda"))
+    for a, b, repeated in zip(found, expected, again, strict=True):
+        assert torch.equal(a, repeated)
+        assert float((a.double() - b).norm() / b.norm()) < 2e-6

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from geoskip.kernels.branches import branches
+from geoskip.kernels.triton import halves
+from geoskip.kernels.triton.halves import exponent, split, unscaled
 from geoskip.kernels.triton.launch import ceil_div, launch, power_of_two
 from geoskip.kernels.triton.products import over_rows
 
@@ -51,23 +53,36 @@ def linear_gradients(
 
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss, the padded weight, and the gradients of the scores and of the bias: the scores are stored once and
-    overwritten with their gradient."""
+) -> tuple[Tensor | None, ...]:
+    """The loss; the gradients of the scores and of the bias; the weight, padded or in halves; and, if it is in halves,
+    x in halves and the largest numbers of x, of the weight and of the shares. The scores are stored once and overwritten
+    with their gradient."""
+    if halves.pays(x, weight):
+        tops = tuple(map(halves.largest, (x, weight, shares.float())))
+        left, right = halves.halves(x, tops[0], True), halves.halves(weight, tops[1], False)
+        scores = halves.scores(left, right)
+        return *_entropy(scores, bias, labels, shares, len(weight), tops), right, left, *tops
     wide = functional.pad(weight, (0, 0, 0, -len(weight) % CLASSES_STEP))
-    scores = x @ wide.t()
-    loss, grad_bias = _entropy(scores, bias, labels, shares, len(weight))
-    return loss, wide, scores, grad_bias
+    return *_entropy(x @ wide.t(), bias, labels, shares, len(weight)), wide, None, None, None, None
 
 
 def linear_cross_entropy_gradients(
     grad: Tensor, needs: Sequence[bool], x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-    shares: Tensor, wide: Tensor, grad_scores: Tensor, grad_bias: Tensor,
+    shares: Tensor, grad_scores: Tensor, grad_bias: Tensor, right: Tensor, left: Tensor | None, top_x: Tensor | None,
+    top_weight: Tensor | None, top_shares: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     # Not a matrix product first: in a new thread of autograd cuBLAS has no context yet, and warns.
-    grad_bias, factor = (grad_bias * grad).to(wide.dtype), grad.to(grad_scores.dtype)
-    grad_x = (grad_scores @ wide) * factor if needs[0] else None
-    grad_weight = (grad_scores.t() @ x)[: len(weight)] * factor if needs[1] else None
+    grad_bias, factor = (grad_bias * grad).to(x.dtype), grad.to(grad_scores.dtype)
+    grad_x = grad_weight = None
+    if left is not None and top_x is not None and top_weight is not None and top_shares is not None:
+        in_halves = grad_scores.view(torch.float16)
+        if needs[0]:
+            grad_x = halves.gradient_of_left(in_halves, right, (top_shares, top_weight), factor, len(x))
+        if needs[1]:
+            grad_weight = halves.gradient_of_right(in_halves, left, (top_shares, top_x), factor, len(weight))
+    else:
+        grad_x = (grad_scores @ right) * factor if needs[0] else None
+        grad_weight = (grad_scores.t() @ x)[: len(weight)] * factor if needs[1] else None
     return grad_x, grad_weight, grad_bias if needs[2] else None, None, None
 
 
@@ -86,21 +101,24 @@ def _add_both(a_1, b_1, a_2, b_2):
     return a_1 + a_2, b_1 + b_2
 
 
-@triton.jit(do_not_specialize=("num_rows", "num_parts"))
+@triton.jit(do_not_specialize=("num_labels", "num_rows", "num_parts"))
 def _entropy_kernel(
-    scores, bias, labels, shares, losses, grad_bias, num_rows, stride, num_parts,
-    BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
+    scores, bias, labels, shares, losses, grad_bias, in_halves, top_x, top_weight, top_shares,
+    num_labels, num_rows, stride, num_parts, HALVES: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     i_p = tl.program_id(0)
     o_c = tl.arange(0, BLOCK)
+    if HALVES:
+        e_x, e_weight, e_shares = exponent(top_x), exponent(top_weight), exponent(top_shares)
     b_sum = ()
     for _ in tl.static_range(BLOCKS):
         b_sum = b_sum + (tl.zeros([BLOCK], dtype=tl.float32),)
     b_next = _row_of(scores, tl.cast(i_p, tl.int64) * stride, stride, o_c, BLOCKS, BLOCK)
     for i_r in range(i_p, num_rows, num_parts):
         o_row, i_next = tl.cast(i_r, tl.int64) * stride, i_r + num_parts
-        i_label = tl.load(labels + i_r)
-        b_share = tl.where(i_label < 0, 0.0, tl.load(shares + i_r).to(tl.float32))
+        i_label = tl.load(labels + i_r, mask=i_r < num_labels, other=-1)
+        b_share = tl.load(shares + i_r, mask=i_r < num_labels, other=0.0).to(tl.float32)
+        b_share = tl.where(i_label < 0, 0.0, b_share)
         # The next row is loaded while this one is worked on; nothing is read beyond the last.
         b_row = b_next
         limit = tl.where(i_next < num_rows, stride, 0)
@@ -109,7 +127,10 @@ def _entropy_kernel(
         b_top = tl.full([BLOCK], float("-inf"), dtype=tl.float32)
         for n in tl.static_range(BLOCKS):
             b_bias = tl.load(bias + n * BLOCK + o_c, mask=n * BLOCK + o_c < stride, other=float("-inf"))
-            b_score = b_score + (b_row[n] + b_bias,)
+            if HALVES:
+                b_score = b_score + (unscaled(b_row[n], e_x, e_weight) + b_bias,)
+            else:
+                b_score = b_score + (b_row[n] + b_bias,)
             b_top = tl.maximum(b_top, b_score[n])
         b_most = tl.max(b_top, axis=0)
         b_exp = ()
@@ -125,7 +146,12 @@ def _entropy_kernel(
         for n in tl.static_range(BLOCKS):
             o_n = n * BLOCK + o_c
             b_grad = b_exp[n] * b_factor - tl.where(o_n == i_label, b_share, 0.0)
-            tl.store(scores + o_row + o_n, b_grad.to(scores.dtype.element_ty), mask=o_n < stride)
+            if HALVES:
+                b_lead, b_rest = split(b_grad, e_shares)
+                tl.store(in_halves + 2 * o_row + o_n, b_lead, mask=o_n < stride)
+                tl.store(in_halves + 2 * o_row + stride + o_n, b_rest, mask=o_n < stride)
+            else:
+                tl.store(scores + o_row + o_n, b_grad.to(scores.dtype.element_ty), mask=o_n < stride)
             b_more = b_more + (b_sum[n] + b_grad,)
         b_sum = b_more
     for n in tl.static_range(BLOCKS):
@@ -134,9 +160,12 @@ def _entropy_kernel(
 
 
 def _entropy(
-    scores: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor, num_classes: int
-) -> tuple[Tensor, Tensor]:
-    """The sum of the losses and the gradient of the bias. The rows of ``scores`` are padded beyond ``num_classes``."""
+    scores: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor, num_classes: int, tops: tuple[Tensor, ...] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of the losses; the scores, overwritten with their gradient; and the gradient of the bias.
+
+    The scores are padded beyond ``num_classes``. Those of :func:`halves.scores` are also padded beyond the labels, and
+    are overwritten with halves."""
     rows, stride = scores.shape
     parts = min(rows, ENTROPY_PROGRAMS)
     losses = torch.empty(rows, device=scores.device, dtype=torch.float32)
@@ -146,11 +175,15 @@ def _entropy(
     # Minus infinity excludes the padding, so that no mask splits the reads into small ones.
     bias = functional.pad(bias.float(), (0, stride - num_classes), value=float("-inf"))
     block = power_of_two(stride, 16, ENTROPY_BLOCK)
-    arguments = (scores, bias, labels, shares, losses, grad_bias, rows, stride, parts, ceil_div(stride, block), block)
+    in_halves = (scores.view(torch.float16), *tops) if tops else (None,) * 4
+    arguments = (
+        scores, bias, labels, shares, losses, grad_bias, *in_halves,
+        len(labels), rows, stride, parts, bool(tops), ceil_div(stride, block), block,
+    )  # fmt: skip
     warps, registers = (8, 128) if stride <= MAX_BOUND else (16, None)
     if rows:
         launch(_entropy_kernel, (parts,), arguments, warps if block == ENTROPY_BLOCK else 4, registers=registers)
-    return losses.sum(), grad_bias.sum(0)[:num_classes]
+    return losses.sum(), scores, grad_bias.sum(0)[:num_classes]
 
 
 def locate(parameter: Tensor, mean: Tensor, square: Tensor, step: Tensor) -> tuple[int, ...]:

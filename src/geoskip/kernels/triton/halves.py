@@ -1,0 +1,147 @@
+r"""Products of large float32 matrices on the tensor cores, in float16.
+
+A matrix, scaled so that its largest number lies between 2¹⁴ and 2¹⁵, is the sum of two in float16: rounded, and the
+rest. Together they hold 22 bits of a number, and its distance from 0 to 2⁻⁴⁰ of the largest one. Three products of
+these halves, added up in float32, replace one product of float32; the fourth, of the two rests, is below their rounding.
+cuBLAS multiplies float16 twice as fast as TF32, and float32 itself without tensor cores.
+
+If a number is infinite or NaN, everything becomes NaN. Subnormal numbers are numbers like any other.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from geoskip.kernels.triton.launch import ceil_div, is_tf32, launch
+
+# Multiplications from which on three products are faster than one of float32.
+ENOUGH_PRODUCTS = 1 << 30
+# Rows are padded to a multiple of this: whole blocks of the tensor cores in each chunk.
+ROWS_STEP = 64
+# Long sums are added up in chunks, because the tensor cores round each addition towards zero.
+CHUNKS = 4
+# Columns must be whole 16 bytes of float16.
+COLUMNS_STEP = 8
+BLOCK = 1024
+
+
+def pays(x: Tensor, weight: Tensor) -> bool:
+    """Whether x Wᵀ and its gradients are computed in halves: not where the user has allowed TF32."""
+    is_large = x.shape[0] * weight.numel() >= ENOUGH_PRODUCTS
+    return is_large and x.dtype == torch.float32 and x.shape[1] % COLUMNS_STEP == 0 and not is_tf32()
+
+
+def largest(tensor: Tensor) -> Tensor:
+    """The largest magnitude, from which follows the scale."""
+    return torch.linalg.vector_norm(tensor, torch.inf)
+
+
+@triton.jit
+def exponent(p_largest):
+    """Of the power of two above the largest number, as a float32 stores it; 255 if that is not finite."""
+    return tl.maximum((tl.load(p_largest).to(tl.int32, bitcast=True) >> 23) & 255, 15)
+
+
+@triton.jit
+def power(e):
+    return ((e + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def split(block, e):
+    """The halves of numbers below the power of two that ``e`` stands for."""
+    b_scaled = block * tl.where(e == 255, float("nan"), power(141 - e))
+    b_lead = b_scaled.to(tl.float16)
+    return b_lead, (b_scaled - b_lead.to(tl.float32)).to(tl.float16)
+
+
+@triton.jit
+def unscaled(block, e_1, e_2):
+    """Sums of products of halves as they are without the scales: in two steps, neither of which can overflow alone."""
+    e = e_1 + e_2 - 282
+    return block * power(e // 2) * power(e - e // 2)
+
+
+@triton.jit(do_not_specialize=("num_rows", "num_padded"))
+def _split_kernel(x, top, out, num_rows, num_padded, C, IS_LEFT: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    o_r, o_c = o // C, o % C
+    b_lead, b_rest = split(tl.load(x + o, mask=o_r < num_rows, other=0.0), exponent(top))
+    p_out, m_out = out + o_r.to(tl.int64) * 3 * C + o_c, o_r < num_padded
+    tl.store(p_out, b_lead, mask=m_out)
+    tl.store(p_out + C, b_rest if IS_LEFT else b_lead, mask=m_out)
+    tl.store(p_out + 2 * C, b_lead if IS_LEFT else b_rest, mask=m_out)
+
+
+def halves(x: Tensor, top: Tensor, is_left: bool) -> Tensor:
+    """[rows + padding, 3 columns] in float16 of [rows, columns]: (leading, rest, leading) for the left operand of a
+    product, (leading, leading, rest) for the right one."""
+    x = x.contiguous()
+    num_rows, columns = x.shape
+    padded = num_rows + -num_rows % ROWS_STEP
+    out = torch.empty(padded, 3 * columns, device=x.device, dtype=torch.float16)
+    arguments = x, top, out, num_rows, padded, columns, is_left, BLOCK
+    launch(_split_kernel, (ceil_div(padded * columns, BLOCK),), arguments)
+    return out
+
+
+def scores(left: Tensor, right: Tensor) -> Tensor:
+    """x Wᵀ, still scaled, of :func:`halves` of both."""
+    if not left.is_cuda:
+        return left.float() @ right.float().t()
+    return torch.mm(left, right.t(), out_dtype=torch.float32)
+
+
+@triton.jit
+def _combine_kernel(
+    of_leading, of_rest, top_1, top_2, factor, out, num_sums, num_padded, C, CHUNKS: tl.constexpr, BLOCK: tl.constexpr
+):
+    o = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    m = o < num_sums
+    o_2 = (o // C) * 2 * C + o % C
+    b_small = tl.zeros([BLOCK], dtype=tl.float32)
+    b_sum = tl.zeros([BLOCK], dtype=tl.float32)
+    for i in tl.static_range(CHUNKS):
+        o_chunk = tl.cast(i, tl.int64) * num_padded
+        b_sum += tl.load(of_leading + 2 * o_chunk + o_2, mask=m, other=0.0)
+        b_small += tl.load(of_leading + 2 * o_chunk + C + o_2, mask=m, other=0.0)
+        b_small += tl.load(of_rest + o_chunk + o, mask=m, other=0.0)
+    b_out = unscaled(b_sum + b_small, exponent(top_1), exponent(top_2))
+    tl.store(out + o, b_out * tl.load(factor), mask=m)
+
+
+def _combined(of_leading: Tensor, of_rest: Tensor, tops: tuple[Tensor, Tensor], factor: Tensor, rows: int) -> Tensor:
+    """The sum over the chunks, in a fixed order, of the products of the leading halves [chunks, rows, 2 columns] with
+    both others, and of the rests [chunks, rows, columns] with the leading ones; times ``factor``."""
+    chunks, padded, columns = of_rest.shape
+    out = torch.empty(rows, columns, device=of_rest.device, dtype=torch.float32)
+    arguments = of_leading, of_rest, *tops, factor, out, out.numel(), padded * columns, columns, chunks, BLOCK
+    launch(_combine_kernel, (ceil_div(out.numel(), BLOCK),), arguments)
+    return out
+
+
+def gradient_of_left(gradient: Tensor, right: Tensor, tops: tuple[Tensor, Tensor], factor: Tensor, rows: int) -> Tensor:
+    """Ḡ W of the halves of Ḡ [rows, (leading, rest)] and of W."""
+    right = right.view(CHUNKS, -1, right.shape[1])
+    columns = right.shape[2] // 3
+    # [(leading, rest), chunks, rows, columns of a chunk]
+    leading, rest = gradient.view(len(gradient), 2, CHUNKS, -1).permute(1, 2, 0, 3)
+    products = _bmm(leading, right[..., columns:]), _bmm(rest, right[..., :columns])
+    return _combined(*products, tops, factor, rows)
+
+
+def gradient_of_right(gradient: Tensor, left: Tensor, tops: tuple[Tensor, Tensor], factor: Tensor, rows: int) -> Tensor:
+    """Ḡᵀ x of the halves of Ḡ [rows, (leading, rest)] and of x."""
+    left = left.view(CHUNKS, -1, left.shape[1])
+    columns = left.shape[2] // 3
+    # [(leading, rest), chunks, columns, rows of a chunk]
+    leading, rest = gradient.view(CHUNKS, left.shape[1], 2, -1).permute(2, 0, 3, 1)
+    products = _bmm(leading, left[..., : 2 * columns]), _bmm(rest, left[..., :columns])
+    return _combined(*products, tops, factor, rows)
+
+
+def _bmm(a: Tensor, b: Tensor) -> Tensor:
+    return torch.bmm(a, b, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float()
