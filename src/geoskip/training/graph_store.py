@@ -78,11 +78,15 @@ class GraphStore:
         """A number that changes when batches of this size change their shapes, so that a step is captured again."""
         return 0
 
+    def prepare(self, num_items: int) -> None:
+        """Find the padded size of batches of ``num_items`` graphs, for which numbers are read."""
+        if self.padded and num_items not in self._shapes:
+            self._shapes[num_items] = self.batch_shapes(num_items)
+
     def _shapes_for(self, items: Tensor) -> tuple[BatchShape, ...]:
         if not self.padded:
             return tuple(level.exact_shape(items) for level in self.levels)
-        if len(items) not in self._shapes:
-            self._shapes[len(items)] = self.batch_shapes(len(items))
+        self.prepare(len(items))
         return self._shapes[len(items)]
 
     def _graph(self, depth: int, items: Tensor, verts: Rows, shape: BatchShape) -> Graph:

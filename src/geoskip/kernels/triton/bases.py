@@ -16,7 +16,7 @@ from torch import Tensor
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import as_index, product
-from geoskip.kernels.triton.launch import ENOUGH_ITEMS, ceil_div, launch, power_of_two, precision
+from geoskip.kernels.triton.launch import ENOUGH_ITEMS, SIZES, ceil_div, launch, power_of_two, precision
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
@@ -26,7 +26,7 @@ MAX_HELD = 32
 MAX_NARROW = 2**31 - ROWS
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _gaussian_kernel(
     pseudo, mean, scale, weights, num_edges, M, D, floor, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr
 ):
@@ -57,9 +57,9 @@ def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     return weights
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _gaussian_gradients_kernel(
-    grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, M, D, floor, num_parts,
+    grad, weights, pseudo, mean, scale, partial, grad_pseudo, num_edges, M, D, floor, num_parts,
     NEEDS_PSEUDO: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     i_p, d = tl.program_id(0), tl.program_id(1)
@@ -82,9 +82,9 @@ def _gaussian_gradients_kernel(
         b_gscale += b_pull * b_off / b_variance
         if NEEDS_PSEUDO:
             tl.store(grad_pseudo + o_e * D + d, -tl.sum(b_pull, axis=1), mask=m_e)
-    o_out = (i_p * M + o_m) * D + d
-    tl.store(grad_mean + o_out, tl.sum(b_gmean, axis=0), mask=m_m)
-    tl.store(grad_scale + o_out, tl.sum(b_gscale * b_scale, axis=0), mask=m_m)
+    p_mean = partial + (i_p * M + o_m) * D + d
+    tl.store(p_mean, tl.sum(b_gmean, axis=0), mask=m_m)
+    tl.store(p_mean + num_parts * M * D, tl.sum(b_gscale * b_scale, axis=0), mask=m_m)
 
 
 def gaussian_gradients(
@@ -98,7 +98,7 @@ def gaussian_gradients(
     partial = torch.empty(2, parts, slots, dim, device=grad.device, dtype=torch.float32)
     grad_pseudo = torch.empty_like(pseudo if needs[0] else pseudo[:0], dtype=torch.float32)
     arguments = (
-        grad, weights, pseudo, mean, scale, partial[0], partial[1], grad_pseudo, num_edges, slots, dim, FLOOR, parts,
+        grad, weights, pseudo, mean, scale, partial, grad_pseudo, num_edges, slots, dim, FLOOR, parts,
         needs[0], block_e, block_m,
     )  # fmt: skip
     launch(_gaussian_gradients_kernel, (parts, dim), arguments)
@@ -110,7 +110,7 @@ def gaussian_gradients(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _scores_kernel(
     x, attention, scores, batch, num_vertices, C, M,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
@@ -153,7 +153,7 @@ def _logit(p_j, p_i, offset, m, batch, m_r, OPPOSITE: tl.constexpr):
     return b_one + tl.load(offset + m).to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _softmax_kernel(
     sender_scores, receiver_scores, offset, edge_scale, weights, senders, receivers, num_rows, batch,
     OPPOSITE: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
@@ -221,7 +221,7 @@ def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.conste
     return tl.reshape(b[0], [BLOCK_R, COUNT])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _softmax_gradients_kernel(
     grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
     HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr,

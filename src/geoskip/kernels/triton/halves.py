@@ -1,8 +1,8 @@
 r"""Products of large float32 matrices on the tensor cores, in float16.
 
 A matrix, scaled so that its largest number lies between 2¹⁴ and 2¹⁵, is the sum of two in float16: rounded, and the
-rest. Together they hold 22 bits of a number, and its distance from 0 to 2⁻⁴⁰ of the largest one. Three products of
-these halves, added up in float32, replace one product of float32; the fourth, of the two rests, is below their rounding.
+rest. Together they hold 22 bits of a number, or whatever is above 2⁻⁴⁰ of the largest one. Three products of these
+halves, added up in float32, replace one product of float32; the fourth, of the two rests, is below their rounding.
 cuBLAS multiplies float16 twice as fast as TF32, and float32 itself without tensor cores.
 
 If a number is infinite or NaN, everything becomes NaN. Subnormal numbers are numbers like any other.
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.launch import ceil_div, is_tf32, launch
+from geoskip.kernels.triton.launch import SIZES, ceil_div, is_tf32, launch
 
 # Multiplications from which on three products are faster than one of float32.
 ENOUGH_PRODUCTS = 1 << 30
@@ -65,7 +65,7 @@ def unscaled(block, e_1, e_2):
     return block * power(e // 2) * power(e - e // 2)
 
 
-@triton.jit(do_not_specialize=("num_rows", "num_padded"))
+@triton.jit(do_not_specialize=SIZES)
 def _split_kernel(x, top, out, num_rows, num_padded, C, IS_LEFT: tl.constexpr, BLOCK: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     o_r, o_c = o // C, o % C
@@ -95,7 +95,7 @@ def scores(left: Tensor, right: Tensor) -> Tensor:
     return torch.mm(left, right.t(), out_dtype=torch.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _combine_kernel(
     of_leading, of_rest, top_1, top_2, factor, out, num_sums, num_padded, C, CHUNKS: tl.constexpr, BLOCK: tl.constexpr
 ):

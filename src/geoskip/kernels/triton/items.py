@@ -30,10 +30,10 @@ from geoskip.kernels.triton.blocks import (
     weights_of,
     zeros_of,
 )
-from geoskip.kernels.triton.launch import Tiles, ceil_div, launch, needs_wide, precision, shares
+from geoskip.kernels.triton.launch import SIZES, Tiles, ceil_div, launch, needs_wide, precision, shares
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbors, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
@@ -106,7 +106,7 @@ def convolve(
     return y
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _sender_gradients_kernel(
     grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
@@ -197,7 +197,7 @@ def sender_gradients(
     return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,

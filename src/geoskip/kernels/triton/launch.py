@@ -17,8 +17,11 @@ ENOUGH_BLOCKS = 200
 CACHE_SIZE = 1024
 # Columns of a part: the fewest that a block of a product can have.
 PART = 16
-# Numbers that differ from batch to batch: kernels are not compiled again when 16 divides them.
-SIZES = ("num_senders", "num_receivers", "num_tiles", "num_parts", "stride_wb", "stride_wm")
+# Numbers that differ from graph to graph and from batch to batch: kernels are not compiled again when 16 divides them.
+SIZES = (
+    "num_senders", "num_receivers", "num_vertices", "num_edges", "num_items", "num_rows", "num_labels", "num_padded",
+    "num_sums", "num_tiles", "num_parts", "num_programs", "room", "stride_gb", "stride_og",
+)  # fmt: skip
 
 
 class Tiles(NamedTuple):

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.triton.launch import ceil_div, launch, power_of_two
+from geoskip.kernels.triton.launch import SIZES, ceil_div, launch, power_of_two
 
 BLOCK = 64
 
@@ -29,7 +29,7 @@ def _find(o_p, offsets, items, num_items, BLOCK_B: tl.constexpr):
     return b_graph, b_start, b_row, tl.sum(b_count, axis=0), b_end
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _rows_kernel(
     offsets, items, starts, graphs, rows, real, num_items, room, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr
 ):
@@ -57,7 +57,7 @@ def packed_rows(offsets: Tensor, items: Tensor, room: int) -> tuple[Tensor, Tens
     return starts, graphs, rows, real
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _edges_kernel(
     offsets, items, vertex_starts, stored_senders, stored_receivers, stored_order, senders, receivers, order,
     num_items, room, LOOPS: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr,
@@ -91,21 +91,21 @@ def packed_edges(
     return out[0], out[1], out[2]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _segments_kernel(
     vertex_starts, edge_starts, graphs, rows, first_in, first_out, into, out,
-    num_items, verts, room, LOOPS: tl.constexpr, BLOCK_P: tl.constexpr,
+    num_items, num_vertices, room, LOOPS: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     o_v = (tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)).to(tl.int64)
     b_verts, b_edges = tl.load(vertex_starts + num_items), tl.load(edge_starts + num_items)
-    m_v = (o_v < b_verts) & (o_v < verts)
+    m_v = (o_v < b_verts) & (o_v < num_vertices)
     b_start = tl.load(edge_starts + tl.load(graphs + o_v, mask=m_v, other=0), mask=m_v, other=0)
     b_row = tl.load(rows + o_v, mask=m_v, other=0)
     b_padding = tl.minimum(b_edges + tl.maximum(o_v - b_verts, 0) * LOOPS, room)
     b_in = b_start + tl.load(first_in + b_row, mask=m_v, other=0).to(tl.int64)
     b_out = b_start + tl.load(first_out + b_row, mask=m_v, other=0).to(tl.int64)
-    tl.store(into + o_v, tl.where(m_v, b_in, b_padding), mask=o_v <= verts)
-    tl.store(out + o_v, tl.where(m_v, b_out, b_padding), mask=o_v <= verts)
+    tl.store(into + o_v, tl.where(m_v, b_in, b_padding), mask=o_v <= num_vertices)
+    tl.store(out + o_v, tl.where(m_v, b_out, b_padding), mask=o_v <= num_vertices)
 
 
 def packed_segments(

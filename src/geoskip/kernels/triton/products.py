@@ -72,7 +72,7 @@ def spmm(
     return y
 
 
-@triton.jit(do_not_specialize=("num_rows", "num_parts"))
+@triton.jit(do_not_specialize=SIZES)
 def _over_rows_kernel(
     x, g, products, sums, num_rows, C, O, num_parts,
     NEEDS_PRODUCT: tl.constexpr, NEEDS_SUM: tl.constexpr,

@@ -14,7 +14,7 @@ from torch.nn import functional
 from geoskip.kernels.branches import branches
 from geoskip.kernels.triton import halves
 from geoskip.kernels.triton.halves import exponent, split, unscaled
-from geoskip.kernels.triton.launch import ceil_div, launch, power_of_two
+from geoskip.kernels.triton.launch import SIZES, ceil_div, launch, power_of_two
 from geoskip.kernels.triton.products import over_rows
 
 # Programs of the cross-entropy, which sum the gradient of the bias over their rows: two for each multiprocessor.
@@ -55,8 +55,8 @@ def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, shares: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The loss; the gradients of the scores and of the bias; the weight, padded or in halves; and, if it is in halves,
-    x in halves and the largest numbers of x, of the weight and of the shares. The scores are stored once and overwritten
-    with their gradient."""
+    x in halves and the largest numbers of x, of the weight and of the shares. The scores are stored once and
+    overwritten with their gradient."""
     if halves.pays(x, weight):
         tops = tuple(map(halves.largest, (x, weight, shares.float())))
         left, right = halves.halves(x, tops[0], True), halves.halves(weight, tops[1], False)
@@ -101,7 +101,7 @@ def _add_both(a_1, b_1, a_2, b_2):
     return a_1 + a_2, b_1 + b_2
 
 
-@triton.jit(do_not_specialize=("num_labels", "num_rows", "num_parts"))
+@triton.jit(do_not_specialize=SIZES)
 def _entropy_kernel(
     scores, bias, labels, shares, losses, grad_bias, in_halves, top_x, top_weight, top_shares,
     num_labels, num_rows, stride, num_parts, HALVES: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,

@@ -27,7 +27,7 @@ def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
     return tl.cast(i_m, tl.int64) * stride_wm if WIDE else i_m * stride_wm
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbors, order, offsets,
     num_senders, num_receivers, C, O, M,
@@ -112,7 +112,7 @@ def strides_of(weights: Tensor) -> tuple[int, int, int]:
     return int(batch > 1), edges * batch if slots > 1 else 0, batch
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_receivers, C, O, M, num_tiles, num_parts,
@@ -179,7 +179,7 @@ def theta_gradients(
     return partial.sum(0)
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _weight_gradients_kernel(
     grad_y, x, theta, grad_weights, senders, offsets,
     batch, num_receivers, C, O, stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,

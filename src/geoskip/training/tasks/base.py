@@ -189,6 +189,10 @@ class Task(ABC):
         """Changes when batches of this size get other shapes: a captured step is then captured again."""
         return 0
 
+    def prepare(self, num_items: int) -> None:  # noqa: B027
+        """Compute what :meth:`batch` needs to know about all batches of this size, if it has to read values for that:
+        a step is traced without values to find the kernels that it compiles."""
+
     def to(self, device: torch.device | str) -> Task:
         """The same task with its data, tensors and graphs on another device; cached properties stay where they are."""
         moved = copy(self)

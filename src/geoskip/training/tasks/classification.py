@@ -145,6 +145,9 @@ class Classification(Task):
     def layout(self, num_items: int) -> int:
         return self.store.layout(num_items)
 
+    def prepare(self, num_items: int) -> None:
+        self.store.prepare(num_items)
+
     def model_arguments(self) -> dict[str, Any]:
         dim = self.data.levels[0].pos.shape[1] if self.config.pseudo == "position" else 1
         sizes = {"num_classes": len(self.data.class_names), "in_channels": self.data.x.shape[1]}

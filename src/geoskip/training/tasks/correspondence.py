@@ -96,6 +96,9 @@ class Correspondence(Task):
         moved.store = self.store.to(device, padded=moved.device.type == "cuda")
         return moved
 
+    def prepare(self, num_items: int) -> None:
+        self.store.prepare(num_items)
+
     def batch(self, items: Int[Tensor, " items"]) -> tuple[Any, Tensor, Tensor]:
         packed = self.store.batch(items)
         verts = packed.verts[0]
