@@ -15,23 +15,24 @@ from geoskip.operators import operator_info
 INTRODUCTION = """\
 # Benchmarks
 
-Made by `python -m benchmarks table` from the records in `results/bench/`; do not edit. Each record is one run of
-`python -m benchmarks`, with `blocks`, `training` or `scaling`; ours and the peers run side by side.
+geoskip next to PyTorch Geometric (PyG), both measured in the same run. `python -m benchmarks table` writes this page
+from the records in `results/bench/`; do not edit it. Each record is one run of `python -m benchmarks`.
 
-Of blocks, a step is forward and backward of one block in float32, with the gradients of x and of every parameter.
-Times are medians, steps following each other over several sets of inputs that together outgrow the cache. Peak is the
-memory of a step above inputs, parameters and graph. Every path's output and gradients were compared with the reference
-in float64 before it was timed: **error** is the largest relative error of them (ours is refused above 1e-5),
-**repeats** whether two runs agreed bitwise. **Roofline** is the least time that the bytes and operations of the step
-could take on that machine, over the time it took.
-
-The peer is PyTorch Geometric (PyG), eager, with the same parameters, on packed disjoint copies, by the fastest of its
-documented calls, which is named below each table. Its MoNet cannot leave out the root weight, which is the affine
-skip: Aff-MoNet is the same work, and the ratio of plain MoNet (*) is against that. SpiralNet++ and SplineCNN have no
-peer without further packages; there the reference path of geoskip stands in.
-
-Eager steps of small graphs wait for the host, ours and the peer's: their times tell as much of the host as of the card.
-Captured steps do not wait.
+- A **step** is forward and backward of one block in float32, with the gradients of x and of every parameter. Times are
+  medians over several sets of inputs that together exceed the cache.
+- **captured** steps are replayed as a CUDA graph. Eager steps on small graphs wait for the host, so their times depend
+  on the host as much as on the GPU.
+- **PyG** runs eagerly with the same parameters on packed disjoint copies, with the fastest of its documented calls,
+  which is named below each table. Its MoNet cannot leave out the root weight, which is an affine skip. Plain MoNet (*)
+  is therefore compared with PyG's Aff-MoNet.
+- **reference** is geoskip's own reference formula. It stands in for PyG where PyG needs further packages (SpiralNet++,
+  SplineCNN).
+- **MB** is the peak memory of a step, without inputs, parameters and graph.
+- **roofline** is the shortest time that the bytes and operations of the step allow on the machine, divided by the
+  measured time.
+- **error** is the largest relative error of the output and the gradients, compared with the reference in float64. Above
+  1e-5 a result of geoskip counts as wrong.
+- **repeats** says whether two runs agree bitwise.
 """
 
 
@@ -61,10 +62,10 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
 def _blocks(record: dict[str, Any]) -> Iterator[str]:
     ceilings = record["ceilings"]
     copy, product = ceilings["bytes_per_second"], ceilings["operations_per_second"]
-    yield f"Ceilings: {number(copy / 1e9)} GB/s of a copy, {number(product / 1e12)} TFLOP/s of a float32 product."
+    yield f"Measured limits: {number(copy / 1e9)} GB/s (copy), {number(product / 1e12)} TFLOP/s (float32 product)."
     if record["machine"]["device_type"] == "cpu" and None not in record["load"]:
         before, after = record["load"]
-        yield f"Load average {before} before the run, {after} at its end."
+        yield f"Load average: {before} before the run, {after} after it."
     yield ""
     for workload, group in groupby(rows_of(record), key=lambda row: row.workload):
         rows = list(group)
@@ -111,7 +112,7 @@ def _notes(rows: list[Row]) -> Iterator[str]:
     """Which call of the peer was timed, what failed, what the skip costs."""
     calls = {row.operator: row.call for row in rows if row.path == "PyG" and row.problem is None}
     for operator, call in calls.items():
-        yield f"- {operator_info(operator).title}'s peer: `{call}`"
+        yield f"- {operator_info(operator).title} in PyG: `{call}`"
     for row in rows:
         if row.problem is not None:
             yield f"- {block_name(row)}, {row.path}: {row.problem}"
@@ -120,28 +121,31 @@ def _notes(rows: list[Row]) -> Iterator[str]:
 
 
 def _skip_costs(rows: list[Row]) -> Iterator[str]:
-    """Captured, where that was measured: the time of an eager step is mostly the host's, with a skip or without."""
+    """Of captured steps if there are any: the time of an eager step is mostly that of the host."""
     path = "captured" if _has(rows, "captured") else "geoskip"
     ours = {(row.operator, row.slots, row.skip): row for row in rows if row.path == path and row.problem is None}
     pairs = [(ours[o, m, False], row) for (o, m, skip), row in ours.items() if skip and (o, m, False) in ours]
     if not pairs:
         return
-    costs = [f"{block_name(bare)} {_over(row, bare)}" for bare, row in pairs]
+    costs = [f"{block_name(bare)}: {_over(row, bare)}" for bare, row in pairs]
     how = ", captured" if path == "captured" else ""
-    yield f"- The affine skip's share, with it over without{how}: {'; '.join(costs)}"
+    yield f"- Cost of the affine skip, relative to the plain block{how}: {'; '.join(costs)}"
 
 
 def _over(row: Row, bare: Row) -> str:
     assert row.milliseconds is not None
     assert bare.milliseconds is not None
-    time = f"{row.milliseconds / bare.milliseconds:.2f} of the time"
+    time = f"{row.milliseconds / bare.milliseconds:.2f}× the time"
     if row.peak_bytes is None or not bare.peak_bytes:
         return time
-    return f"{time}, {row.peak_bytes / bare.peak_bytes:.2f} of the memory"
+    return f"{time}, {row.peak_bytes / bare.peak_bytes:.2f}× the memory"
 
 
 def _scaling(record: dict[str, Any]) -> Iterator[str]:
-    yield "Blocks with affine skip, batch 1, 32 → 32, M = 9, on sheets of triangles. Exponents are fitted from 64k up."
+    yield (
+        "Blocks with an affine skip, batch 1, 32 → 32 channels, M = 9, on planar triangle meshes. Exponents are fitted "
+        "from 64k vertices."
+    )
     yield ""
     yield line(["operator", "vertices", "ms", "MB", "error", "repeats"])
     yield line(["---", *["---:"] * 5])

@@ -11,11 +11,11 @@ from rich.table import Table
 from benchmarks.records import Row, rows_of
 from benchmarks.tables import block_name, line, megabytes, number, ratio, scientific, yes_no
 
-COLUMNS = ("ms", "peak MB", "× faster", "× less memory", "loss off by", "repeats")
+COLUMNS = ("ms", "peak MB", "× faster", "× less memory", "loss difference", "repeats")
 
 
 def training_table(rows: Sequence[Row]) -> Table:
-    table = Table(title="one training step, with its batch and the optimiser", title_justify="left")
+    table = Table(title="one training step, including batch and optimizer", title_justify="left")
     for column in ("task", "network", "path"):
         table.add_column(column, no_wrap=True)
     for column in COLUMNS:
@@ -28,11 +28,11 @@ def training_table(rows: Sequence[Row]) -> Table:
 def training_section(record: dict[str, Any]) -> Iterator[str]:
     """A training record as Markdown."""
     yield (
-        "A training step: getting the batch, forward, backward, Adam. The peer is the same network of PyTorch "
-        "Geometric's layers with its loader, from the same weights on the same batches, by the fastest of the ways "
-        "named below. **Loss off by** is the largest relative difference of a loss from the peer's over "
-        f"{record['steps']} steps, compared in float32 without dropout; **repeats** whether two runs of ours agreed "
-        "bitwise in all of them. Peak is all that training holds on the device."
+        "A training step: get the batch, forward, backward, Adam. PyG trains the same network with its own loader, "
+        "from the same weights on the same batches, in the fastest of the ways named below. **Loss difference** is the "
+        f"largest relative difference between the losses of the two over {record['steps']} steps, in float32 without "
+        "dropout. **repeats** says whether two runs of geoskip agree bitwise in all steps. **peak MB** is all memory "
+        "that training uses on the device."
     )
     yield ""
     for task, group in groupby(rows_of(record), key=lambda row: row.workload):

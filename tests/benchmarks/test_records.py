@@ -87,10 +87,10 @@ def test_page_compares_side_by_side() -> None:
     assert cells["roofline"] == "45 %"
     assert cells["repeats"] == "yes"
     assert dict(zip(head, bare, strict=True))["× faster"] == "18.6*"
-    assert "MoNet's peer: `GMMConv(x)`" in page
-    assert "MoNet, M=9 1.10 of the time, 1.00 of the memory" in page
+    assert "MoNet in PyG: `GMMConv(x)`" in page
+    assert "MoNet, M=9: 1.10× the time, 1.00× the memory" in page
     assert "4300 GB/s" in page
-    assert "Load average 0.1 before the run, 1.9 at its end." in page
+    assert "Load average: 0.1 before the run, 1.9 after it." in page
 
 
 def test_page_admits_what_failed() -> None:

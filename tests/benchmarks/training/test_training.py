@@ -198,7 +198,7 @@ def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = command("training", *arguments)
     assert told.exit_code == 0, told.output
     assert "correspondence Aff-MoNet, M=3, geoskip:" in told.stderr
-    assert "loss off by" in told.stdout
+    assert "loss difference" in told.stdout
     record = json.loads(path.read_text(encoding="utf-8"))
     assert (record["kind"], record["steps"], len(record["rows"])) == ("training", 2, 2)
     page = command("table", str(path))
