@@ -22,7 +22,9 @@ SIZES = {
     "correspondence": 9,
     "center_ablation": 12,
     "spline_supplement": 12,
-    "superpixel_ablation": 41,
+    "superpixels": 15,
+    "superpixel_ablation": 43,
+    "correspondence_ablation": 21,
     "error_maps": 8,
     "matching_maps": 7,
     "reconstructions": 8,
@@ -110,6 +112,9 @@ def test_short_schedule_goes_through_the_same_rates(row: PaperRow) -> None:
     halved_thrice = row.task == "correspondence" and full.operator == "feast"
     assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / (8 if halved_thrice else 16)
     same = {"optim": None, "tf32": SHORT[row.task].tf32}
+    if row.task == "classification" and not row.variant:
+        # The levels that the data set has, and the initial values of the paper.
+        same |= {"coarsening": {}, "pseudo_scale": "set", "options": dict(row.options)}
     assert {**full.to_json(), **same} == {**short.to_json(), "optim": None}
 
 
@@ -120,16 +125,45 @@ def test_first_epochs_keep_the_papers_rates() -> None:
     assert [first.optim.rate(epoch) for epoch in range(200)] == [full.optim.rate(epoch) for epoch in range(200)]
     with pytest.raises(ValueError, match="first501 is longer than the paper's 500 epochs; use full"):
         row.config("superpixels", "first501", 0)
-    for wrong in ("first", "first0", "first-3"):
+    for wrong in ("first", "first0", "first-3", "in", "in0"):
         with pytest.raises(ValueError, match="schedule: unknown name"):
             row.config("superpixels", wrong, 0)
+
+
+def test_all_rates_in_fewer_epochs() -> None:
+    for name, label, data, epochs in (("table1", "MoNet M=9", "faces", 60), ("table2", "GCN", "superpixels", 100)):
+        row = row_named(name, label)
+        full, fast = (row.config(data, schedule, 0).optim for schedule in ("full", f"in{epochs}"))
+        assert fast.epochs == epochs
+        speed = full.epochs // epochs
+        for epoch in range(epochs):
+            assert fast.rate(epoch) == pytest.approx(full.rate(speed * epoch))
+
+
+def test_rows_of_superpixels_have_the_authors_recipe() -> None:
+    for row in EXPERIMENTS["superpixels"].rows:
+        config = row.config("superpixels", "first200", 0)
+        assert config.coarsening == {"matchings": 1, "drawn": "epoch", "weight": "far"}
+        assert config.pseudo_scale == ("batch" if row.operator == "monet" else "set")
+        assert config.test
+    assert EXPERIMENTS["superpixels"].select(["*†"]) == EXPERIMENTS["table3"].rows[-2:]
+
+
+def test_the_forms_of_the_correspondence_network() -> None:
+    rows = EXPERIMENTS["correspondence_ablation"].rows
+    for row in rows:
+        config = row.config("bodies", "first300", 0)
+        assert (config.validation, config.test) == (0.1, False)
+        assert config.model.get("head_elu", False) == (row.variant == "ELU after Lin(256)")
+        assert config.options.get("renormalize", True) == (not row.variant.startswith("I + D"))
+    assert [row.method for row in rows[-3:]] == ["GCN", "Res-GCN", "Aff-GCN"]
 
 
 def test_the_ablation_changes_one_setting_at_a_time_and_never_looks_at_the_test() -> None:
     rows = EXPERIMENTS["superpixel_ablation"].rows
     leaves = {row: dict(flat(row.config("superpixels", "first20", 0).to_json())) for row in rows}
     methods = dict.fromkeys(row.title for row in rows)
-    assert list(methods) == ["MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN"]
+    assert list(methods) == ["MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN", "GIN-0"]
     for row in rows:
         own = leaves[row]
         assert (own["validation"], own["test"]) == (0.1, False)
@@ -154,10 +188,10 @@ def flat(entries: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 def test_a_table_of_variants_has_a_column_for_each_method() -> None:
     made = experiment_table(EXPERIMENTS["superpixel_ablation"], {})
-    assert made.header == ("method", "MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN")
+    assert made.header == ("method", "MoNet (position)", "MoNet (degree)", "GCN", "Aff-GCN", "GIN-0")
     lines = {line[0]: line[1:] for line in made.lines}
     assert next(iter(lines)) == "authors' recipe"
-    assert lines["one scale for the whole set"] == ("–", "–", "", "")
+    assert lines["one scale for the whole set"] == ("–", "–", "", "", "")
 
 
 def test_smoke_is_small() -> None:

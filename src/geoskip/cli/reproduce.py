@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from geoskip.paper.running import Job, Outcome
     from geoskip.paper.tables import TextTable
 
-TABLES = "table1, table2, table3, correspondence, center_ablation, spline_supplement or superpixel_ablation"
+TABLES = (
+    "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation or "
+    "correspondence_ablation"
+)
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 Rows = Annotated[
     list[str] | None, typer.Option(help="Only rows that match, such as 'Aff-*' or '*M=9'; may be repeated.")
@@ -39,8 +42,8 @@ def reproduce(
     schedule: Annotated[
         str,
         typer.Option(
-            help="full: as in the paper; first200: its first 200 epochs (any number); short; or smoke: seconds, on "
-            "tiny data."
+            help="full: as in the paper; first200: its first 200 epochs; in60: all of its rates in 60 epochs (any "
+            "numbers); short; or smoke: seconds, on tiny data."
         ),
     ] = "full",
     data: Data = None,
