@@ -144,10 +144,6 @@ def test_an_unknown_command_tells_those_that_are_known(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["tables", "nosuch.md"], "nosuch.md: there is no such file or folder; check the name"),
-        (["tables", "plain.md"], "plain.md: has no marker to put a table at; write <!-- NAME --> and <!-- /NAME -->"),
-        (["tables", "slip.md"], "unknown block <!-- tabel1 -->; did you mean table1?"),
-        (["tables", "--results", "nosuch"], "nosuch: there is no such folder of records; name it with --results"),
         (["prepare", "nosuch.ply"], "nosuch.ply: there is no such file or folder; check the name"),
         (["prepare", "mesh.ply", "--targets", "20", "-o", "results"], "results: is a folder, and a file is needed"),
         (["warp", "nosuch.ply", "a.json", "b.json"], "nosuch.ply: there is no such file or folder; check the name"),
@@ -162,7 +158,6 @@ def test_files_that_are_refused_are_named_as_they_were_given(
     for folder in ("results", "runs"):
         Path(folder).mkdir()
     Path("plain.md").write_text("no tables\n")
-    Path("slip.md").write_text("<!-- tabel1 -->\n<!-- /tabel1 -->\n")
     write_mesh(icosphere(1), "mesh.ply")
     kept(job_of(row_named("table1", "MoNet M=9")), Path("runs"), mean_mm=0.5, std_mm=0.1, median_mm=0.4)
     answer = run(*arguments)

@@ -32,7 +32,8 @@ def blocks(page: str) -> list[Block]:
 
 def commands(block: Block) -> list[list[str]]:
     """The command lines of a shell block, as words."""
-    return [shlex.split(line, comments=True) for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def run_commands(block: Block) -> str:

@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 from geoskip.cli import app
 from geoskip.meshes.formats import write_mesh
 from geoskip.paper.findings import read_analysis
+from geoskip.paper.small_sets import tiny_set
 from tests.paper.small_run import small_run, spheres
+
+NEAREST = "nearest training item"
 
 
 def analyze(*arguments: object) -> Any:
@@ -61,6 +64,23 @@ def test_power(tmp_path: Path) -> None:
     lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in told.output.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
     assert len(read_analysis(tmp_path / "power.json").rows) == 15 * 10
+
+
+def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoskip.data.generated_faces.faces", lambda: spheres(24))
+    monkeypatch.setattr("geoskip.data.generated_bodies.bodies", lambda: tiny_set("correspondence"))
+    monkeypatch.setattr("geoskip.paper.baselines.STEPS", 1)
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    told = analyze("baselines", "faces", "bodies", "--records", tmp_path)
+    assert told.exit_code == 0, told.output
+    assert "Baselines on bodies" in told.output
+    faces, bodies = (read_analysis(tmp_path / f"baselines-{name}.json") for name in ("faces", "bodies"))
+    assert [row["method"] for row in faces.rows] == ["PCA 8", "PCA 16", "PCA 32", "PCA 64", "MLP 16", NEAREST]
+    assert all(row["mean_mm"] >= 0 and row["median_mm"] >= 0 for row in faces.rows)
+    majority, nearest = bodies.rows
+    assert (majority["method"], nearest["method"]) == ("majority of 3 Weisfeiler-Lehman rounds", "nearest position")
+    assert 0 <= nearest["accuracy_pct"] <= 100
+    assert faces.commit
 
 
 def test_parts(tmp_path: Path, meshes: Path) -> None:

@@ -7,20 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docs.make_tables import block, compare_roughness, parts_table, smoothness_table, study_summary
 
-from geoskip.paper.findings import (
-    AnalysisRecord,
-    compare_roughness,
-    parts_table,
-    read_analysis,
-    short_answer,
-    smoothness_table,
-    spread,
-    study_summary,
-    write_analysis,
-)
+from geoskip.paper.findings import AnalysisRecord, read_analysis, spread, write_analysis
 from geoskip.paper.power import graph_pairs
-from geoskip.paper.tables import block
 from tests.docs.pages import DOCS
 
 RECORDS = DOCS.parent / "results" / "analysis"
@@ -85,7 +75,7 @@ def test_the_table_compares_changes_in_training() -> None:
 
 
 def test_the_answer_in_short_is_about_affine_skips() -> None:
-    said = short_answer(study(none=(10.0, 12.0), residual=(500.0, 500.0), affine=(8.0, 9.0)))
+    said = study_summary(study(none=(10.0, 12.0), residual=(500.0, 500.0), affine=(8.0, 9.0)))
     assert said.endswith("MoNet × 0.77, smoother with 2 of 2 seeds; ChebNet × 0.77, smoother with 2 of 2 seeds.")
 
 

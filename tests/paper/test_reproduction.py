@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from geoskip.paper import running
 from geoskip.paper.reproduction import Reproduction
 from geoskip.paper.running import Job, Outcome
 from geoskip.records import RunRecord
+from tests.docs.pages import DOCS
 from tests.paper.runs import job_of, kept, record_of, row_named
 
 MONET, AFF = row_named("table1", "MoNet M=9"), row_named("table1", "Aff-MoNet M=9")
@@ -54,7 +57,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Training that takes no time, and fails for one seed; the jobs it was asked for."""
     asked: list[Job] = []
 
-    def run_job(job: Job, out: Path, device: str = "auto", progress: object = None) -> RunRecord:
+    def run_job(job: Job, out: Path, device: str = "auto", progress: object = None, concurrency: int = 1) -> RunRecord:
         asked.append(job)
         if job.seed == 13:
             raise ValueError("no luck")
@@ -95,6 +98,23 @@ def test_dry_run_trains_nothing(tmp_path: Path, trained: list[Job]) -> None:
     assert trained == []
 
 
+def recipes() -> list[tuple[list[str], int]]:
+    """The commands of the page, and how many runs it says that they have."""
+    page = (DOCS / "reproduce.md").read_text(encoding="utf-8")
+    section = page.split("## The runs behind the results")[1].split("\n## ")[0]
+    found = re.findall(r"^# .*?(\d+) runs\n(geoskip reproduce .*)$", section, re.MULTILINE)
+    assert len(found) == section.count("\ngeoskip reproduce ") == 12
+    return [(shlex.split(line), int(count)) for count, line in found]
+
+
+@pytest.mark.parametrize(("words", "count"), recipes(), ids=lambda value: str(value)[:60])
+def test_recipes_of_the_page(words: list[str], count: int, tmp_path: Path) -> None:
+    assert "--jobs" in words
+    told = command(*words[1:], "--dry-run", "-o", str(tmp_path))
+    assert told.exit_code == 0
+    assert f"0 of {count} done, {count} to go" in told.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -113,18 +133,3 @@ def test_wrong_arguments_are_named(arguments: list[str], named: str, tmp_path: P
     told = command("reproduce", *arguments, "-o", str(tmp_path))
     assert told.exit_code == 2
     assert named in told.stderr
-
-
-def test_tables_command(tmp_path: Path) -> None:
-    results, page = tmp_path / "results", tmp_path / "page.md"
-    results.mkdir()
-    assert "no records of full or short runs" in command("tables", "--results", str(results)).stdout
-    kept(job_of(MONET), results, mean_mm=0.5)
-    assert "| MoNet |" in command("tables", "--results", str(results)).stdout
-    page.write_text("<!-- table1 -->\n<!-- /table1 -->\n", encoding="utf-8")
-    checked = command("tables", str(page), "--check", "--results", str(results))
-    assert (checked.exit_code, checked.stdout.strip()) == (1, f"{page}: out of date")
-    assert "MoNet" not in page.read_text(encoding="utf-8")
-    assert command("tables", str(page), "--results", str(results)).exit_code == 0
-    assert "| MoNet |" in page.read_text(encoding="utf-8")
-    assert command("tables", str(page), "--check", "--results", str(results)).exit_code == 0

@@ -14,7 +14,6 @@ from geoskip.cli.meshes import prepare, warp
 from geoskip.cli.models import apply, evaluate, export
 from geoskip.cli.report import params, report
 from geoskip.cli.reproduce import reproduce
-from geoskip.cli.tables import tables
 from geoskip.cli.train import train
 
 app = typer.Typer(
@@ -26,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train)
-for command in (evaluate, apply, export, report, prepare, warp, demo, reproduce, tables, params):
+for command in (evaluate, apply, export, report, prepare, warp, demo, reproduce, params):
     app.command()(command)
 app.add_typer(analyze, name="analyze")
 app.add_typer(data, name="data")

@@ -92,6 +92,23 @@ def power(seeds: Seeds = 20, json_path: Json = None) -> None:
 
 
 @analyze.command()
+def baselines(
+    data: Annotated[list[str], typer.Argument(help="Data sets, such as mixed-faces or bodies.")],
+    records: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("results/analysis"),
+) -> None:
+    """What PCA, an MLP, the nearest item, or connectivity alone reach on a data set, without a mesh network."""
+    from geoskip.paper.baselines import baselines_of, baselines_path
+
+    for name in data:
+        started = time.perf_counter()
+        rows, key = baselines_of(name)
+        figures = [figure for figure in rows[0] if figure != "method"]
+        lines = [(row["method"], *(f"{row[f]:.3f}" if f in row else "" for f in figures)) for row in rows]
+        Console().print(_table(f"Baselines on {name}", ("method", *figures), lines))
+        _write(baselines_path(records, name), "baselines", {"data": name}, rows, started, data_key=key)
+
+
+@analyze.command()
 def parts(
     run: RunFolder,
     samples: Annotated[int | None, typer.Option(help="How many test items; 8 if there are so many.", min=2)] = None,
@@ -251,10 +268,19 @@ def _print_smoothness(rows: list[dict[str, Any]], times: Sequence[str]) -> None:
 
 
 def _write(
-    path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, device: str = "cpu"
+    path: Path | None,
+    analysis: str,
+    settings: dict[str, Any],
+    rows: Any,
+    started: float,
+    device: str = "cpu",
+    data_key: str = "",
 ) -> None:
     if path is not None:
         from geoskip.paper.findings import AnalysisRecord, write_analysis
+        from geoskip.training.loop import commit
 
-        write_analysis(path, AnalysisRecord(analysis, settings, rows, time.perf_counter() - started, device))
+        seconds = time.perf_counter() - started
+        record = AnalysisRecord(analysis, settings, rows, seconds, device, commit=commit(), data_key=data_key)
+        write_analysis(path, record)
         typer.echo(f"wrote {path}")

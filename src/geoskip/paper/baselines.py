@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
-from geoskip.data import CorrespondenceSet, MeshSet
+from geoskip.data import CorrespondenceSet, MeshSet, find_data_set, geodesics
 from geoskip.meshes import Mesh
+from geoskip.paper.experiments import Experiment
+from geoskip.paper.findings import read_analysis
 from geoskip.paper.power import refine
 from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (
@@ -32,6 +36,7 @@ from geoskip.training.metrics import (
 CHUNK = 256
 # The number of PCA coefficients for the MLP and for distances between shapes.
 NUM_COEFFICIENTS = 150
+STEPS = 12_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ def train_autoencoder(
     code: int = 16,
     *,
     hidden: int = 256,
-    steps: int = 12_000,
+    steps: int = STEPS,
     batch_size: int = 128,
     lr: float = 1e-3,
     seed: int = 0,
@@ -118,7 +123,7 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def reconstruction_baselines(
-    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = 12_000, seed: int = 0
+    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = STEPS, seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """Errors by name: PCA of each size, the MLP, the neutral face where the set knows it, the nearest training item."""
     train, test = data.split.train, data.split.test
@@ -210,3 +215,27 @@ def correspondence_baselines(
             figures[name] = dict(correspondence_metrics(predicted, labels, errors))
     figures[majority]["seen_pct"] = seen
     return figures
+
+
+def baselines_of(name: str) -> tuple[list[dict[str, Any]], str]:
+    """The baselines of a data set by its name, one row each, and the key of the data."""
+    data = find_data_set(name).read({})
+    if isinstance(data, MeshSet):
+        figures = reconstruction_baselines(data, steps=STEPS)
+    elif isinstance(data, CorrespondenceSet):
+        figures = correspondence_baselines(data, torch.from_numpy(geodesics(data.target)))
+    else:
+        raise ValueError(f"data: there are baselines for reconstruction and correspondence, and {name} is for neither")
+    return [{"method": method, **numbers} for method, numbers in figures.items()], data.content
+
+
+def baselines_path(records: Path, data: str) -> Path:
+    return records / f"baselines-{data}.json"
+
+
+def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[str, dict[str, float]]:
+    """The baselines of a data set that belong into the table of an experiment; none if there is no record."""
+    path = baselines_path(results / "analysis", data)
+    if experiment.name not in ("table1", "correspondence") or not path.is_file():
+        return {}
+    return {row["method"]: row for row in read_analysis(path).rows}

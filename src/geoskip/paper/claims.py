@@ -68,6 +68,11 @@ class Claim:
         """Positive if ``ours`` is better."""
         return ours - theirs if self.unit.better == "higher" else theirs - ours
 
+    def shown(self, gain: float | None, half: float | None = None) -> str:
+        """A gain with its unit and half of its interval: ``16.36 ± 4.21 points``."""
+        digits, unit = self.unit.digits, "points" if self.unit.unit == "%" else self.unit.unit
+        return f"{gain:.{digits}f}{'' if half is None else f' ± {half:.{digits}f}'} {unit}"
+
 
 @dataclass(frozen=True)
 class ClaimResult:

@@ -12,6 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from geoskip.meshes import Mesh
+from geoskip.paper.baselines import stored_baselines
 from geoskip.paper.experiments import Experiment, chosen_data, find_experiment
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import Job, Outcome, Runs, finished
@@ -32,6 +33,7 @@ class Reproduction:
     pending: list[Job]
     done: dict[Job, RunRecord]
     processes: int = 1
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     faults: list[Outcome] = field(default_factory=list)
 
     @classmethod
@@ -54,7 +56,8 @@ class Reproduction:
         data_of = chosen_data(chosen.tasks, data, schedule)
         jobs = [Job(row, data_of[row.task], schedule, seed) for seed in seeds for row in chosen.rows]
         done = {job: record for job in jobs if (record := finished(job, out)) is not None}
-        return cls(chosen, [job for job in jobs if job not in done], done, processes)
+        baselines = stored_baselines(chosen, out, data_of[chosen.tasks[0]])
+        return cls(chosen, [job for job in jobs if job not in done], done, processes, baselines)
 
     def add(self, outcome: Outcome) -> str:
         """Count an outcome, and describe it in a line."""
@@ -75,7 +78,8 @@ class Reproduction:
 
     def table(self) -> TextTable:
         """With a second metric if all rows are of one task."""
-        return experiment_table(self.experiment, self.runs, num_metrics=2 if len(self.experiment.tasks) == 1 else 1)
+        num_metrics = 2 if len(self.experiment.tasks) == 1 else 1
+        return experiment_table(self.experiment, self.runs, num_metrics=num_metrics, baselines=self.baselines)
 
     def summary(self) -> str:
         """``12 of 42 done, about 40 min left``; without an estimate before the first job has ended."""

@@ -1,24 +1,17 @@
-"""Tables out of records, and the pages that hold them."""
+"""Tables from records, and the pages that contain them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from docs.make_tables import BLOCKS, block, claims_table, filled, main, main_table, published_runs
 
 import geoskip
 from geoskip.paper.claims import judge_all
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.tables import (
-    BLOCKS,
-    block,
-    cell,
-    claims_table,
-    experiment_table,
-    filled,
-    main_table,
-    published_runs,
-)
+from geoskip.paper.findings import AnalysisRecord, write_analysis
+from geoskip.paper.tables import cell, experiment_table
 from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -29,7 +22,7 @@ MONET = row_named("table1", "MoNet M=9")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_hold_what_the_records_give(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert filled(text, ROOT / "results") == text, f"run: geoskip tables {page.relative_to(ROOT)}"
+    assert filled(text, ROOT / "results") == text, f"run: python docs/make_tables.py {page.relative_to(ROOT)}"
 
 
 def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:
@@ -59,6 +52,17 @@ def test_tiny_runs_are_not_published(tmp_path: Path) -> None:
     assert block("table1", tmp_path) == ""
 
 
+def test_baselines_are_rows_of_the_table_of_their_data(tmp_path: Path) -> None:
+    for data in ("faces", "coma"):
+        kept(job_of(MONET, data=data), tmp_path, mean_mm=0.5, median_mm=0.4)
+    rows = [{"method": "PCA 16", "mean_mm": 0.71, "median_mm": 0.56}]
+    write_analysis(tmp_path / "analysis" / "baselines-faces.json", AnalysisRecord("baselines", {}, rows, 1.0))
+    coma, faces = block("table1", tmp_path).split("**Shape reconstruction (Table 1)**")[1:]
+    assert "| PCA 16 | 0.710 | 0.710 | 0.710 |" in faces
+    assert "PCA" not in coma
+    assert "PCA" not in block("center_ablation", tmp_path)
+
+
 def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
     for schedule, data, value in [("short", "faces", 0.7), ("full", "faces", 0.6), ("full", "coma", 0.5)]:
         kept(job_of(MONET, schedule=schedule, data=data), tmp_path, mean_mm=value)
@@ -68,7 +72,10 @@ def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
         (False, True, False),
         (False, False, True),
     ]
-    assert "data coma; schedule full (300 epochs, rate 0.001 × 0.99 each); seeds 1; test device" in found[0]
+    assert (
+        "data coma; schedule full (300 epochs, rate 0.001 × 0.99 each); seeds 1; test device; commit and data key not"
+        in found[0]
+    )
     assert "data faces; schedule short (6 epochs" in found[2]
 
 
@@ -113,7 +120,7 @@ def test_seeds_are_told(tmp_path: Path) -> None:
 
 
 def claim_counts(results: Path, subject: str = "an affine skip helps") -> tuple[str, ...]:
-    """The counts of one claim: comparisons, holds, same direction, opposite direction, fails, one seed."""
+    """The counts of one claim: comparisons, holds, same direction, opposite direction, fails, one seed (not counted)."""
     table = claims_table(judge_all(published_runs(EXPERIMENTS.values(), results)))
     (counts,) = (line[1:] for line in table.lines if line[0] == subject)
     return counts
@@ -123,7 +130,7 @@ def test_one_line_per_claim(tmp_path: Path) -> None:
     plain, affine = (row_named("table2", name) for name in ("GCN", "Aff-GCN"))
     kept(job_of(plain, 0), tmp_path, accuracy_pct=40.0)
     kept(job_of(affine, 0), tmp_path, accuracy_pct=50.0)
-    assert claim_counts(tmp_path) == ("1", "–", "–", "–", "–", "1")
+    assert claim_counts(tmp_path) == ("–", "–", "–", "–", "–", "1")
     for seed in range(3):
         kept(job_of(plain, seed), tmp_path, accuracy_pct=40.0 + seed)
         kept(job_of(affine, seed), tmp_path, accuracy_pct=50.0 + 1.01 * seed)
@@ -205,3 +212,17 @@ def test_blocks_of_others_are_left_alone(tmp_path: Path) -> None:
 def test_wrong_markers(page: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=complaint):
         filled(page, tmp_path)
+
+
+def test_the_script_prints_writes_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results, page = tmp_path / "results", tmp_path / "page.md"
+    kept(job_of(MONET), results, mean_mm=0.5)
+    assert main(["--results", str(results)]) == 0
+    assert "| MoNet |" in capsys.readouterr().out
+    page.write_text("<!-- table1 -->\n<!-- /table1 -->\n", encoding="utf-8")
+    assert main([str(page), "--check", "--results", str(results)]) == 1
+    assert capsys.readouterr().out == f"{page}: out of date\n"
+    assert "MoNet" not in page.read_text(encoding="utf-8")
+    assert main([str(page), "--results", str(results)]) == 0
+    assert "| MoNet |" in page.read_text(encoding="utf-8")
+    assert main([str(page), "--check", "--results", str(results)]) == 0

@@ -1,0 +1,284 @@
+"""The tables of README, results.md and what-skips-learn.md, from the records in results/.
+
+    python docs/make_tables.py                       print all tables
+    python docs/make_tables.py README.md …           write them into pages
+    python docs/make_tables.py --check README.md …   change nothing; exit code 1 if a page is out of date
+
+In a page, the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what is written there. The names are those of
+the experiments, and
+
+- ``main``: the main results in short form, and the claims,
+- ``claims``: one line per claim, ``comparisons``: one line per comparison,
+- ``study``, ``roughness``, ``decoded_parts``: what a study of the skips found.
+
+Each data set and schedule that has records gets a table of its own. A block without records stays empty.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from geoskip.blocks import skip_prefix
+from geoskip.operators import operator_info
+from geoskip.paper.baselines import stored_baselines
+from geoskip.paper.claims import ONE_SEED, VERDICTS, ClaimResult, Groups, judge_all
+from geoskip.paper.experiments import EXPERIMENTS, Experiment
+from geoskip.paper.findings import AnalysisRecord, changes, quantity_of, read_analysis, spread
+from geoskip.paper.rows import SKIPS, TINY
+from geoskip.paper.running import Runs, stored_runs
+from geoskip.paper.tables import MISSING, TextTable, cell, experiment_table, unit
+from geoskip.records.files import atomic_write
+from geoskip.report.runs import SUBJECTS
+from geoskip.report.tables import VERDICT_RULE
+
+RESULTS = Path(__file__).parents[1] / "results"
+COUNTED_ONCE = "A comparison that serves two claims counts once in the last line. Comparisons of one seed do not count."
+LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t); the paper's figure in brackets."
+# The short form: the experiments, with the kernel size to show where there are several.
+MAIN = {"table1": 9, "table2": None, "correspondence": None}
+TABLES = {name: experiment for name, experiment in EXPERIMENTS.items() if not experiment.figure}
+OPENING = re.compile(r"^<!-- ([a-z0-9_]+) -->$", re.MULTILINE)
+BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | re.MULTILINE)
+
+
+def markdown(table: TextTable, title: bool = True) -> str:
+    rule = ("---", *("---:" for _ in table.header[1:]))
+    lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.lines)]
+    return "\n".join([*([f"**{table.title}**", ""] if title else []), *lines, "", "  \n".join(table.notes)]).rstrip()
+
+
+def published_runs(experiments: Iterable[Experiment], results: Path) -> Groups:
+    """The records of all rows, by data set and schedule; tiny data and the smoke schedule prove nothing."""
+    rows = dict.fromkeys(row for experiment in experiments for row in experiment.rows)
+    groups = stored_runs(rows, results)
+    return {(data, schedule): runs for (data, schedule), runs in groups.items() if data != TINY and schedule != "smoke"}
+
+
+def experiment_tables(experiment: Experiment, results: Path) -> Iterator[str]:
+    """One table for each data set and schedule; with several tasks, for each combination of them."""
+    groups = published_runs([experiment], results)
+    by_task = [
+        [key for key, runs in groups.items() if any(row.task == task for row in runs)] for task in experiment.tasks
+    ]
+    for keys in product(*filter(None, by_task)) if groups else ():
+        runs = {row: records for key in keys for row, records in groups[key].items()}
+        table = experiment_table(experiment, runs, baselines=stored_baselines(experiment, results, keys[0][0]))
+        lines = tuple(line for line in table.lines if any(text and not text.startswith(MISSING) for text in line[1:]))
+        yield markdown(TextTable(table.title, table.header, lines, (LEGEND, *table.notes)))
+
+
+def main_table(groups: Groups) -> TextTable:
+    """Tables 1 (one kernel size) and 2 and the correspondence: one line per operator, one column per skip."""
+    lines = [
+        line
+        for name, column in MAIN.items()
+        for (data, _), runs in groups.items()
+        for line in _by_skip(EXPERIMENTS[name], column, data, runs)
+    ]
+    header = ("task, data", "operator", *("plain" if skip == "none" else skip for skip in SKIPS))
+    return TextTable("Main results", header, tuple(lines), (LEGEND,))
+
+
+def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) -> Iterator[tuple[str, ...]]:
+    rows = [row for row in experiment.rows if not row.more and column in (None, row.column)]
+    about = f"{SUBJECTS[rows[0].task].title}, {data}: {unit(rows[0], rows[0].metrics[0])}"
+    by_operator: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        by_operator.setdefault(row.label.removeprefix(skip_prefix(row.skip)), {})[row.skip] = row
+    for operator, by_skip in by_operator.items():
+        if len(by_skip) > 1 and any(runs.get(row) for row in by_skip.values()):
+            shown = [by_skip.get(skip) for skip in SKIPS]
+            cells = ("" if row is None else cell(row, runs.get(row, {}), row.metrics[0]) for row in shown)
+            yield (about, operator, *cells)
+
+
+def claims_table(results: Sequence[ClaimResult]) -> TextTable:
+    """One line per claim of the paper: how many of its comparisons have which verdict."""
+    by_subject: dict[str, list[ClaimResult]] = {}
+    for result in results:
+        by_subject.setdefault(result.claim.subject, []).append(result)
+    distinct = list({result.key: result for result in results}.values())
+    lines = [(subject, *_counts(group)) for subject, group in by_subject.items()]
+    header = ("claim of the paper", "comparisons", *VERDICTS[:-1], f"{ONE_SEED}, not counted")
+    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), (VERDICT_RULE, COUNTED_ONCE))
+
+
+def _counts(results: Sequence[ClaimResult]) -> tuple[str, ...]:
+    counts = Counter(result.verdict for result in results)
+    judged = len(results) - counts[ONE_SEED]
+    return tuple(str(count or MISSING) for count in (judged, *(counts[verdict] for verdict in VERDICTS)))
+
+
+def comparisons_table(results: Sequence[ClaimResult]) -> TextTable:
+    """One line per distinct comparison: the paper's gain, ours with its 95 % interval, and the verdict."""
+    header = ("claim", "better", "than", "data", "gain in the paper", "gain here", "seeds", "p, corrected", "verdict")
+    by_key: dict[object, list[ClaimResult]] = {}
+    for result in results:
+        by_key.setdefault(result.key, []).append(result)
+    return TextTable("Claims, one by one", header, tuple(map(_comparison, by_key.values())))
+
+
+def _comparison(serving: Sequence[ClaimResult]) -> tuple[str, ...]:
+    result = serving[0]
+    claim, comparison = result.claim, result.comparison
+    return (
+        "; ".join(other.claim.subject for other in serving),
+        claim.better.label,
+        result.rival.label if len(claim.rivals) == 1 else f"{result.rival.label} (the closest of all)",
+        f"{result.data}, {result.schedule}",
+        claim.shown(claim.paper_gain),
+        claim.shown(comparison.gain, comparison.half),
+        str(comparison.pairs),
+        MISSING if result.p is None else "< 0.001" if result.p < 0.001 else f"{result.p:.3f}",
+        result.verdict,
+    )
+
+
+def claim_tables(name: str, groups: Groups) -> list[str]:
+    judged = judge_all(groups)
+    claims = [markdown(claims_table(judged), title=name == "claims")] if judged else []
+    if name == "main":
+        table = main_table(groups)
+        return [markdown(table, title=False), *claims] if table.lines else []
+    return claims if name == "claims" or not judged else [markdown(comparisons_table(judged))]
+
+
+def compare_roughness(without: Sequence[float], with_skip: Sequence[float]) -> str:
+    """Filters with and without skips, seed by seed: the geometric mean of the ratios, and how many seeds agree."""
+    ratios = [after / before for before, after in zip(without, with_skip, strict=True)]
+    mean = geometric_mean(ratios)
+    agreeing = sum((ratio > 1) == (mean > 1) for ratio in ratios)
+    return f"× {mean:.2f}, {'rougher' if mean > 1 else 'smoother'} with {agreeing} of {len(ratios)} seeds"
+
+
+def smoothness_table(record: AnalysisRecord) -> str:
+    """The roughness of each method before and after training.
+
+    The last column compares the change with that of the plain operator, which started from the same values.
+    """
+    lines = [
+        "| method | seeds | error, mm | roughness before | after | after / before | against no skip |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for operator in _operators(record):
+        quantity, plain = quantity_of(operator), changes(record.rows, operator, "none")
+        for skip in SKIPS:
+            rows = [row for row in record.rows if (row["operator"], row["skip"]) == (operator, skip)]
+            if rows:
+                change = changes(record.rows, operator, skip)
+                numbers = [
+                    [row["metrics"]["mean_mm"] for row in rows],
+                    *([row[when]["overall"][quantity] for row in rows] for when in ("start", "end")),
+                    change,
+                ]
+                compared = compare_roughness(plain, change) if plain and skip != "none" else ""
+                cells = [rows[0]["method"], str(len(rows)), *map(spread, numbers), compared]
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def study_summary(record: AnalysisRecord) -> str:
+    """The settings of the study in a sentence, and the answer to the paper's question for each operator."""
+    s = record.settings
+    items = "all training items" if s["train_items"] is None else f"{s['train_items']:,} of the training items"
+    seeds = f"{s['seeds']} seed{'s' if s['seeds'] != 1 else ''} of each method"
+    answers = []
+    for operator in _operators(record):
+        plain, affine = (changes(record.rows, operator, skip) for skip in ("none", "affine"))
+        if plain and affine:
+            answers.append(f"{operator_info(operator).title} {compare_roughness(plain, affine)}")
+    return (
+        f"Autoencoders of generated faces with {s['vertices']:,} vertices, {items}, {s['epochs']} epochs, batches of "
+        f"{s['batch_size']}, {seeds}.\n\n"
+        f"**Affine skips compared with none**, change of roughness in training: {'; '.join(answers)}."
+    )
+
+
+def parts_table(record: AnalysisRecord) -> str:
+    """What decoders reduced to one part give: mean and standard deviation over seeds."""
+    lines = ["| method | decoded through | distance, mm | variation left | bumps |", "|---|---|---|---|---|"]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in record.rows:
+        if row["layer"] == "all":
+            groups.setdefault((row["run"].rsplit("-", 1)[0], row["part"]), []).append(row)
+    for (method, part), rows in groups.items():
+        operator, skip = method.split("-")
+        cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
+        through = "the skips alone" if part == "affine" else "the convolutions alone"
+        lines.append(f"| {skip_prefix(skip)}{operator_info(operator).title} | {through} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _operators(record: AnalysisRecord) -> Iterable[str]:
+    return dict.fromkeys(row["operator"] for row in record.rows)
+
+
+# Blocks that are made from the records of a study: the record that each needs, and its text.
+FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
+    "study": ("smoothness.json", study_summary),
+    "roughness": ("smoothness.json", smoothness_table),
+    "decoded_parts": ("parts.json", parts_table),
+}
+BLOCKS = (*TABLES, "main", "claims", "comparisons", *FINDINGS)
+
+
+def block(name: str, results: Path) -> str:
+    """The Markdown of one of ``BLOCKS``; empty without records."""
+    if name in FINDINGS:
+        record, text = FINDINGS[name]
+        path = results / "analysis" / record
+        parts = [text(read_analysis(path))] if path.is_file() else []
+    elif name in TABLES:
+        parts = list(experiment_tables(TABLES[name], results))
+    else:
+        parts = claim_tables(name, published_runs(TABLES.values(), results))
+    return "".join(f"\n{part}\n\n" for part in parts)
+
+
+def filled(page: str, results: Path) -> str:
+    """The page with all blocks written again. Blocks with unknown names are left alone, unless the name is misspelled.
+
+    ValueError names a block that is not closed, or whose name is almost one of ``BLOCKS``.
+    """
+    closed = {match[1] for match in BLOCK.finditer(page)}
+    for name in OPENING.findall(page):
+        if name in BLOCKS and name not in closed:
+            raise ValueError(f"page: <!-- {name} --> is not closed by <!-- /{name} -->")
+        if name not in BLOCKS and (near := get_close_matches(name, BLOCKS, n=1, cutoff=0.8)):
+            raise ValueError(f"page: unknown block <!-- {name} -->; did you mean {near[0]}?")
+
+    def rewritten(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->\n{block(match[1], results)}<!-- /{match[1]} -->"
+
+    return BLOCK.sub(lambda match: rewritten(match) if match[1] in BLOCKS else match[0], page)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="The tables of the pages, from the records.")
+    parser.add_argument("pages", nargs="*", type=Path, help="pages with markers such as <!-- table2 -->")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a page is out of date")
+    given = parser.parse_args(arguments)
+    if not given.pages:
+        print("".join(block(name, given.results) for name in BLOCKS).strip())
+    stale = 0
+    for page in given.pages:
+        text = page.read_text(encoding="utf-8")
+        made = filled(text, given.results)
+        if made != text:
+            stale += 1
+            print(f"{page}: {'out of date' if given.check else 'written'}")
+            if not given.check:
+                atomic_write(page, made.encode())
+    return int(given.check and stale > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
