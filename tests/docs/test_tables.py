@@ -120,7 +120,7 @@ def test_seeds_are_told(tmp_path: Path) -> None:
 
 
 def claim_counts(results: Path, subject: str = "an affine skip helps") -> tuple[str, ...]:
-    """The counts of one claim: comparisons, holds, same direction, opposite direction, fails, one seed (not counted)."""
+    """The counts of one claim: comparisons, holds, same direction, opposite direction, fails, one seed."""
     table = claims_table(judge_all(published_runs(EXPERIMENTS.values(), results)))
     (counts,) = (line[1:] for line in table.lines if line[0] == subject)
     return counts
