@@ -111,7 +111,7 @@ def test_short_schedule_goes_through_the_same_rates(row: PaperRow) -> None:
         assert short.optim.rate(epoch) == pytest.approx(full.optim.rate(speed * epoch))
     halved_thrice = row.task == "correspondence" and full.operator == "feast"
     assert full.optim.rate(speed * short.optim.epochs) <= full.optim.lr / (8 if halved_thrice else 16)
-    same = {"optim": None, "tf32": SHORT[row.task].tf32}
+    same: dict[str, Any] = {"optim": None, "tf32": SHORT[row.task].tf32}
     if row.task == "classification" and not row.variant:
         # The levels that the data set has, and the initial values of the paper.
         same |= {"coarsening": {}, "pseudo_scale": "set", "options": dict(row.options)}
