@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import isclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -122,7 +123,9 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_)) or "bool" in str(getattr(value, "dtype", ""))
 
 
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
+WORDS = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path", types.NoneType: "none"
+}  # fmt: skip
 
 
 def check_arguments(function: Any, given: Mapping[str, Any], prefix: str = "") -> None:
@@ -149,7 +152,7 @@ def check_value(name: str, value: Any, hint: Any) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value fits a type hint; lists count as tuples, which JSON does not have."""
+    """Whether a value fits a type hint; lists count as tuples and text as paths, which JSON does not have."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
@@ -158,13 +161,13 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is tuple:
         hints = (inner[0],) * len(value) if inner[1:] == (...,) and isinstance(value, list | tuple) else inner
         return isinstance(value, list | tuple) and len(value) == len(hints) and all(map(fits, value, hints))
-    if origin is Sequence:
+    if origin in (Sequence, list):
         return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(one, inner[0]) for one in value)
     if origin is Mapping:
         return isinstance(value, Mapping) and all(fits(one, inner[1]) for one in value.values())
     if hint in (int, float):
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
-    return isinstance(value, origin or hint)
+    return isinstance(value, str | Path if hint is Path else origin or hint)
 
 
 def described(hint: Any) -> str:
@@ -172,7 +175,7 @@ def described(hint: Any) -> str:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(described(one) for one in inner))
-    if origin in (tuple, Sequence):
+    if origin in (tuple, Sequence, list):
         return f"a list of {described(inner[0]).removeprefix('a ')}s"
     if origin is Mapping:
         return "names with values"

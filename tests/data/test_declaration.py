@@ -61,7 +61,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("name", ["spheres", "ownpackage.data:spheres"])
 def test_it_is_found_and_loaded_by_name(package: Path, name: str) -> None:
     declared = find_data_set(name)
-    assert (declared.name, declared.task, declared.paper) == ("spheres", "reconstruction", False)
+    assert (declared.name, declared.task) == ("spheres", "reconstruction")
     assert declared.title == "Spheres stretched at random"
     described = {option.name: (option.kind, option.default) for option in declared.options}
     assert described == {"count": (int, 12), "seed": (int, 0), "scale": (float, 0.2), "place": (Path, None)}

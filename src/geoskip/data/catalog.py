@@ -82,7 +82,6 @@ COMA = DataSet(
     title="CoMA faces",
     function="geoskip.data.mesh_files:coma",
     options=(_PLACE, _SPLIT),
-    paper=True,
     files=("COMA_data.zip", "COMA_data"),
     how="Free for research after registration at https://coma.is.tue.mpg.de: fetch the registered meshes, "
     "COMA_data.zip.",
@@ -114,7 +113,6 @@ FAUST = DataSet(
     title="MPI-FAUST bodies",
     function="geoskip.data.mesh_files:faust",
     options=(_PLACE,),
-    paper=True,
     files=("MPI-FAUST.zip", "MPI-FAUST"),
     how="Free for research after registration at https://faust-leaderboard.is.tuebingen.mpg.de: fetch MPI-FAUST.zip.",
 )
@@ -142,7 +140,6 @@ PUBLISHED_SUPERPIXELS = DataSet(
     title="MNIST superpixels of Monti et al.",
     function="geoskip.data.pyg:published_superpixels",
     options=(_PLACE, Option("num_coarsenings", int, "Coarser levels", 2, least=0), _SEED),
-    paper=True,
     files=("MNISTSuperpixels.zip", "MNISTSuperpixels.pt"),
     how="Fetch https://data.pyg.org/datasets/MNISTSuperpixels.zip.",
 )
@@ -203,14 +200,9 @@ def find_data_set(name: str) -> DataSet:
     return data_set
 
 
-def names_for(task: str) -> list[str]:
-    """The built-in data sets of a task."""
-    return [name for name, data_set in BUILT_IN.items() if data_set.task == task]
-
-
 def load_data(data: str, options: Mapping[str, Any], task: str) -> Any:
     """Load the data set or the path that a configuration names; ``task`` is the task that its data must be for."""
-    path, names = expand_path(data), names_for(task)
+    path, names = expand_path(data), [name for name, data_set in BUILT_IN.items() if data_set.task == task]
     if data in DATA_SETS or (":" in data and not path.exists()):
         data_set = find_data_set(data)
         if data_set.task != task:

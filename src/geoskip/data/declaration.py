@@ -15,16 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
-# The types of options, and what error messages call them.
-KINDS: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    Path: "a path",
-    list[int]: "whole numbers, such as [28,28]",
-    list[str]: 'words, such as ["a","b"]',
-}
+KINDS: tuple[Any, ...] = (int, float, str, bool, Path, list[int], list[str])
 
 
 class MissingData(FileNotFoundError):
@@ -57,17 +48,12 @@ class Option:
 
     def checked(self, value: Any) -> Any:
         """The value as the function takes it; ValueError if it has another type."""
-        if not self._fits(value):
-            raise ValueError(f"data_options.{self.name}: expected {KINDS[self.kind]}, got {value!r}")
+        from geoskip.arguments import check_value
+
+        check_value(f"data_options.{self.name}", value, self.kind)
         if self.least is not None and value < self.least:
             raise ValueError(f"data_options.{self.name}: expected {self.least} or more, got {value}")
         return expand_path(value) if self.kind is Path else value
-
-    def _fits(self, value: Any) -> bool:
-        if self.kind in (list[int], list[str]):
-            return isinstance(value, list | tuple) and all(type(entry) is get_args(self.kind)[0] for entry in value)
-        accepted = {float: (float, int), Path: (str, Path)}.get(self.kind, (self.kind,))
-        return isinstance(value, accepted) and (self.kind is bool or not isinstance(value, bool))
 
     def parsed(self, text: str) -> Any:
         """The value of a flag: ``28,28`` becomes a list, if the option is one."""
@@ -76,7 +62,7 @@ class Option:
         try:
             return [get_args(self.kind)[0](word.strip()) for word in text.split(",")]
         except ValueError:
-            raise ValueError(f"{self.flag}: expected {KINDS[self.kind]}, got {text!r}") from None
+            raise ValueError(f"{self.flag}: expected whole numbers, such as 28,28, got {text!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +74,6 @@ class DataSet:
     title: what it is, in a few words.
     function: returns the set; ``"module:function"`` is imported on first use.
     options: the arguments of the function that commands and configurations can set.
-    paper: whether the paper trains on this very set.
     extra: the extra of geoskip that is needed to make it.
     files: the files that the user has to fetch, best first: an archive as distributed, or what it unpacks to.
     how: how to get them, in a sentence or two.
@@ -99,7 +84,6 @@ class DataSet:
     title: str
     function: Callable[..., Any] | str
     options: tuple[Option, ...] = ()
-    paper: bool = False
     extra: str = ""
     files: tuple[str, ...] = ()
     how: str = ""
@@ -191,7 +175,7 @@ def data_set(*, task: str, title: str, name: str = "", **facts: Any) -> Callable
             ``"correspondence"`` for a ``CorrespondenceSet``, ``"classification"`` for a ``GraphSet``, or your own task.
         title: what it is, in a few words.
         name: by default the name of the function, with ``-`` for ``_``.
-        facts: the other facts that :class:`DataSet` describes: ``paper``, ``extra``, ``files``, ``how``, ``options``.
+        facts: the other facts that :class:`DataSet` describes: ``extra``, ``files``, ``how``, ``options``.
     """
 
     def declare(function: Callable[..., Any]) -> DataSet:
@@ -233,6 +217,8 @@ def user_folder(variable: str, xdg_variable: str, default: str) -> Path:
 
 
 def expand_path(path: str | Path) -> Path:
-    from geoskip.records.files import expand_user
+    """The path with ``~`` and ``~name`` replaced by home folders.
 
-    return expand_user(path)
+    Unlike pathlib, it accepts ``~name`` without such a user as an ordinary name, as a shell does.
+    """
+    return Path(os.path.expanduser(path))

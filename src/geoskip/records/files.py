@@ -96,12 +96,6 @@ def termination_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGTERM, closing)
 
 
-def expand_user(path: str | Path) -> Path:
-    """The path with ``~`` and ``~name`` replaced by home folders. Unlike pathlib's, it accepts ``~name`` without such a
-    user as an ordinary name, as a shell does."""
-    return Path(os.path.expanduser(path))
-
-
 def atomic_write(path: str | Path, data: bytes) -> None:
     """Write ``data`` to a temporary file next to ``path``, sync it and rename it to ``path``.
 
