@@ -12,9 +12,9 @@ from geoskip.data import CorrespondenceSet, bodies
 from geoskip.data.cache import read_entry
 from geoskip.data.generated_bodies import person, posed
 from geoskip.data.people import (
+    CENTRAL_JOINTS,
     JOINTS,
-    MIDDLE,
-    PAIRED,
+    PAIRED_JOINTS,
     POSES,
     anny_model,
     bone_rotations,
@@ -138,9 +138,9 @@ def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], messa
 
 def test_poses_name_joints_and_joints_name_bones(body: Any) -> None:
     named = {joint for pose in POSES.values() for joint in pose}
-    assert named <= {*JOINTS, *PAIRED}
+    assert named <= {*JOINTS, *PAIRED_JOINTS}
     assert set(bone_rotations(named_pose("rest"))) <= set(body.bone_labels)
-    for parts in (*MIDDLE.values(), *PAIRED.values()):
+    for parts in (*CENTRAL_JOINTS.values(), *PAIRED_JOINTS.values()):
         assert np.isclose(sum(parts.values()), 1)
 
 

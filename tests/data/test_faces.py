@@ -183,8 +183,8 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
         ({"expressions": ("wink",)}, "no expression wink: choose from bareteeth"),
         ({"split": "wink"}, "one of several expressions of the set, not 'wink'"),
         ({"expressions": ("lips_up",), "split": "lips_up"}, "one of several"),
-        ({"subjects": 0}, "at least one subject"),
-        ({"expressions": ()}, "at least one subject and one expression"),
+        ({"subjects": 0}, "subjects: expected 1 or more, got 0"),
+        ({"expressions": ()}, "expressions: expected 1 or more, got 0"),
         ({"frames": 143}, "143 frames do not fill 12 × 12 sequences"),
     ],
 )

@@ -14,7 +14,7 @@ from geoskip.data import coma, correspondence_folder, faust, geodesics, mesh_fil
 from geoskip.data.archives import ArchiveError
 from geoskip.data.cache import entries
 from geoskip.data.declaration import MissingData
-from geoskip.data.mesh_files import COMA_EXPRESSIONS
+from geoskip.data.heads import EXPRESSIONS
 from geoskip.meshes.formats import write_mesh
 from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere
 
@@ -43,7 +43,7 @@ def coma_folder(folder: Path, frames: int = 2) -> Path:
     """Two subjects, each with every expression; the x offset says which frame of the sorted listing it is."""
     meshes: dict[str, Mesh] = {}
     for subject in ("FaceTalk_170725_00137_TA", "FaceTalk_170728_03272_TA"):
-        for expression in COMA_EXPRESSIONS:
+        for expression in EXPRESSIONS:
             for frame in range(1, frames + 1):
                 name = f"{subject}/{expression}/{expression}.{frame:06d}.ply"
                 meshes[name] = shifted(float(len(meshes)))

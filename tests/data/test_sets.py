@@ -62,10 +62,10 @@ def test_leading_items_are_for_training() -> None:
     assert (split.train.tolist(), split.test.tolist()) == (list(range(80)), list(range(80, 100)))
 
 
-def test_named_items_are_the_test() -> None:
-    assert Split.of_names(["a", "b", "c"], ["b"]).train.tolist() == [0, 2]
-    with pytest.raises(ValueError, match="test items d are not in the set"):
-        Split.of_names(["a"], ["d"])
+def test_an_expression_is_the_test() -> None:
+    names = ["a/smile/0", "a/frown/0", "b/smile/0"]
+    assert Split.coma(names, "smile").train.tolist() == [1]
+    assert Split.coma(names * 70, "interpolation").test.tolist() == [*range(10), *range(100, 110), *range(200, 210)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from PIL import Image
 from geoskip.data import Split
 from geoskip.data.catalog import BUILT_IN
 from geoskip.data.generated_bodies import num_training_people
-from geoskip.data.mesh_files import COMA_EXPRESSIONS, FAUST_MESHES, FAUST_TRAIN
+from geoskip.data.heads import EXPRESSIONS
+from geoskip.data.mesh_files import FAUST_MESHES, FAUST_TRAIN
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
 
 IMAGES = sorted((DOCS / "images").resolve().glob("*"))
@@ -77,7 +78,7 @@ def test_the_splits_on_the_page_are_those_of_the_code() -> None:
     """What the table of docs/data.md says of each set."""
     rows = {line.split("`")[1]: line for line in (DOCS / "data.md").read_text().splitlines() if line.startswith("| `")}
     assert set(BUILT_IN) <= set(rows)
-    assert len(COMA_EXPRESSIONS) == 12
+    assert len(EXPRESSIONS) == 12
     interpolation = Split.blocks(20_466)
     counts = f"{len(interpolation.train):,}, {len(interpolation.test):,}"
     for name in ("coma", "faces"):

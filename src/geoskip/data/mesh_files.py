@@ -27,6 +27,7 @@ from torch import Tensor
 from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
+from geoskip.data.heads import EXPRESSIONS
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
 from geoskip.data.progress import ProgressBar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
@@ -37,11 +38,7 @@ from geoskip.shapes import Float, Int
 # Part of the cache key: raise it when the same files give other arrays.
 VERSION = 2
 UNIT_MM = 1000.0
-COMA_EXPRESSIONS = (
-    *("bareteeth", "cheeks_in", "eyebrow", "high_smile", "lips_back", "lips_up", "mouth_down", "mouth_extreme"),
-    *("mouth_middle", "mouth_open", "mouth_side", "mouth_up"),
-)
-COMA_FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(COMA_EXPRESSIONS)})/[^/.][^/]*\.ply)")
+COMA_FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(EXPRESSIONS)})/[^/.][^/]*\.ply)")
 FAUST_MESHES, FAUST_TRAIN = 100, 80
 FAUST_MESH = re.compile(r"(?:.*/)?(tr_reg_\d{3}\.ply)")
 ANY_MESH = re.compile(r"((?:[^/.][^/]*/)*[^/.][^/]*\.(?:ply|obj|off|stl|gltf|glb))", re.IGNORECASE)
@@ -54,12 +51,11 @@ def coma(place: str | Path | None = None, split: str = "interpolation", *, cache
     ``place`` is the archive or the folder; by default it is looked for in the data folder. The template is the first
     frame of the sorted listing: the beginning of a sequence, and so nearly a neutral face.
     """
-    if split != "interpolation" and split not in COMA_EXPRESSIONS:
-        raise ValueError(f"split is 'interpolation' or one of {', '.join(COMA_EXPRESSIONS)}, not {split!r}")
+    if split != "interpolation" and split not in EXPRESSIONS:
+        raise ValueError(f"split is 'interpolation' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
     family = read_family(COMA.find(place), COMA_FRAME, "coma", cache)
-    is_split = torch.tensor([name.split("/")[1] == split for name in family.names])
-    chosen = Split.blocks(len(family.names)) if split == "interpolation" else Split.by_mask(is_split)
-    return MeshSet(family.mesh(0), StoredShapes(family.verts), family.names, chosen, UNIT_MM, family.content)
+    shapes, chosen = StoredShapes(family.verts), Split.coma(family.names, split)
+    return MeshSet(family.mesh(0), shapes, family.names, chosen, UNIT_MM, family.content)
 
 
 def faust(place: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
@@ -124,7 +120,11 @@ def correspondence_folder(
 
 
 def _split(names: tuple[str, ...], test: Sequence[str] | None) -> Split:
-    return Split.blocks(len(names), 10, 1) if test is None else Split.of_names(names, test)
+    if test is None:
+        return Split.blocks(len(names), 10, 1)
+    if unknown := sorted(set(test) - set(names)):
+        raise ValueError(f"test items {', '.join(unknown[:5])} are not in the set")
+    return Split.by_mask(torch.tensor([name in set(test) for name in names], dtype=torch.bool))
 
 
 def _read_labels(path: Path, mesh: Mesh) -> Tensor:

@@ -45,12 +45,11 @@ class Split:
         return cls.by_mask(torch.arange(num_items) >= num_train)
 
     @classmethod
-    def of_names(cls, names: Sequence[str], test: Sequence[str]) -> Split:
-        """The items named in ``test`` are for the test; ValueError for a name that is not in the set."""
-        if unknown := sorted(set(test) - set(names)):
-            raise ValueError(f"test items {', '.join(unknown[:5])} are not in the set")
-        chosen = set(test)
-        return cls.by_mask(torch.tensor([name in chosen for name in names], dtype=torch.bool))
+    def coma(cls, names: Sequence[str], split: str) -> Split:
+        """``"interpolation"``, or an expression whose items (``subject/expression/frame``) are the test."""
+        if split == "interpolation":
+            return cls.blocks(len(names))
+        return cls.by_mask(torch.tensor([name.split("/")[1] == split for name in names]))
 
     def with_validation(self, share: float, subjects: Sequence[Hashable] | None = None) -> Split:
         """Use about a ``share`` of the training items for validation, the same ones at every call.

@@ -23,15 +23,13 @@ from geoskip.shapes import Float, Int
 
 log = logging.getLogger(__name__)
 
-Rotation = tuple[float, float, float]
-
 # The bones that share a joint's rotation, and their parts of it: several small bends look softer than one.
-MIDDLE: Mapping[str, Mapping[str, float]] = {
+CENTRAL_JOINTS: Mapping[str, Mapping[str, float]] = {
     "hips": {"root": 1.0},
     "spine": {"spine05": 0.2, "spine04": 0.25, "spine03": 0.25, "spine02": 0.2, "spine01": 0.1},
     "neck": {"neck01": 0.2, "neck02": 0.25, "neck03": 0.25, "head": 0.3},
 }
-PAIRED: Mapping[str, Mapping[str, float]] = {
+PAIRED_JOINTS: Mapping[str, Mapping[str, float]] = {
     "arm": {"clavicle": 0.15, "shoulder01": 0.2, "upperarm01": 0.65},
     "elbow": {"lowerarm01": 1.0},
     "wrist": {"wrist": 1.0},
@@ -40,9 +38,9 @@ PAIRED: Mapping[str, Mapping[str, float]] = {
     "foot": {"foot": 1.0},
 }
 BONE_SIDES = {"left": ".L", "right": ".R"}
-JOINTS = (*MIDDLE, *(f"{joint}_{side}" for joint in PAIRED for side in BONE_SIDES))
+JOINTS = (*CENTRAL_JOINTS, *(f"{joint}_{side}" for joint in PAIRED_JOINTS for side in BONE_SIDES))
 
-POSES: Mapping[str, Mapping[str, Rotation]] = {
+POSES: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "rest": {},
     "arms_up": {"arm": (0, 0, 115), "neck": (-10, 0, 0)},
     "arms_forward": {"arm": (-58, -48, 0)},
@@ -76,6 +74,13 @@ def anny_model(**options: Any) -> Any:
     log.info("building a model with anny (about two minutes the first time on a machine, then seconds)")
     # The original shapes skip anny's compaction (a large SVD), plain skinning skips compiling kernels.
     return anny.Anny(phenotypes="all", phenotype_blendshapes="original", skinning_method="lbs", **options)
+
+
+def check_counts(**counts: int) -> None:
+    """ValueError, naming the argument, if a number of people, poses or the like is below 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name}: expected 1 or more, got {count}")
 
 
 def adult(rng: np.random.Generator, index: int) -> dict[str, float]:
@@ -139,6 +144,6 @@ def bone_rotations(pose: Float[np.ndarray, "joints 3"]) -> dict[str, Float[np.nd
     for joint, rotation in zip(JOINTS, pose, strict=True):
         name, _, side = joint.partition("_")
         mirror = (1, -1, -1) if side == "right" else (1, 1, 1)
-        for bone, part in (PAIRED[name] if side else MIDDLE[name]).items():
+        for bone, part in (PAIRED_JOINTS[name] if side else CENTRAL_JOINTS[name]).items():
             bones[bone + BONE_SIDES.get(side, "")] = part * rotation * mirror
     return bones
