@@ -10,11 +10,20 @@ import numpy as np
 from geoskip.meshes import Mesh, icosphere
 from geoskip.meshes.formats.gltf import encode_glb, encode_gltf
 from geoskip.meshes.formats.obj_off_stl import encode_obj, encode_off, encode_stl
-from geoskip.meshes.formats.ply import encode_ply, encode_ply_ascii
+from geoskip.meshes.formats.ply import encode_ply
 
 SQUARE = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.5]])
 # A quadrilateral and a triangle over it; the fan of the first is (0 1 2), (0 2 3).
 SQUARE_FACES = [[0, 1, 2], [0, 2, 3], [0, 3, 1]]
+
+
+def encode_ply_ascii(mesh: Mesh) -> bytes:
+    """The text form, with the shortest decimals that read back as the same float64."""
+    header = f"ply\nformat ascii 1.0\nelement vertex {mesh.num_vertices}\n"
+    header += "".join(f"property double {axis}\n" for axis in "xyz")
+    header += f"element face {mesh.num_faces}\nproperty list uchar int vertex_indices\nend_header\n"
+    verts = "".join(f"{x!r} {y!r} {z!r}\n" for x, y, z in mesh.verts.tolist())
+    return (header + verts + "".join(f"3 {a} {b} {c}\n" for a, b, c in mesh.faces.tolist())).encode()
 
 
 def square_ply(encoding: str) -> bytes:

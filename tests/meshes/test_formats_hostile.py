@@ -47,7 +47,7 @@ BROKEN_TEXT = [
     ),
     (".ply", PLY + "property float x\n" + PLY_FACE + PLY_BODY, "two properties 'x'"),
     (".ply", PLY + "".join(f"property int p{i}\n" for i in range(2000)) + PLY_FACE, "more than 1000 properties"),
-    (".ply", PLY + "element vertex 0\n" + PLY_FACE + PLY_BODY, "two elements 'vertex'"),
+    (".ply", PLY + "element vertex 0\n" + PLY_FACE + PLY_BODY, "two elements have the same name"),
     (".ply", PLY.replace("float z", "float w") + PLY_FACE + PLY_BODY, "PLY file without vertices"),
     (".ply", PLY + "end_header\n0 0 0 1 0 0 0 1 0", "PLY file without faces"),
     (".ply", PLY + PLY_FACE.replace("face 1", "face 0") + "0 0 0 1 0 0 0 1 0", "PLY file without faces"),

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -304,17 +304,24 @@ def _first_entries(mesh: Mesh, planes: np.ndarray) -> list[QueueEntry]:
     """Every edge in its cheaper direction, sorted; a sorted list is a valid heap."""
     low, high = mesh.edges().T
     moves = mesh.verts[high] - mesh.verts[low]
-    up, down = _flat_errors(planes[low], moves), _flat_errors(planes[high], moves)
+    lengths = (moves**2).sum(axis=1)
+    up, down = _first_costs(planes[low], moves, lengths), _first_costs(planes[high], moves, lengths)
     rising = up <= down
     u, v = np.where(rising, low, high), np.where(rising, high, low)
-    costs, back, lengths = np.minimum(up, down), np.maximum(up, down), (moves**2).sum(axis=1)
+    costs, back = np.minimum(up, down), np.maximum(up, down)
     order = np.lexsort([v, u, lengths, costs])
     columns = [column[order].tolist() for column in (costs, lengths, u, v)]
     return list(zip(*columns, repeat(0), back[order].tolist()))
 
 
-def _error(quadric: Quadric, x: float, y: float, z: float) -> float:
-    """Q at the vertex displaced by d = (x, y, z)."""
+def _first_costs(planes: np.ndarray, moves: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """dᵀ A d for each edge; 0 where flat."""
+    errors = _error((*planes.T, 0.0, 0.0, 0.0, 0.0), *moves.T)
+    return np.where(errors > FLAT * (planes[:, 0] + planes[:, 3] + planes[:, 5]) * lengths, errors, 0.0)
+
+
+def _error(quadric: Any, x: Any, y: Any, z: Any) -> Any:
+    """Q at the vertex displaced by d = (x, y, z): of one quadric, or of arrays of them."""
     xx, xy, xz, yy, yz, zz, bx, by, bz, c = quadric
     return (
         x * (xx * x + 2.0 * (xy * y + xz * z + bx)) + y * (yy * y + 2.0 * (yz * z + by)) + z * (zz * z + 2.0 * bz) + c
@@ -351,16 +358,6 @@ def _vertex_planes(mesh: Mesh) -> Float[np.ndarray, "vertices 6"]:
     columns = np.concatenate([face_ids, face_ids, face_ids, border_ids, border_ids])
     shape = (mesh.num_vertices, mesh.num_faces + len(face))
     return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape) @ np.concatenate([of_faces, of_borders])
-
-
-def _flat_errors(
-    planes: Float[np.ndarray, "edges 6"], moves: Float[np.ndarray, "edges 3"]
-) -> Float[np.ndarray, "edges"]:
-    """dᵀ A d for the first collapse of many edges; 0 where flat."""
-    xx, xy, xz, yy, yz, zz = planes.T
-    x, y, z = moves.T
-    errors = x * (xx * x + 2.0 * (xy * y + xz * z)) + y * (yy * y + 2.0 * yz * z) + z * zz * z
-    return np.where(errors > FLAT * (xx + yy + zz) * (moves**2).sum(axis=1), errors, 0.0)
 
 
 def _outer(n: np.ndarray) -> np.ndarray:

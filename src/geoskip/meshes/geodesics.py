@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.meshes.mesh import Mesh, MeshError, vertex_numbers
 from geoskip.shapes import Float, Int
 
 Method = Literal["heat", "exact"]
@@ -36,11 +36,7 @@ def geodesic_distances(
     Heat distances are not exactly symmetric. Raises ``MeshError`` for invalid sources, and for components that the
     method cannot handle: those without area and, for ``exact``, non-manifold edges or too thin faces.
     """
-    sources = np.asarray(sources)
-    if sources.ndim != 1 or sources.dtype.kind not in "iu":
-        raise MeshError(f"sources: must be a list of vertex indices, not {sources.dtype} of shape {sources.shape}")
-    if ((sources < 0) | (sources >= mesh.num_vertices)).any():
-        raise MeshError(f"sources: must be between 0 and {mesh.num_vertices - 1}")
+    sources = vertex_numbers("sources", sources, mesh.num_vertices)
     solver = DistanceSolver(mesh, method)
     distances = np.empty((len(sources), mesh.num_vertices))
     for row, source in zip(distances, sources.tolist(), strict=True):

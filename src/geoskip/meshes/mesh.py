@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from geoskip.arguments import short_repr
+from geoskip.arguments import number_array
 from geoskip.shapes import Bool, Float, Int
 
 # Below this, areas, quadrics and their squares fit in float64, and positions in float32.
@@ -57,13 +57,7 @@ class Mesh:
 
     def submesh(self, keep: Int[np.ndarray, "kept"]) -> "Mesh":
         """The vertices ``keep``, in that order, and the faces whose three corners are all kept."""
-        keep = np.asarray(keep)
-        # A boolean mask would otherwise select vertices 0 and 1.
-        if keep.ndim != 1 or (keep.size and keep.dtype.kind not in "iu"):
-            raise MeshError(f"keep: expected a list of vertex indices, not {keep.dtype} of shape {keep.shape}")
-        if ((keep < 0) | (keep >= self.num_vertices)).any():
-            raise MeshError(f"keep: expected vertex indices from 0 to {self.num_vertices - 1}")
-        keep = keep.astype(np.int64)
+        keep = vertex_numbers("keep", keep, self.num_vertices)
         new_index = np.full(self.num_vertices, -1, dtype=np.int64)
         new_index[keep] = np.arange(len(keep))
         if (new_index[keep] != np.arange(len(keep))).any():
@@ -139,6 +133,14 @@ def summary(mesh: Mesh) -> dict[str, int | float]:
     }
 
 
+def vertex_numbers(name: str, numbers: object, num_vertices: int) -> Int[np.ndarray, "numbers"]:
+    """A list of vertex indices as int64; an error that starts with ``name`` if it is something else."""
+    array = number_array(name, numbers, "iu", dim=1).astype(np.int64)
+    if ((array < 0) | (array >= num_vertices)).any():
+        raise MeshError(f"{name}: expected vertex indices from 0 to {num_vertices - 1}")
+    return array
+
+
 def float64_copy(array: np.ndarray) -> np.ndarray:
     """A C-ordered copy. Signaling float32 NaNs become ordinary NaNs without a warning."""
     with np.errstate(invalid="ignore"):
@@ -152,9 +154,9 @@ def repeats_a_corner(faces: Int[np.ndarray, "faces 3"]) -> Bool[np.ndarray, "fac
 
 
 def _checked_verts(verts: object) -> np.ndarray:
-    array = _as_array("verts", verts)
-    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
-        raise MeshError(f"verts: must be real numbers of shape (vertices, 3), not {array.dtype} {array.shape}")
+    array = number_array("verts", verts, "fiu", dim=2)
+    if array.shape[1] != 3:
+        raise MeshError(f"verts: expected shape [vertices, 3], got {list(array.shape)}")
     array = float64_copy(array)
     _reject("verts", ~(np.abs(array) <= MAX_COORDINATE), array, f"vertices are not finite or exceed {MAX_COORDINATE:g}")
     array.flags.writeable = False
@@ -162,22 +164,15 @@ def _checked_verts(verts: object) -> np.ndarray:
 
 
 def _checked_faces(faces: object, num_vertices: int) -> np.ndarray:
-    array = _as_array("faces", faces)
-    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
-        raise MeshError(f"faces: must be integers of shape (faces, 3), not {array.dtype} {array.shape}")
+    array = number_array("faces", faces, "iu", dim=2)
+    if array.shape[1] != 3:
+        raise MeshError(f"faces: expected shape [faces, 3], got {list(array.shape)}")
     outside = np.logical_or(array < 0, array >= num_vertices)
     _reject("faces", outside, array, f"faces refer to vertices outside 0 to {num_vertices - 1}")
     array = np.array(array, dtype=np.int64, order="C")
     _reject("faces", repeats_a_corner(array), array, "faces repeat a vertex (remove them)")
     array.flags.writeable = False
     return array
-
-
-def _as_array(name: str, value: object) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError, NotImplementedError):
-        raise MeshError(f"{name}: must be an array of numbers, not {short_repr(value)}") from None
 
 
 def _reject(name: str, bad: Any, rows: np.ndarray, fault: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from geoskip.meshes.formats.gltf import encode_glb, encode_gltf, parse_gltf
 from geoskip.meshes.formats.obj_off_stl import encode_obj, encode_off, encode_stl, parse_obj, parse_off, parse_stl
-from geoskip.meshes.formats.ply import encode_ply, encode_ply_ascii, parse_ply
+from geoskip.meshes.formats.ply import encode_ply, parse_ply
 from geoskip.meshes.formats.polygons import Polygons
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy, repeats_a_corner
 from geoskip.records.files import atomic_write
@@ -65,8 +65,8 @@ def parse_mesh(data: bytes, suffix: str, *, drop_degenerate: bool = False) -> Me
     return _mesh(PARSERS[suffix.lower()](data), drop_degenerate, suffix)
 
 
-def write_mesh(mesh: Mesh, path: str | Path, *, ascii: bool = False) -> None:
-    """Write ``mesh`` to a file; the suffix determines the format. ``ascii`` selects the text form of PLY.
+def write_mesh(mesh: Mesh, path: str | Path) -> None:
+    """Write ``mesh`` to a file; the suffix determines the format.
 
     PLY, OBJ and OFF store every float64 exactly. STL and glTF round to float32, and STL loses the vertex order. A mesh
     without faces is an error, because no reader would accept the file.
@@ -75,10 +75,7 @@ def write_mesh(mesh: Mesh, path: str | Path, *, ascii: bool = False) -> None:
     _check_suffix(path.suffix, WRITERS)
     if mesh.num_faces == 0:
         raise MeshError(f"{path}: cannot write a mesh without faces")
-    if ascii and path.suffix.lower() != ".ply":
-        raise MeshError(f"{path}: ascii=True is for .ply files")
-    encode = encode_ply_ascii if ascii else WRITERS[path.suffix.lower()]
-    atomic_write(path, encode(mesh))
+    atomic_write(path, WRITERS[path.suffix.lower()](mesh))
 
 
 def _check_suffix(suffix: str, formats: dict[str, Callable]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,35 +27,25 @@ _COLUMNS = {"vertex": ("x", "y", "z"), "face": ("vertex_indices", "vertex_index"
 
 
 def parse_ply(data: bytes) -> Polygons:
-    header = _parse_header(data)
-    columns = _columns(header, Body(data, header))
+    order, elements, start = _parse_header(data)
+    body = Body(data, order, start)
+    columns = {element.name: body.take(element, _COLUMNS.get(element.name, ())) for element in elements}
+    if body.rest().strip(b"\r\n\t \0"):
+        raise MeshError("PLY file has data after the last element of its header")
     vertex, face = columns.get("vertex", {}), columns.get("face", {})
     if not vertex.keys() >= {"x", "y", "z"}:
         raise MeshError("PLY file without vertices: it needs an element 'vertex' with x, y and z")
     if len(face) != 1:
         raise MeshError("PLY file without faces: it needs an element 'face' with one list 'vertex_indices'")
-    (indices,) = face.values()
-    if indices.values.dtype.kind not in "iu":
+    ((sizes, corners),) = face.values()
+    if corners.dtype.kind not in "iu":
         raise MeshError("PLY face indices must be integers, but the header declares floats")
-    if any((vertex[axis].sizes != 1).any() for axis in "xyz"):
+    if any((vertex[axis][0] != 1).any() for axis in "xyz"):
         raise MeshError("PLY vertex coordinates must be scalars, but the header declares lists")
-    verts = np.stack([vertex[axis].values for axis in "xyz"], axis=1)
-    return Polygons(verts, indices.sizes, indices.values)
+    return Polygons(np.stack([vertex[axis][1] for axis in "xyz"], axis=1), sizes, corners)
 
 
-def _columns(header: Header, body: Body) -> dict[str, dict[str, Column]]:
-    columns: dict[str, dict[str, Column]] = {}
-    for element in header.elements:
-        if element.name in columns:
-            raise MeshError(f"PLY header: two elements {element.name!r}")
-        columns[element.name] = body.take(element, _COLUMNS.get(element.name, ()))
-    if body.rest().strip(b"\r\n\t \0"):
-        raise MeshError("PLY file has data after the last element of its header")
-    return columns
-
-
-@dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """A scalar of type ``code`` or, if ``size_code`` is set, a list of them preceded by its length."""
 
     name: str
@@ -64,23 +53,14 @@ class Property:
     size_code: str = ""
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(NamedTuple):
     name: str
-    count: int
-    properties: tuple[Property, ...] = ()
+    num_records: int
+    properties: list[Property]
 
 
-@dataclass(frozen=True)
-class Header:
-    """order: the byte order, "" for ASCII. length: the number of bytes before the body."""
-
-    order: str
-    elements: tuple[Element, ...]
-    length: int
-
-
-def _parse_header(data: bytes) -> Header:
+def _parse_header(data: bytes) -> tuple[str, list[Element], int]:
+    """The byte order ("" for text), the elements, and where the body starts."""
     end = _END.search(data, 0, _MAX_HEADER_BYTES)
     if not data.startswith(b"ply") or end is None:
         raise MeshError("not a PLY file: no header from 'ply' to 'end_header'")
@@ -88,31 +68,28 @@ def _parse_header(data: bytes) -> Header:
     statements = [words for words in map(str.split, lines) if words and words[0] not in ("comment", "obj_info")]
     if magic.strip() != "ply" or not statements:
         raise MeshError("not a PLY file: its first line is not 'ply'")
+    first = statements[0]
+    if len(first) != 3 or first[0] != "format" or first[1] not in _FORMATS or first[2] != "1.0":
+        raise MeshError(f"PLY header: expected a format of version 1.0, got {' '.join(first)[:80]!r}")
     elements: list[Element] = []
     for words in statements[1:]:
         _add_statement(words, elements)
-    return Header(_byte_order(statements[0]), tuple(elements), end.end())
-
-
-def _byte_order(words: list[str]) -> str:
-    if len(words) != 3 or words[0] != "format" or words[1] not in _FORMATS or words[2] != "1.0":
-        raise MeshError(f"PLY header: expected a format of version 1.0, got {' '.join(words)[:80]!r}")
-    return _FORMATS[words[1]]
+    if len({element.name for element in elements}) != len(elements):
+        raise MeshError("PLY header: two elements have the same name")
+    return _FORMATS[first[1]], elements, end.end()
 
 
 def _add_statement(words: list[str], elements: list[Element]) -> None:
     match words:
         case ["element", name, count] if re.fullmatch("[0-9]{1,18}", count):
-            elements.append(Element(name, int(count)))
+            elements.append(Element(name, int(count), []))
+            return
         case ["property", "list", size, code, name] if elements and size in _TYPES and code in _TYPES:
-            _append_property(elements, Property(name, _TYPES[code], _TYPES[size]))
+            new = Property(name, _TYPES[code], _TYPES[size])
         case ["property", code, name] if elements and code in _TYPES:
-            _append_property(elements, Property(name, _TYPES[code]))
+            new = Property(name, _TYPES[code])
         case _:
             raise MeshError(f"PLY header: cannot read {' '.join(words)[:80]!r}")
-
-
-def _append_property(elements: list[Element], new: Property) -> None:
     last = elements[-1]
     if new.size_code.startswith("f"):
         raise MeshError(f"PLY header: the list {new.name!r} has a length that is not an integer")
@@ -120,25 +97,22 @@ def _append_property(elements: list[Element], new: Property) -> None:
         raise MeshError(f"PLY header: {last.name!r} has more than {_MAX_PROPERTIES} properties")
     if any(old.name == new.name for old in last.properties):
         raise MeshError(f"PLY header: {last.name!r} has two properties {new.name!r}")
-    elements[-1] = Element(last.name, last.count, (*last.properties, new))
+    last.properties.append(new)
 
 
-class Column(NamedTuple):
-    """One property of all records: the length of each list (1 for scalars), and the values of all lists in order."""
-
-    sizes: np.ndarray
-    values: np.ndarray
+# One property of all records: the length of each list (1 for scalars), and the values of all lists in order.
+Column = tuple[np.ndarray, np.ndarray]
 
 
 class Body:
     """The records after the header, as ``length`` units: bytes of a binary file or words of a text file."""
 
-    def __init__(self, data: bytes, header: Header) -> None:
-        self.order = header.order
-        self.data = data if header.order else b""
-        self.words = [] if header.order else data[header.length :].split()
-        self.at = header.length if header.order else 0
-        self.length = len(data) if header.order else len(self.words)
+    def __init__(self, data: bytes, order: str, start: int) -> None:
+        self.order = order
+        self.data = data if order else b""
+        self.words = [] if order else data[start:].split()
+        self.at = start if order else 0
+        self.length = len(data) if order else len(self.words)
 
     def width(self, code: str) -> int:
         """The number of units of one value."""
@@ -156,13 +130,12 @@ class Body:
     def take(self, element: Element, wanted: Collection[str]) -> dict[str, Column]:
         """Read the next element and return the columns named in ``wanted``."""
         properties = element.properties
-        if element.count == 0 or not properties:
+        if element.num_records == 0 or not properties:
             return {}
-        self._require(element.count * sum(self.width(p.size_code or p.code) for p in properties), self.at)
-        layout = self._uniform_layout(element)
-        starts, sizes = self._layout(element) if layout is None else layout
+        self._require(element.num_records * sum(self.width(p.size_code or p.code) for p in properties), self.at)
+        starts, sizes = self._uniform_layout(element) or self._layout(element)
         return {
-            prop.name: Column(sizes[k], self.values(prop.code, _ranges(starts[k], sizes[k], self.width(prop.code))))
+            prop.name: (sizes[k], self.values(prop.code, _ranges(starts[k], sizes[k], self.width(prop.code))))
             for k, prop in enumerate(properties)
             if prop.name in wanted
         }
@@ -170,21 +143,21 @@ class Body:
     def _uniform_layout(self, element: Element) -> tuple[np.ndarray, np.ndarray] | None:
         """Start and size of every field if all lists are as long as those of the first record; else None."""
         first, sizes, end = self._record(element, self.at)
-        rows = (end - self.at) * np.arange(element.count)
-        if self.at + element.count * (end - self.at) > self.length:
+        rows = (end - self.at) * np.arange(element.num_records)
+        if self.at + element.num_records * (end - self.at) > self.length:
             return None
         for prop, start, size in zip(element.properties, first, sizes, strict=True):
             if prop.size_code:
                 stored = self.values(prop.size_code, start - self.width(prop.size_code) + rows)
                 if (stored != size).any():
                     return None
-        self.at += element.count * (end - self.at)
-        return np.add.outer(first, rows), np.repeat(np.array(sizes)[:, None], element.count, axis=1)
+        self.at += element.num_records * (end - self.at)
+        return np.add.outer(first, rows), np.repeat(np.array(sizes)[:, None], element.num_records, axis=1)
 
     def _layout(self, element: Element) -> tuple[np.ndarray, np.ndarray]:
         """Start and size of every field, found record by record."""
         starts, sizes = [], []
-        for _ in range(element.count):
+        for _ in range(element.num_records):
             record_starts, record_sizes, self.at = self._record(element, self.at)
             starts.append(record_starts)
             sizes.append(record_sizes)
@@ -226,18 +199,7 @@ def encode_ply(mesh: Mesh) -> bytes:
     """Binary, little endian, with float64 positions, so that nothing is rounded."""
     faces = np.empty(mesh.num_faces, dtype=[("size", "u1"), ("corners", "<i4", 3)])
     faces["size"], faces["corners"] = 3, mesh.faces
-    return _encode_header(mesh, "binary_little_endian") + mesh.verts.astype("<f8").tobytes() + faces.tobytes()
-
-
-def encode_ply_ascii(mesh: Mesh) -> bytes:
-    """ASCII, with the shortest decimals that read back as the same float64."""
-    verts = [f"{x!r} {y!r} {z!r}\n" for x, y, z in mesh.verts.tolist()]
-    faces = [f"3 {a} {b} {c}\n" for a, b, c in mesh.faces.tolist()]
-    return _encode_header(mesh, "ascii") + "".join(verts + faces).encode()
-
-
-def _encode_header(mesh: Mesh, encoding: str) -> bytes:
-    lines = ["ply", f"format {encoding} 1.0", f"element vertex {mesh.num_vertices}"]
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {mesh.num_vertices}"]
     lines += [f"property double {axis}" for axis in "xyz"]
     lines += [f"element face {mesh.num_faces}", "property list uchar int vertex_indices", "end_header", ""]
-    return "\n".join(lines).encode()
+    return "\n".join(lines).encode() + mesh.verts.astype("<f8").tobytes() + faces.tobytes()
