@@ -35,7 +35,7 @@ from geoskip.paper.rows import SKIPS, TINY
 from geoskip.paper.running import Runs, stored_runs
 from geoskip.paper.tables import MISSING, TextTable, cell, experiment_table, unit
 from geoskip.records.files import atomic_write
-from geoskip.report.runs import SUBJECTS
+from geoskip.report.runs import TASK_DESCRIPTIONS
 from geoskip.report.tables import VERDICT_RULE
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -88,7 +88,7 @@ def main_table(groups: Groups) -> TextTable:
 
 def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) -> Iterator[tuple[str, ...]]:
     rows = [row for row in experiment.rows if not row.more and column in (None, row.column)]
-    about = f"{SUBJECTS[rows[0].task].title}, {data}: {unit(rows[0], rows[0].metrics[0])}"
+    about = f"{TASK_DESCRIPTIONS[rows[0].task].title}, {data}: {unit(rows[0], rows[0].metrics[0])}"
     by_operator: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_operator.setdefault(row.label.removeprefix(skip_prefix(row.skip)), {})[row.skip] = row

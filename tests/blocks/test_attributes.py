@@ -37,7 +37,7 @@ class Conv(nn.Module):
         self.register_buffer("buffer", torch.zeros(2))
         self.normalize = True
         self._scale = 1.0
-        self.part = self.init = self.hidden_channels = self.skip_channels = self.brings_bias = "the convolution's"
+        self.part = self.init = self.hidden_channels = self.skip_channels = self.adds_bias = "the convolution's"
 
     @property
     def scale(self) -> float:
@@ -60,7 +60,7 @@ VALUES: dict[str, Any] = {
     "scale": 3.0,
     "aggregation": "mean",
 }
-SHARED = ["part", "skip_channels", "brings_bias"]
+SHARED = ["part", "skip_channels", "adds_bias"]
 OWN: dict[type[Skip], list[str]] = {
     AffineSkip: [*SHARED, "init"],
     ResidualSkip: SHARED,

@@ -65,7 +65,7 @@ def literal_layer(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor], ag
         block = layer[f"{source}__{relation}__{target}"]
         given = x[source] if source == target else (x[source], x[target])
         y = block.conv(given, edges[source, relation, target]) + x[target] @ block.weight
-        arriving[target].append(y + block.bias if block.brings_bias else y)
+        arriving[target].append(y + block.bias if block.adds_bias else y)
     stacked = {kind: torch.stack(parts) for kind, parts in arriving.items()}
     return {kind: getattr(y, "amax" if aggr == "max" else aggr)(dim=0) for kind, y in stacked.items()}
 
@@ -116,7 +116,7 @@ def literal_bases(model: Any, x: dict[str, Tensor], edges: dict[Any, Tensor]) ->
 
     def layer(block: Skip, h: Tensor) -> Tensor:
         y = block.conv(types, h, joined) + block.shortcut(h)
-        return y + block.bias if block.brings_bias else y
+        return y + block.bias if block.adds_bias else y
 
     out = layer(model.others[0], layer(model.first, h).relu())
     return dict(zip(NODES, out.split([COUNTS[kind] for kind in NODES]), strict=True))

@@ -121,9 +121,9 @@ def test_count_of_the_autoencoder() -> None:
 def test_biases_of_other_shapes_are_not_the_blocks() -> None:
     conv = Blur()
     conv.bias = nn.Parameter(torch.zeros(2, OUT))
-    assert AffineSkip(conv).brings_bias
+    assert AffineSkip(conv).adds_bias
     conv.bias = nn.Parameter(torch.zeros(OUT))
-    assert not AffineSkip(conv).brings_bias
+    assert not AffineSkip(conv).adds_bias
     assert AffineSkip(conv).bias is conv.bias
 
 

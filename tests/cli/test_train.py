@@ -102,10 +102,10 @@ def test_an_outlined_model_counts_like_the_model(task: str, operator: str) -> No
         return
     made = make_task(sets.config(task, operator=operator, skip="polynomial"), sets.data(task))
     shapes = [
-        {name: tensor.shape for name, tensor in m.state_dict().items()} for m in (made.outline(), made.make_model())
+        {name: tensor.shape for name, tensor in m.state_dict().items()} for m in (made.meta_model(), made.make_model())
     ]
     assert shapes[0] == shapes[1]
-    assert all(parameter.is_meta for parameter in made.outline().parameters())
+    assert all(parameter.is_meta for parameter in made.meta_model().parameters())
 
 
 def test_packed_graphs_count_as_data_beside_what_they_are_made_of() -> None:

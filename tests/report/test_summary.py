@@ -6,7 +6,7 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
-from geoskip.report.runs import ReportRun, subject_of
+from geoskip.report.runs import ReportRun, describe_task
 from geoskip.report.tables import best, headline_html, headlines, result_table_html
 from tests.report.made_runs import made_run, result_tables
 
@@ -59,7 +59,7 @@ def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one_row() -> N
 def test_groups_and_best_are_those_of_the_paper() -> None:
     """The figures that the paper prints in bold are the best of our groups."""
     (experiment,) = result_tables(RUNS)
-    (mean, *_) = experiment.subject.metrics
+    (mean, *_) = experiment.description.metrics
     groups = {row.group: [r for r in experiment.rows if r.group == row.group] for row in experiment.rows}
     assert len(groups) == 4 * 3
     bold = {best(members, mean)[1] for members in groups.values()}
@@ -68,7 +68,7 @@ def test_groups_and_best_are_those_of_the_paper() -> None:
 
 def test_one_row_alone_is_not_the_best_of_anything() -> None:
     (experiment,) = result_tables(RUNS[:3])
-    assert best(list(experiment.rows), experiment.subject.metrics[0]) == (None, None)
+    assert best(list(experiment.rows), experiment.description.metrics[0]) == (None, None)
     assert "<b>" not in result_table_html(experiment)
 
 
@@ -99,7 +99,7 @@ def test_a_task_and_metrics_that_are_not_known() -> None:
     assert experiment.title == "Singing"
     assert "joy" in result_table_html(experiment)
     assert "<b>" not in result_table_html(experiment)
-    assert subject_of("", []).title == "Runs"
+    assert describe_task("", []).title == "Runs"
 
 
 def test_at_a_glance_compares_plain_and_affine_of_each_group() -> None:

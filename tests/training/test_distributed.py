@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from geoskip.meshes.formats import write_mesh
-from geoskip.training.devices import Group, joined
+from geoskip.training.devices import Group, process_group
 from geoskip.training.loop import train
 from geoskip.training.progress import read_metrics
 from geoskip.training.run import METRICS, Run
@@ -64,8 +64,8 @@ def test_a_batch_is_shared_out_evenly() -> None:
 
 def test_a_process_alone_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined() as group:
-        assert (group.size, group.leads) == (1, True)
+    with process_group() as group:
+        assert (group.size, group.is_main) == (1, True)
         assert group.any(True, torch.device("cpu"))
         assert torch.equal(group.gather(torch.ones(2), torch.device("cpu"))[0], torch.ones(2))
 

@@ -82,7 +82,7 @@ class Skip(nn.Module, ABC):
     # Defaults, so that an attribute of the convolution with one of these names is never taken for the block's.
     skip_channels: tuple[int, int] | None = None
     init: str = "glorot"
-    brings_bias: bool = False
+    adds_bias: bool = False
     part: str = "both"
     _own_names: tuple[str, ...] = ()
     _learned_channels: bool = False
@@ -107,7 +107,7 @@ class Skip(nn.Module, ABC):
         self.conv = conv
         self._features_at = features_at(conv)
         self._bias_counts = own_bias(conv) is not None or getattr(conv, "bias", None) is None
-        self.brings_bias = bias and own_bias(conv) is None
+        self.adds_bias = bias and own_bias(conv) is None
         self.training = conv.training
         self._add_parameters()
 
@@ -139,18 +139,18 @@ class Skip(nn.Module, ABC):
     @property
     def conv_has_bias(self) -> bool:
         """Whether the block's b is the convolution's own."""
-        return self._bias_counts and not self.brings_bias and getattr(self.conv, "bias", None) is not None
+        return self._bias_counts and not self.adds_bias and getattr(self.conv, "bias", None) is not None
 
     @property
     def _b(self) -> Tensor:
-        return cast(Tensor, self.bias if self.brings_bias else self.conv.bias)
+        return cast(Tensor, self.bias if self.adds_bias else self.conv.bias)
 
     def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
         self._known_channels()
         check_features(x, self._label())
         self._check_input(x)
-        return self.shortcut(x) + self._b if self.brings_bias or self.conv_has_bias else self.shortcut(x)
+        return self.shortcut(x) + self._b if self.adds_bias or self.conv_has_bias else self.shortcut(x)
 
     def convolution(self, *args: Any, **kwargs: Any) -> Any:
         """The convolution alone, without the block's b."""
@@ -179,7 +179,7 @@ class Skip(nn.Module, ABC):
             self._learned_channels = True
         self._check_output(y)
         p = self.shortcut(received)
-        p = p + self._b if self.brings_bias else p
+        p = p + self._b if self.adds_bias else p
         return with_features(out, y + p.to(y.dtype))
 
     def _received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -229,7 +229,7 @@ class Skip(nn.Module, ABC):
 
     def _add_parameters(self) -> None:
         channels = self.skip_channels or (1, 1)
-        shapes = self.parameter_shapes(*channels) | ({"bias": channels[1:]} if self.brings_bias else {})
+        shapes = self.parameter_shapes(*channels) | ({"bias": channels[1:]} if self.adds_bias else {})
         kind = device_and_dtype(self.conv)
         self._own_names = tuple(shapes)
         for name, shape in shapes.items():
@@ -237,7 +237,7 @@ class Skip(nn.Module, ABC):
             parameter = nn.Parameter(torch.empty(shape, **kind)) if known else UninitializedParameter(**kind)
             # register_parameter would refuse a name that the convolution has too.
             self._parameters[name] = cast(nn.Parameter, parameter)
-        if not self.brings_bias and not hasattr(self.conv, "bias"):
+        if not self.adds_bias and not hasattr(self.conv, "bias"):
             self._parameters["bias"] = None
         if self.skip_channels is not None:
             self._reset_skip()

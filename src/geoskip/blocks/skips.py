@@ -54,7 +54,7 @@ class AffineSkip(Skip):
         if self.part != "both" or not isinstance(self.conv, Operator):
             return super().forward(*args, **kwargs)
         y = self.conv(*args, skip=self.weight, **kwargs)
-        return (y + self._b).to(y.dtype) if self.brings_bias else y
+        return (y + self._b).to(y.dtype) if self.adds_bias else y
 
 
 @SKIPS.register

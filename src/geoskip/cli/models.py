@@ -22,7 +22,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a trained run on its test items. Writes RUN/evaluation.json and RUN/pictures."""
-    from geoskip.report.runs import subject_of
+    from geoskip.report.runs import describe_task
     from geoskip.report.sheets import write_pictures
     from geoskip.training.devices import choose_device
     from geoskip.training.evaluation import evaluate_run
@@ -40,7 +40,7 @@ def evaluate(
         entries = {"metrics": dict(evaluation.metrics), "files": [str(path) for path in files]}
         typer.echo(json.dumps(entries, indent=1))
         return
-    metrics = subject_of(task.config.task, list(evaluation.metrics)).metrics
+    metrics = describe_task(task.config.task, list(evaluation.metrics)).metrics
     rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
     print_table(["metric", "value"], rows, title=str(run), caption=f"{task.num_test} test items")
     for path in files:

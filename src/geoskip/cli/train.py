@@ -192,7 +192,7 @@ def plan(task: Any) -> dict[str, Any]:
         distinct = {tensor.data_ptr() or id(tensor): tensor for tensor in tensors}
         return sum(tensor.numel() * tensor.element_size() for tensor in distinct.values())
 
-    model, optim = task.outline(), task.config.optim
+    model, optim = task.meta_model(), task.config.optim
     parts = {name: count(module) for name, module in model.named_children()}
     per_epoch = -(-task.num_items // min(optim.batch_size, task.num_items))
     # First, because it packs the graphs, which are kept with the data.

@@ -27,7 +27,7 @@ from geoskip.paper.rows import TINY, PaperRow
 from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
-from geoskip.report.runs import SUBJECTS, Metric, ReportRun
+from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun
 from geoskip.report.summary import PublishedRow, PublishedTable
 from geoskip.report.tables import ClaimRow
 
@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def unit(self) -> Metric:
-        return next(metric for metric in SUBJECTS[self.better.task].metrics if metric.key == self.metric)
+        return next(metric for metric in TASK_DESCRIPTIONS[self.better.task].metrics if metric.key == self.metric)
 
     def gain(self, ours: float, theirs: float) -> float:
         """Positive if ``ours`` is better."""

@@ -27,7 +27,7 @@ from geoskip.graphs import Graph, SparseMatrix
 from geoskip.graphs.hierarchy import Hierarchy
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import operator_info
-from geoskip.report.runs import SUBJECTS, VALIDATION
+from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config, Optim
@@ -114,7 +114,7 @@ class PaperRow:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of the task, the main one first; of the validation items if the test set is not used."""
         prefix = VALIDATION if "test=false" in self.settings else ""
-        return tuple(prefix + metric.key for metric in SUBJECTS[self.task].metrics)
+        return tuple(prefix + metric.key for metric in TASK_DESCRIPTIONS[self.task].metrics)
 
     @property
     def paper(self) -> Mapping[str, float]:

@@ -32,7 +32,7 @@ from geoskip.training.progress import Lines, Progress
 from geoskip.training.signals import Interrupted
 
 # Settings that cannot change the result.
-IMMATERIAL = ("device", "evaluate_every", "checkpoint_every", "keep")
+IGNORED_SETTINGS = ("device", "evaluate_every", "checkpoint_every", "keep")
 # The records of each row, by seed.
 Runs = Mapping[PaperRow, Mapping[int, RunRecord]]
 
@@ -78,7 +78,7 @@ class Job:
 
 def config_key(config: Config) -> str:
     """A hash of the settings that the result depends on."""
-    entries = {key: value for key, value in config.to_json().items() if key not in IMMATERIAL}
+    entries = {key: value for key, value in config.to_json().items() if key not in IGNORED_SETTINGS}
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 

@@ -238,7 +238,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunMeasurements:
     """The measurements of one run: where it was trained, and its rows. Runs without skips have no shares and parts."""
 
     name: str
@@ -249,7 +249,7 @@ class Measured:
     shapes: MeshSamples | None = None
 
 
-def run_study(study: Study, data: MeshSet, folder: Path, samples: int = DEFAULT_SAMPLES) -> Iterator[Measured]:
+def run_study(study: Study, data: MeshSet, folder: Path, samples: int = DEFAULT_SAMPLES) -> Iterator[RunMeasurements]:
     """Train what is not trained yet, one run after the other, and measure each. ``folder`` keeps the runs.
 
     ``data`` are already coarsened by ``study.coarse``.
@@ -258,7 +258,7 @@ def run_study(study: Study, data: MeshSet, folder: Path, samples: int = DEFAULT_
         task = start_alike(make_task(config, data=data))
         run = train(config, folder / name, task=task)
         smoothness = run_smoothness(run, task) | {"metrics": dict(run.record.metrics)}
-        measured = Measured(name, run.record.device, smoothness)
+        measured = RunMeasurements(name, run.record.device, smoothness)
         if config.skip != "none":
             parts, shapes = run_parts(run, min(samples, task.num_test), task)
             measured = replace(measured, shares=run_shares(run, task=task), parts=parts, shapes=shapes)

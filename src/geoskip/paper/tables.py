@@ -12,7 +12,7 @@ from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import summarize
-from geoskip.report.runs import SUBJECTS, VALIDATION, Metric
+from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION, Metric
 
 MISSING = "–"
 UNKNOWN_COMMIT = "commit and data key not recorded"
@@ -107,7 +107,7 @@ def _rate(optim: Mapping[str, Any]) -> str:
 
 def _metric(row: PaperRow, name: str) -> Metric:
     key = name.removeprefix(VALIDATION)
-    return next(metric for metric in SUBJECTS[row.task].metrics if metric.key == key)
+    return next(metric for metric in TASK_DESCRIPTIONS[row.task].metrics if metric.key == key)
 
 
 def unit(row: PaperRow, name: str) -> str:

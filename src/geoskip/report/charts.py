@@ -104,7 +104,7 @@ def _charts_of(table: ResultTable, name: str) -> list[Chart]:
             _curves(table.own, "geodesic"),
         ),
     ]
-    metric = next((m for m in table.subject.metrics if m.better), None)
+    metric = next((m for m in table.description.metrics if m.better), None)
     return curves + (_versus(table, name, metric) if metric else [])
 
 

@@ -113,7 +113,7 @@ def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
 
 
 def _section(table: ResultTable) -> str:
-    text = " ".join(filter(None, (table.subject.text, DATA.get(table.data))))
+    text = " ".join(filter(None, (table.description.text, DATA.get(table.data))))
     schedule = SCHEDULES.get(table.schedule, "")
     training = ", ".join(filter(None, (table.epochs, schedule)))
     note = f'<p class="note">Training: {escape(training)}.</p>' if schedule else ""

@@ -114,7 +114,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Subject:
+class TaskDescription:
     """A task, explained to readers who have not seen the paper, and its metrics, the main one first."""
 
     title: str
@@ -122,8 +122,8 @@ class Subject:
     metrics: tuple[Metric, ...]
 
 
-SUBJECTS = {
-    "reconstruction": Subject(
+TASK_DESCRIPTIONS = {
+    "reconstruction": TaskDescription(
         "Shape reconstruction",
         "An autoencoder compresses each mesh into a few numbers and reconstructs it. The error is the distance between "
         "a reconstructed vertex and the original one, in millimeters, over all vertices of all test meshes.",
@@ -133,7 +133,7 @@ SUBJECTS = {
             Metric("std_mm", "Standard deviation", "mm"),
         ),
     ),
-    "correspondence": Subject(
+    "correspondence": TaskDescription(
         "Dense correspondence",
         "Each vertex of a body is matched to a vertex of a reference body. Accuracy is the share of exact matches; "
         "the geodesic error is the distance along the surface between the match and the true vertex, in % of the "
@@ -143,7 +143,7 @@ SUBJECTS = {
             Metric("geodesic_mean_pct", "Mean geodesic error", "% of the diameter", 2),
         ),
     ),
-    "classification": Subject(
+    "classification": TaskDescription(
         "Digit classification",
         "Each image is a graph of 75 superpixels, and the network predicts the digit.",
         (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
@@ -163,13 +163,13 @@ SCHEDULES = {
 }
 
 
-def subject_of(task: str, keys: list[str]) -> Subject:
+def describe_task(task: str, keys: list[str]) -> TaskDescription:
     """The description of a task, with a plain entry for every metric that it does not list."""
-    known = SUBJECTS.get(task, Subject(task.capitalize() or "Runs", "", ()))
+    known = TASK_DESCRIPTIONS.get(task, TaskDescription(task.capitalize() or "Runs", "", ()))
     validation = tuple(
         replace(m, key=f"{VALIDATION}{m.key}", heading=f"Validation {m.heading.lower()}") for m in known.metrics
     )
     known = replace(known, metrics=known.metrics + validation)
     named = {metric.key for metric in known.metrics}
     further = tuple(Metric(key, key.replace("_", " "), "", 4, "") for key in keys if key not in named)
-    return Subject(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)
+    return TaskDescription(known.title, known.text, tuple(m for m in known.metrics if m.key in keys) + further)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from geoskip.records import RunRecord, Samples
 from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
-from geoskip.report.runs import ReportRun, Subject, subject_of
+from geoskip.report.runs import ReportRun, TaskDescription, describe_task
 
 Kind = TypeVar("Kind", bound=Samples)
 # Settings that may differ between the runs of one row, since they do not change what is trained.
@@ -116,7 +116,7 @@ class ResultTable:
     task: str
     data: str
     schedule: str
-    subject: Subject
+    description: TaskDescription
     rows: tuple[ResultRow, ...]
     heading: str = ""
 
@@ -154,7 +154,7 @@ class ResultTable:
 
     @property
     def title(self) -> str:
-        named = self.heading or " · ".join(filter(None, (self.subject.title, self.name)))
+        named = self.heading or " · ".join(filter(None, (self.description.title, self.name)))
         return f"{named}, {self.data}" if self.data else named
 
 
@@ -243,7 +243,7 @@ def _result_table(name: str, runs: list[ReportRun], key: TableKey, published: Pu
     )
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
     title = published[key.experiment].title if key.experiment in published else ""
-    return ResultTable(name, *key, subject_of(key.task, keys), tuple(rows), title)
+    return ResultTable(name, *key, describe_task(key.task, keys), tuple(rows), title)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def headlines(tables: Sequence[ResultTable]) -> list[Headline]:
 
 def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     first = tables[0]
-    metric = next((m for m in first.subject.metrics if m.better and not m.key.startswith(VALIDATION)), None)
+    metric = next((m for m in first.description.metrics if m.better and not m.key.startswith(VALIDATION)), None)
     by_group = {} if metric is None else {pair[0].group: pair for table in tables for pair in _pairs(table, metric)}
     if metric is None or not by_group:
         return None
@@ -52,7 +52,7 @@ def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     better = sum(change < 0 if lower else change > 0 for change in changes)
     pick = min if lower else max
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
-    title = f"{first.subject.title}, {first.data}"
+    title = f"{first.description.title}, {first.data}"
     return Headline(title, metric, better, len(pairs), statistics.fmean(changes), example)
 
 
@@ -96,7 +96,7 @@ def _table_html(name: str, kind: str, caption: str, head: str, bodies: str) -> s
 
 def result_table_html(table: ResultTable) -> str:
     """One line per method; rules separate the groups, as in the paper, until the reader sorts."""
-    metrics = table.subject.metrics
+    metrics = table.description.metrics
     sized = any(row.matrices is not None for row in table.rows)
     in_paper = {m.key: any(m.key in row.paper for row in table.rows) for m in metrics}
     groups = [list(members) for _, members in groupby(table.rows, key=lambda row: row.group)]
@@ -119,7 +119,7 @@ def _result_caption(table: ResultTable) -> str:
     counts = sorted({len(row.runs) for row in table.rows})
     seeds = " to ".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
     spread = "; ± is half the width of the 95 % confidence interval of the mean (Student’s t)" if counts[-1] > 1 else ""
-    marks = "Bold: best in its group." if any(m.better for m in table.subject.metrics) else ""
+    marks = "Bold: best in its group." if any(m.better for m in table.description.metrics) else ""
     return escape(f"{seeds} seed{'s' if counts[-1] > 1 else ''} per row{spread}. {marks}")
 
 
@@ -142,7 +142,7 @@ def _result_head(metrics: tuple[Metric, ...], in_paper: dict[str, bool], sized: 
 
 
 def _result_group(rows: list[ResultRow], table: ResultTable, in_paper: dict[str, bool], sized: bool) -> str:
-    tops = {metric.key: best(rows, metric) for metric in table.subject.metrics}
+    tops = {metric.key: best(rows, metric) for metric in table.description.metrics}
     return f"<tbody>{''.join(_result_line(row, table, in_paper, sized, tops) for row in rows)}</tbody>"
 
 
@@ -160,7 +160,7 @@ def _result_line(
         splines = f' <span class="unit">m = {row.kernel_size}</span>' if table.counts_per_dimension(row) else ""
         cells.append(_number("" if row.matrices is None else str(row.matrices), row.matrices, more=splines))
     cells.append(_number(f"{row.parameters:,}", row.parameters, kind="lesser"))
-    for metric in table.subject.metrics:
+    for metric in table.description.metrics:
         ours, paper = row.metrics.get(metric.key), row.paper.get(metric.key)
         top_ours, top_paper = tops[metric.key]
         cells.append(_measured(ours, metric, top_ours))

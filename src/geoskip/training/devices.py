@@ -82,7 +82,7 @@ class Group:
     local: int = 0
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and shows progress."""
         return self.rank == 0
 
@@ -119,7 +119,7 @@ class Group:
 
 
 @contextmanager
-def joined(device: str = "cpu") -> Iterator[Group]:
+def process_group(device: str = "cpu") -> Iterator[Group]:
     """Join the group of processes that ``torchrun`` started, for the duration of the context."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:

@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated:
+class RunEvaluation:
     """A run's evaluation, with what its pictures are made of.
 
     evaluation: figures, curves and arrays.
@@ -31,7 +31,7 @@ class Evaluated:
     task: Task
 
 
-def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cpu", samples: int = 4) -> Evaluated:
+def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cpu", samples: int = 4) -> RunEvaluation:
     """Evaluate the latest weights of a run and write ``evaluation.json``. The items are those of the test, or the
     validation items if the configuration excludes the test.
 
@@ -50,7 +50,7 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
             "evaluate it again"
         )
     count = min(samples, len(task.part(task.final)))
-    return Evaluated(evaluation, task.samples(model, count, task.final) if count else None, task)
+    return RunEvaluation(evaluation, task.samples(model, count, task.final) if count else None, task)
 
 
 def check_same_data(run: Run, task: Task) -> None:

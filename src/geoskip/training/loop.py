@@ -23,7 +23,7 @@ from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
 from geoskip.records.samples import write_samples
 from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
-from geoskip.training.devices import Group, arithmetic, choose_device, device_name, joined, own_device
+from geoskip.training.devices import Group, arithmetic, choose_device, device_name, own_device, process_group
 from geoskip.training.evaluation import check_same_data
 from geoskip.training.progress import MetricsWriter, Progress
 from geoskip.training.run import (
@@ -85,7 +85,7 @@ def train(
     """
     run, device = Run(Path(folder), config), choose_device(config.device)
     with (
-        joined(device) as group,
+        process_group(device) as group,
         Interrupts() as interrupts,
         arithmetic(config),
         _explaining_os_errors(run.folder),
@@ -99,7 +99,7 @@ def train(
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
         session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
-        loop = _Loop(run, session, progress if progress is not None and group.leads else Progress(), lock)
+        loop = _Loop(run, session, progress if progress is not None and group.is_main else Progress(), lock)
         loop.start(state, tensorboard)
         try:
             loop.run_steps(interrupts, stop_after)
@@ -131,7 +131,7 @@ class _Loop:
             self.loss = session.curve[-1][1] if session.curve else None
             if (folder / CONTEXT).is_file():
                 check_same_data(self.run, session.task)
-        if self.group.leads:
+        if self.group.is_main:
             Run.create(folder, session.config)
             self.run.write_context(session.task)
             self.metrics = MetricsWriter(folder / METRICS, session.step, tensorboard)
@@ -146,7 +146,7 @@ class _Loop:
         while session.step < last:
             session.advance()
             self._report()
-            if session.evaluation_due and self.group.leads:
+            if session.evaluation_due and self.group.is_main:
                 self._evaluate()
             if self._should_stop(interrupts):
                 self._save()
@@ -165,7 +165,7 @@ class _Loop:
         A run is complete when its manifest lists the record.
         """
         session, folder = self.session, self.run.folder
-        if session.step < session.total or not self.group.leads:
+        if session.step < session.total or not self.group.is_main:
             return
         self._check_folder()
         seconds, model, task = session.elapsed, session.learner.model, session.task
@@ -245,7 +245,7 @@ class _Loop:
             return
         self._check_folder()
         state = self.session.state()
-        if self.group.leads:
+        if self.group.is_main:
             self.run.discard_evaluation()
             save_checkpoint(self.run.checkpoints, state, self.session.config.keep)
         self.saved_step = self.session.step
@@ -307,7 +307,7 @@ def _locked(folder: Path, group: Group) -> Iterator[HeldLock | None]:
     def busy(owner: str) -> RunError:
         return RunError(f"{folder}: {owner} is training in it; wait for it, or choose another folder")
 
-    if not group.leads:
+    if not group.is_main:
         yield None
         return
     with hold_lock(folder / LOCK, busy) as lock:

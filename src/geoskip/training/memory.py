@@ -29,7 +29,7 @@ def estimate_step_memory(task: Task) -> int:
     batch = task.batch(torch.arange(min(task.config.optim.batch_size, task.num_items)))
     dtype = DTYPES.get(task.config.precision)
     # Before tensors are fake: what the task derives from its data when it builds a model.
-    task.outline()
+    task.meta_model()
     # The kernels of CUDA, whatever device there is: their shapes are known without running them.
     with use_path("interpreter"), FakeTensorMode(allow_non_fake_inputs=True) as fake:
         model = task.make_model().train()

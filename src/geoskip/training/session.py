@@ -231,7 +231,7 @@ class Session:
             )
         self.learner.load(state.model, state.optimizer, state.step)
         # Sums are over all processes, so only one of them starts from the stored sum.
-        self.learner.loss.fill_(progress["loss"] if self.group.leads else 0.0)
+        self.learner.loss.fill_(progress["loss"] if self.group.is_main else 0.0)
         if progress["scaler"]:
             self.learner.scaler.load_state_dict(progress["scaler"])
         self.step, self.seconds = state.step, progress["seconds"]

@@ -259,7 +259,7 @@ class Task(ABC):
             torch.manual_seed(self.config.seed)
             return self.build(self.config, arguments)
 
-    def outline(self) -> nn.Module:
+    def meta_model(self) -> nn.Module:
         """The model without memory for its weights, to count them."""
         arguments = self.model_arguments()
         with torch.device("meta"):
