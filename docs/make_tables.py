@@ -28,7 +28,7 @@ from typing import Any
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.claims import ONE_SEED, VERDICTS, ClaimResult, Groups, judge_all
+from geoskip.paper.claims import ClaimResult, Groups, judge_all
 from geoskip.paper.experiments import EXPERIMENTS, Experiment
 from geoskip.paper.findings import AnalysisRecord, changes, quantity_of, read_analysis, spread
 from geoskip.paper.rows import SKIPS, TINY
@@ -36,10 +36,9 @@ from geoskip.paper.running import Runs, stored_runs
 from geoskip.paper.tables import MISSING, TextTable, cell, experiment_table, unit
 from geoskip.records.files import atomic_write
 from geoskip.report.runs import TASK_DESCRIPTIONS
-from geoskip.report.tables import VERDICT_RULE
+from geoskip.report.tables import COUNTED_ONCE, ONE_SEED, VERDICT_COLUMNS, VERDICT_RULE, VERDICTS
 
 RESULTS = Path(__file__).parents[1] / "results"
-COUNTED_ONCE = "A comparison that serves two claims counts once in the last line. Comparisons of one seed do not count."
 LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t); the paper's figure in brackets."
 # The short form: the experiments, with the kernel size to show where there are several.
 MAIN = {"table1": 9, "table2": None, "correspondence": None}
@@ -106,7 +105,7 @@ def claims_table(results: Sequence[ClaimResult]) -> TextTable:
         by_subject.setdefault(result.claim.subject, []).append(result)
     distinct = list({result.key: result for result in results}.values())
     lines = [(subject, *_counts(group)) for subject, group in by_subject.items()]
-    header = ("claim of the paper", "comparisons", *VERDICTS[:-1], f"{ONE_SEED}, not counted")
+    header = ("claim of the paper", "comparisons", *VERDICT_COLUMNS)
     return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), (VERDICT_RULE, COUNTED_ONCE))
 
 

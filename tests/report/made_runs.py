@@ -76,7 +76,7 @@ def mesh_samples(shapes: Shapes, skip: str, seed: int, mean: float) -> MeshSampl
     if skip != "none":
         average = given.mean(axis=0, keepdims=True)
         parts["affine"] = 0.9 * average + 0.1 * given
-        parts["convolution"] = 0.5 * given + rough(shapes, seed + 7, 8 / shapes.unit_mm)
+        parts["convolution"] = 3 * given + rough(shapes, seed + 7, 8 / shapes.unit_mm)
     return MeshSamples(shapes.names, shapes.faces, shapes.unit_mm, parts, shapes.levels)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import runpy
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from geoskip.paper.claims import claim_rows
 from geoskip.records import MeshSamples
 from geoskip.report.page import Page, page_html
 from geoskip.report.palette import SERIES
-from geoskip.report.runs import ReportRun
-from tests.report.made_runs import made_runs, spheres
+from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun
+from geoskip.report.sheets import errors_mm
+from geoskip.report.tables import VERDICT_RULE, VERDICTS
+from tests.report.made_runs import made_runs, result_tables, spheres
 
 ROOT = Path(geoskip.__file__).parents[2]
 HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'
@@ -186,9 +189,10 @@ def test_dragging_turns_and_pointing_reads(tab: Any) -> None:
 def test_choices_change_the_picture(tab: Any) -> None:
     drawn(tab)
     before, told = pixels(tab, view(3)), tab.locator("#mesh-status").inner_text()
-    tab.locator("#mesh-part label", has_text="skips only").click()
+    tab.locator("#mesh-part label", has_text="skip only").click()
     until_changed(tab, 3, before)
-    assert "with skips only" in tab.locator("#mesh-status").inner_text()
+    assert "Res-MoNet, skip only," in tab.locator("#mesh-status").inner_text()
+    assert "Aff-MoNet, affine only," in tab.locator("#mesh-status").inner_text()
     assert "has no skips" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
     tab.locator("#mesh-part label", has_text="everything").click()
     until_back(tab, 3, before)
@@ -207,6 +211,91 @@ def test_choices_change_the_picture(tab: Any) -> None:
     assert tab.locator("#mesh-end").inner_text() == "5 mm"
 
 
+def test_the_page_opens_with_a_typical_sample(tab: Any, runs: list[ReportRun]) -> None:
+    """The sample nearest to the change on the test set, with the mean of the test set under each mesh."""
+    drawn(tab)
+    metric = TASK_DESCRIPTIONS["reconstruction"].metrics[0]
+    rows = {row.label: row for table in result_tables(runs) for row in table.rows}
+    title = tab.locator("#mesh-scene option:checked").inner_text()
+    plain, affine = (rows[f"{name} {title.split(', ')[1].replace(' ', '')}"] for name in ("MoNet", "Aff-MoNet"))
+    goal = metric.change(plain.metrics[metric.key].mean, affine.metrics[metric.key].mean)
+    changes = {}
+    for name, *errors in zip(
+        cast(MeshSamples, plain.runs[0].samples).names,
+        *(errors_mm(cast(MeshSamples, row.runs[0].samples)).mean(axis=1) for row in (plain, affine)),
+        strict=True,
+    ):
+        changes[name] = metric.change(*errors)
+    nearest = min(changes, key=lambda name: abs(changes[name] - goal))
+    assert tab.locator("#mesh-sample option:checked").inner_text() == nearest
+    said = (
+        f"From plain to affine: {metric.shown_change(changes[nearest])} on this sample, {metric.shown_change(goal)} on"
+    )
+    assert said in tab.locator("#mesh-status").inner_text()
+    for number, row in ((1, plain), (3, affine)):
+        caption = tab.locator(f"#mesh-views .view >> nth={number} >> figcaption").inner_text()
+        assert f"test set: mean {metric.shown_summary(row.metrics[metric.key])} mm" in caption
+        assert "this sample: mean " in caption
+
+
+def test_parts_have_a_scale_and_a_camera_of_their_own(tab: Any) -> None:
+    drawn(tab)
+    before, end = pixels(tab, view(3)), tab.locator("#mesh-end").inner_text()
+    tab.locator("#mesh-part label", has_text="convolution only").click()
+    tab.wait_for_function("document.getElementById('mesh-status').textContent.includes('convolution only')")
+    until_changed(tab, 3, before)
+    part = pixels(tab, view(3))
+    assert tab.locator("#mesh-end").inner_text() not in (end, "5 mm")
+    # The mesh is three times as large, and still inside its frame, in more colors than that of the end of the scale.
+    shown = part[:, :, 3] > 0
+    assert shown.mean() > 0.3
+    assert not (shown[[0, -1]].any() or shown[:, [0, -1]].any())
+    assert np.ptp(part[:, :, 0][part[:, :, 3] == 255]) > 60
+    tab.locator(view(3)).focus()
+    for _ in range(5):
+        tab.keyboard.press("ArrowRight")
+    until_changed(tab, 3, part)
+    tab.locator("#mesh-part label", has_text="everything").click()
+    until_back(tab, 3, before)
+    assert tab.locator("#mesh-end").inner_text() == end
+    tab.locator("#mesh-part label", has_text="convolution only").click()
+    tab.keyboard.press("Escape")
+    tab.locator(view(3)).focus()
+    tab.keyboard.press("0")
+    until_back(tab, 3, part)
+    tab.locator("#mesh-part label", has_text="everything").click()
+    until_back(tab, 3, before)
+
+
+def test_a_method_without_samples_keeps_its_place(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
+    """Plain stands next to affine, for meshes and bodies, also if its runs kept no samples."""
+    page = tmp_path / "index.html"
+    without = [replace(run, samples=None) if run.record.name in ("MoNet", "GCN") else run for run in runs]
+    page.write_text(page_html(without), encoding="utf-8")
+    with opened(browser, page) as tab:
+        for section, name in (("mesh", "MoNet"), ("body", "GCN")):
+            drawn(tab, section)
+            for option in tab.locator(f"#{section}-scene option").all():
+                if option.inner_text().startswith(name):
+                    tab.select_option(f"#{section}-scene", label=option.inner_text())
+            plain = tab.locator(f"#{section}-views .view >> nth=1")
+            until(tab, lambda plain=plain: "was kept" in plain.inner_text())
+            assert f"No sample of {name} was kept." in plain.inner_text()
+            assert "test set: mean" in plain.locator("figcaption").inner_text()
+            assert tab.locator(f"#{section}-views .view figcaption", has_text=f"Aff-{name}").count() == 1
+
+
+def test_people_have_readable_names(browser: Any) -> None:
+    with opened(browser, ROOT / "docs" / "report" / "index.html") as tab:
+        drawn(tab)
+        assert tab.locator("#mesh-views figcaption >> nth=0").inner_text().startswith("Input\nPerson ")
+        for section in ("mesh", "body"):
+            tab.locator(f"#{section}-views").scroll_into_view_if_needed()
+            tab.wait_for_selector(f"#{section}-sample option", state="attached")
+            names = tab.locator(f"#{section}-sample option").all_inner_texts()
+            assert all(re.fullmatch(r"Person \d+, [a-z ]+", name) for name in names)
+
+
 def test_levels_have_figures_of_their_own(tab: Any, runs: list[ReportRun]) -> None:
     """Captions and the line below are about the vertices that are shown."""
     drawn(tab)
@@ -215,7 +304,7 @@ def test_levels_have_figures_of_their_own(tab: Any, runs: list[ReportRun]) -> No
     caption = tab.locator("#mesh-views .view >> nth=1 >> figcaption")
     for index, errors in enumerate([moved, *(moved[level.kept] for level in samples.levels)]):
         tab.select_option("#mesh-level", index=index)
-        words = f"mean {float(f'{errors.mean():.3g}'):g} mm, max {float(f'{errors.max():.3g}'):g} mm"
+        words = f"mean {float(f'{errors.mean():.3g}'):g}, max {float(f'{errors.max():.3g}'):g} mm"
         tab.wait_for_function("([e, text]) => e.textContent.includes(text)", arg=[caption.element_handle(), words])
         assert f"Mean error: MoNet {float(f'{errors.mean():.3g}'):g} mm" in tab.locator("#mesh-status").inner_text()
     tab.select_option("#mesh-level", index=0)
@@ -236,6 +325,17 @@ def test_links_of_the_page_land_at_their_targets(browser: Any, path: Path) -> No
             until(tab, partial(is_at, tab, target))
         tab.wait_for_timeout(2500)
         assert distance_from_target(tab, "results") < 2
+
+
+@pytest.mark.parametrize("wait", [0, 3000])
+def test_an_address_that_changes_lands_at_its_target(browser: Any, path: Path, wait: int) -> None:
+    """A fragment that is typed in, or a link from another page, before and after the page has been filled in."""
+    with opened(browser, path) as tab:
+        tab.wait_for_timeout(wait)
+        for target in ("graphs", "e1-loss", "bodies"):
+            tab.evaluate("target => { location.hash = target; }", target)
+            tab.wait_for_timeout(2500)
+            assert distance_from_target(tab, target) < 2
 
 
 def is_at(tab: Any, target: str) -> bool:
@@ -265,7 +365,16 @@ def test_a_smaller_error_is_a_negative_difference(tab: Any) -> None:
     row = tab.locator("#claims details tr", has_text="Aff-MoNet M=9 against MoNet M=9").first
     assert row.locator("td >> nth=3").inner_text().startswith("−")
     assert tab.locator(".glance li", has_text="faces").locator("strong").inner_text().startswith("−")
+    assert tab.locator(".glance li", has_text="superpixels").locator("strong").inner_text().startswith("+")
+    row = tab.locator("#claims details tr", has_text="Aff-GCN against GCN").first
+    assert row.locator("td >> nth=3").inner_text().startswith("+")
     tab.locator("#claims summary").click()
+
+
+def test_claims_have_the_verdicts_of_the_docs(tab: Any) -> None:
+    head = tab.locator("#claims table").first.locator("thead th").all_inner_texts()
+    assert [text.lower() for text in head[2:]] == list(VERDICTS)
+    assert VERDICT_RULE in tab.locator("#claims").inner_text()
 
 
 def test_methods_stand_aside_until_they_are_asked_for(tab: Any) -> None:
@@ -283,11 +392,13 @@ def test_correspondences_show_matches_and_errors(tab: Any) -> None:
     before = pixels(tab, view(1, "body"))
     assert 0.1 < (before[:, :, 3] > 0).mean() < 0.9
     assert "% exact" in tab.locator("#body-views .view >> nth=1 >> figcaption").inner_text()
-    assert tab.locator("#body-scale").is_hidden()
-    tab.locator("#body-show label", has_text="geodesic error").click()
-    until_changed(tab, 1, before, "body")
+    assert tab.locator("#body-scale").is_visible()
     assert tab.locator("#body-end").inner_text() == "10 %"
     tab.locator("#body-show label", has_text="match").click()
+    until_changed(tab, 1, before, "body")
+    assert tab.locator("#body-scale").is_hidden()
+    tab.locator("#body-show label", has_text="geodesic error").click()
+    until_back(tab, 1, before, "body")
 
 
 def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
@@ -375,7 +486,7 @@ def test_hostile_names_are_text(browser: Any, runs: list[ReportRun], tmp_path: P
         drawn(tab)
         assert tab.locator("h1").inner_text() == HOSTILE
         assert HOSTILE in tab.locator("#results").inner_text()
-        tab.select_option("#mesh-scene", label=f"{HOSTILE}, M = 4, faces")
+        tab.select_option("#mesh-scene", label=f"{HOSTILE}, M = 4, faces, other items")
         until(tab, lambda: HOSTILE in tab.locator("#mesh-status").inner_text())
         assert HOSTILE in tab.locator("#mesh-sample").inner_text()
         assert tab.locator("#mesh-views figcaption b >> nth=1").inner_text() == HOSTILE

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 from geoskip.report.tables import ClaimRow, claims_table
@@ -9,23 +10,30 @@ def test_every_claim_is_a_row_with_its_verdict() -> None:
     rows = [
         ROW,
         replace(ROW, claim="It fails", p=0.02, verdict="fails"),
-        replace(ROW, claim="?", p=None, verdict="odd"),
+        replace(ROW, claim="?", p=None, verdict="one seed"),
     ]
     table = claims_table(rows)
-    assert table.count("<tr>") == 1 + len(rows)
+    assert table.count("<tr>") == 2 * (1 + len(rows)) + 1
     assert 'class="verdict yes">holds' in table
     assert 'class="verdict no">fails' in table
-    assert 'class="verdict open">odd' in table
+    assert 'class="verdict open">one seed' in table
     assert "&lt; 0.001" in table
     assert "0.020" in table
     assert table.count("A single seed settles nothing.") == 1
 
 
 def test_comparisons_of_one_claim_are_counted() -> None:
-    rows = [ROW, replace(ROW, compared="C against D", verdict="open"), replace(ROW, data="coma", verdict="fails")]
+    rows = [ROW, replace(ROW, compared="C against D", verdict="one seed"), replace(ROW, data="coma", verdict="fails")]
+    rows.append(replace(ROW, claim="It is the best"))
     table = claims_table(rows)
+    lines = [re.findall(r">([^<>]+)</(?:th|td|span)>", line) for line in table.split("<details>")[0].split("<tr>")[2:]]
+    assert lines == [
+        ["It helps", "3", "1", "–", "–", "1", "1"],
+        ["It is the best", "1", "1", "–", "–", "–", "–"],
+        ["All", "3", "1", "–", "–", "1", "1"],
+    ]
     assert table.count("<table") == 2
-    assert "All 3 comparisons" in table
+    assert "All 4 comparisons" in table
     assert table.index("A comparison holds or fails") < table.index("<table")
     assert table.index("<details>") < table.index("C against D")
 

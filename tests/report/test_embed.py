@@ -10,9 +10,9 @@ from geoskip.report.page import json_text
 from geoskip.report.scenes import TYPES, Blobs
 
 
-def unpacked(blobs: Blobs, entry: dict) -> np.ndarray:
+def unpacked(page: Blobs | str, entry: dict) -> np.ndarray:
     """What the page's script does, in Python."""
-    text = re.findall(rf'id="blob-{entry["blob"]}">([^<]*)<', blobs.html())[0]
+    text = re.findall(rf'id="blob-{entry["blob"]}">([^<]*)<', page if isinstance(page, str) else page.html())[0]
     kind = np.dtype({short: name for name, short in TYPES.items()}[entry["type"]]).newbyteorder("<")
     planes = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return planes.reshape(kind.itemsize, -1).T.copy().view(kind).ravel() * entry.get("step", 1)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from html import unescape
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 import geoskip
 from geoskip.report.runs import find_runs
-from geoskip.report.tables import result_table_html
+from geoskip.report.tables import VERDICT_RULE, headlines, result_table_html
 from tests.report.made_runs import result_tables
+from tests.report.test_embed import unpacked
 
 ROOT = Path(geoskip.__file__).parents[2]
 PAGE = ROOT / "docs" / "report" / "index.html"
@@ -18,6 +25,45 @@ def test_the_page_has_the_tables_that_the_records_give() -> None:
     assert tables
     for table in tables:
         assert result_table_html(table) in page, f"{table.title}: regenerate the page as described in docs/report.md"
+
+
+def test_the_first_picture_says_what_the_headline_says() -> None:
+    """The head that the page opens with improves by what the headline says, within a fifth of it, in the same order."""
+    page = PAGE.read_text(encoding="utf-8")
+    scene = json.loads(page.split('id="data">')[1].split("</script>")[0])["scenes"][0]
+    tables = result_tables(find_runs([ROOT / "results" / "runs"]).runs)
+    headline = headlines(tables)["reconstruction", "faces", "short"]
+    errors = {}
+    for method in scene["methods"]:
+        moved = unpacked(page, method["parts"]["full"][0]).reshape(-1, 3) * scene["unit"]
+        errors[method["skip"]] = float(np.linalg.norm(moved, axis=1).mean())
+        assert re.fullmatch(r"test set: mean \d\.\d{3} ± \d\.\d{3} mm", method["test"])
+    assert headline.metric.change(errors["none"], errors["affine"]) == pytest.approx(headline.change, rel=0.2)
+    assert errors["affine"] < errors["residual"] < errors["none"]
+
+
+def test_samples_of_one_scene_are_different_people_or_expressions() -> None:
+    data = json.loads(PAGE.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0])
+    for scene in (*data["scenes"], *data["matchings"]):
+        assert len(set(scene["samples"])) == len(scene["samples"])
+        assert all(re.fullmatch(r"Person \d+, [a-z ]+", name) for name in scene["samples"])
+        skips = {method["skip"] for method in scene["methods"]}
+        assert "none" in skips
+
+
+def test_page_and_docs_count_the_same_verdicts() -> None:
+    """One rule decides, and the counts on the page are those of README and docs/results.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert VERDICT_RULE in unescape(page)
+    overview = unescape(page.split('id="claims"')[1].split("<details>")[0])
+    shown = [re.findall(r">([^<>]+)</(?:th|td|span)>", line) for line in overview.split("<tr>")[2:]]
+    for name in ("README.md", "docs/results.md"):
+        block = (ROOT / name).read_text(encoding="utf-8").split("| claim of the paper |")[1]
+        assert VERDICT_RULE in block
+        lines = [line.strip("| ").split(" | ") for line in block.split("\n\n")[0].splitlines()[2:]]
+        assert [[claim.strip("*").capitalize(), *counts] for claim, *counts in lines] == [
+            [claim.capitalize(), *counts] for claim, *counts in shown
+        ]
 
 
 def test_it_is_small_enough_to_be_carried() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.records import CorrespondenceSamples
+from geoskip.records import CorrespondenceSamples, MeshSamples
 from geoskip.report import scenes
 from geoskip.report.runs import ReportRun
 from geoskip.report.scenes import Blobs, match_still, mesh_still
@@ -23,40 +23,135 @@ def reconstructed(*patterns: str) -> list[ReportRun]:
 
 def test_a_scene_for_each_operator_and_kernel_size() -> None:
     found = scenes.mesh_scenes(result_tables(reconstructed("*MoNet* M=9", "*MoNet M=4", "ChebNet M=9")))
-    assert [scene.title for scene in found] == ["MoNet, M = 9, faces", "MoNet, M = 4, faces", "ChebNet, M = 9, faces"]
-    assert [row.method for row in found[0].methods] == ["MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
+    methods = {scene.title: [row.method for row in scene.methods] for scene in found}
+    assert methods["MoNet, M = 9, faces"] == ["MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
+    assert list(methods)[2] == "ChebNet, M = 9, faces"
     assert len({scene.key for scene in found}) == 3
 
 
-def test_what_more_seeds_have_measured_comes_first() -> None:
-    runs = reconstructed("*MoNet M=4", "*MoNet M=14")
-    assert scenes.mesh_scenes(result_tables(runs))[0].title == "MoNet, M = 14, faces"
-    more = [made_run(row, "faces", 1) for row in TABLE1.select(["*MoNet M=4"])]
-    assert scenes.mesh_scenes(result_tables([*runs, *more]))[0].title == "MoNet, M = 4, faces"
+@pytest.mark.parametrize("size", [4, 14])
+def test_what_more_seeds_have_measured_comes_first(size: int) -> None:
+    more = [made_run(row, "faces", 1) for row in TABLE1.select([f"*MoNet M={size}"])]
+    found = scenes.mesh_scenes(result_tables([*reconstructed("*MoNet M=4", "*MoNet M=14"), *more]))
+    assert found[0].title == f"MoNet, M = {size}, faces"
+
+
+PEOPLE = (
+    "000/bareteeth/00000",
+    "000/bareteeth/00001",
+    "003/bareteeth/00027",
+    "003/high_smile/00004",
+    "005/eyebrow/00000",
+)
+
+
+def people(names: tuple[str, ...], errors: tuple[float, ...], skip: str) -> MeshSamples:
+    """Spheres with names of people, each with the given mean error."""
+    shapes = replace(spheres(1, len(names)), names=names, levels=())
+    samples = mesh_samples(shapes, skip, 0, 1.0)
+    moved = samples.parts["full"] - samples.parts["input"]
+    scale = np.array(errors) / np.linalg.norm(moved, axis=2).mean(axis=1)
+    return replace(samples, parts=samples.parts | {"full": samples.parts["input"] + moved * scale[:, None, None]})
+
+
+def of_people(size: int, plain: float, affine: float, errors: tuple[float, ...], seeds: int = 1) -> list[ReportRun]:
+    """MoNet and Aff-MoNet with the given means on the test set; MoNet has an error of 1 mm on each person."""
+    runs = []
+    for name, mean, of_items in (("MoNet", plain, (1.0,) * len(PEOPLE)), ("Aff-MoNet", affine, errors)):
+        (row,) = TABLE1.select([f"{name} M={size}"])
+        samples = people(PEOPLE, of_items, row.skip)
+        runs += [made_run(row, "faces", s, samples, metrics={"mean_mm": mean + 0.001 * s}) for s in range(seeds)]
+    return runs
+
+
+def test_the_sample_nearest_to_the_mean_change_comes_first_and_then_other_people() -> None:
+    """The test set changes by -20 %, and the people by -21, -5, -40, -22 and -60 %."""
+    (scene,) = scenes.mesh_scenes(result_tables(of_people(9, 0.9, 0.72, (0.79, 0.95, 0.60, 0.78, 0.40))))
+    # Of the two frames of Person 0 with bared teeth, the nearer is shown.
+    assert scene.first.names == tuple(PEOPLE[i] for i in (0, 3, 4, 2))
+    assert scene.changes[0] == "−21 % on this sample, −20 % on the test set"
+    assert scene.tests == ("test set: mean 0.900 mm", "test set: mean 0.720 mm")
+    for samples in scene.samples:
+        assert samples is not None
+        assert samples.names == scene.first.names
+    assert errors_mm(scene.shown[1][1]).mean(axis=1) == pytest.approx([0.79, 0.78, 0.40, 0.60], rel=1e-3)
+
+
+def test_the_page_opens_with_the_scene_nearest_to_its_headline() -> None:
+    near = of_people(14, 1.0, 0.7, (0.72, 1.0, 1.0, 1.0, 1.0))
+    far = of_people(9, 1.0, 0.7, (0.95, 1.0, 1.0, 1.0, 1.0))
+    for runs in (near + far, far + near):
+        first, second = scenes.mesh_scenes(result_tables(runs))
+        assert (first.title, second.title) == ("MoNet, M = 14, faces", "MoNet, M = 9, faces")
+        assert first.distance == pytest.approx(2.0, abs=0.01)
+
+
+def test_plain_is_next_to_affine_even_without_samples() -> None:
+    runs = of_people(9, 0.9, 0.72, (1.0,) * 5)
+    runs[0] = ReportRun(runs[0].record)
+    (scene,) = scenes.mesh_scenes(result_tables(runs))
+    assert [row.method for row in scene.methods] == ["MoNet", "Aff-MoNet"]
+    assert [row.method for row, _ in scene.shown] == ["Aff-MoNet"]
+    plain = scenes.embedded_meshes(scene, Blobs(), 1)["methods"][0]
+    assert (plain["parts"], plain["test"]) == ({}, "test set: mean 0.900 mm")
+    assert "MoNet 1.00 mm" in mesh_still(scene, 32).text
+    bodies = [made_run(r, "bodies", 0) for r in MATCHING.select(["*MoNet*"])]
+    bodies[1] = ReportRun(bodies[1].record, matched(SPHERES, 0.1, 0))
+    (matching,) = scenes.match_scenes(result_tables(bodies))
+    first, second = scenes.embedded_matches(matching, Blobs(), 1)["methods"]
+    assert (first["name"], first["errors"]) == ("MoNet", [])
+    assert first["test"].startswith("test set: mean error ")
+    assert len(second["errors"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("003/bareteeth/00027", "Person 3, bared teeth"),
+        ("011/mouth_side/00000", "Person 11, mouth side"),
+        ("008/005-bend_forward", "Person 8, bend forward"),
+        ("012/004/017-high_smile", "Person 12, high smile"),
+        ("008/005", "Person 8, pose 5"),
+        ("FaceTalk_170725_00137_TA/bareteeth/bareteeth.000001.ply", "FaceTalk_170725_00137_TA, bared teeth"),
+        ("tr_reg_080.ply", "tr_reg_080.ply"),
+        ("scans/left/17", "scans/left/17"),
+        ("sphere 0", "sphere 0"),
+    ],
+)
+def test_people_have_names_that_can_be_read(name: str, expected: str) -> None:
+    assert ", ".join(scenes.described(name)) == expected
+
+
+def test_what_a_part_decodes_has_a_scale_of_its_own() -> None:
+    row = TABLE1.select(["Aff-MoNet M=9"])[0]
+    (scene,) = scenes.mesh_scenes(result_tables([made_run(row, "faces", 0, mesh_samples(SPHERES, "affine", 0, 0.1))]))
+    scales = scenes.embedded_meshes(scene, Blobs(), 1)["saturation"]
+    assert scales == {part: scenes.saturation_mm(scene, part) for part in ("full", "affine", "convolution")}
+    assert scales["full"] < PAPER_MM < scales["convolution"]
 
 
 def test_runs_of_other_meshes_are_kept_apart() -> None:
     runs = reconstructed("*MoNet M=9")
     other = made_run(TABLE1.select(["Aff-MoNet M=9"])[0], "faces", 0, mesh_samples(spheres(1), "affine", 0, 0.5))
-    assert sorted(len(scene.methods) for scene in scenes.mesh_scenes(result_tables([*runs[:2], other]))) == [1, 2]
+    assert sorted(len(scene.shown) for scene in scenes.mesh_scenes(result_tables([*runs[:2], other]))) == [1, 2]
 
 
 def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
     (scene,) = scenes.mesh_scenes(result_tables(reconstructed("Aff-MoNet M=9")))
     blobs = Blobs()
     entry = scenes.embedded_meshes(scene, blobs, 1)
-    given = scene.samples[0].parts
+    given = scene.first.parts
     step = entry["inputs"][0]["step"]
     shown = unpacked(blobs, entry["inputs"][0]).reshape(-1, 3)
     moved = unpacked(blobs, entry["methods"][0]["parts"]["full"][0]).reshape(-1, 3)
     assert step < 1e-4 * np.abs(shown).max()
     assert np.abs(shown - shown.mean(0) - given["input"][0] + given["input"][0].mean(0)).max() < 3 * step
     errors = np.linalg.norm(moved, axis=1)
-    assert errors == pytest.approx(errors_mm(scene.samples[0])[0], abs=3 * step)
+    assert errors == pytest.approx(errors_mm(scene.first)[0], abs=3 * step)
     assert entry["samples"] == ["sphere 0"]
     assert set(entry["methods"][0]["parts"]) == {"full", "affine", "convolution"}
     level = entry["levels"][0]
-    assert (unpacked(blobs, level["kept"]) == scene.samples[0].levels[0].kept).all()
+    assert (unpacked(blobs, level["kept"]) == scene.first.levels[0].kept).all()
 
 
 def test_inputs_are_shared_by_methods() -> None:
@@ -92,7 +187,7 @@ def test_a_matching_carries_predictions_and_errors() -> None:
     blobs = Blobs()
     entry = scenes.embedded_matches(matching, blobs, 2)
     assert [method["name"] for method in entry["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
-    body = matching.samples[2].meshes[1]
+    body = matching.shown[2][1].meshes[1]
     assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == body.predicted).all()
     assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(body.error_pct, abs=0.01)
     assert entry["methods"][2]["right"][1] == pytest.approx(100 * (body.predicted == body.labels).mean())

@@ -29,12 +29,9 @@ from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
 from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun
 from geoskip.report.summary import PublishedRow, PublishedTable
-from geoskip.report.tables import ClaimRow
+from geoskip.report.tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow
 
 SIGNIFICANT = 0.05
-HOLDS, FAILS, ONE_SEED = "holds", "fails", "one seed"
-SAME, OPPOSITE = "same direction, too small to tell", "opposite direction, too small to tell"
-VERDICTS = (HOLDS, SAME, OPPOSITE, FAILS, ONE_SEED)
 # Runs by data set and schedule.
 Groups = Mapping[tuple[str, str], Runs]
 
@@ -96,7 +93,7 @@ class ClaimResult:
 
     @property
     def verdict(self) -> str:
-        """One of ``VERDICTS``."""
+        """One of ``geoskip.report.tables.VERDICTS``."""
         if self.p is None:
             return ONE_SEED
         if self.p < SIGNIFICANT:

@@ -53,9 +53,9 @@ def write_renders(scenes: Sequence[Scene[MeshSamples]], folder: Path, size: int 
 
 
 def _jobs(scene: Scene[MeshSamples], folder: Path, temporary: Path) -> list[dict[str, str]]:
-    high, first = saturation_mm(scene), scene.samples[0]
+    high, first = saturation_mm(scene), scene.first
     shown = [(first.parts["input"][0], np.zeros(first.parts["input"].shape[1]))]
-    shown += [(samples.parts["full"][0], errors_mm(samples)[0]) for samples in scene.samples]
+    shown += [(samples.parts["full"][0], errors_mm(samples)[0]) for _, samples in scene.shown]
     jobs = []
     for number, (verts, errors) in enumerate(shown):
         mesh = temporary / f"{scene.key}-{number}.npz"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from geoskip.records import RecordError, RunRecord, Samples, read_record, read_samples
 from geoskip.records.reading import ReadError, read_json
+from geoskip.records.statistics import Summary
 
 RECORD, SAMPLES = "record.json", "samples.safetensors"
 # Prefix of a metric on the validation split.
@@ -111,6 +112,19 @@ class Metric:
 
     def shown(self, value: float) -> str:
         return f"{value:.{self.digits}f}"
+
+    def shown_summary(self, summary: Summary) -> str:
+        """The mean, and half of its confidence interval: ``0.749 ± 0.010``."""
+        half = "" if summary.half is None else f" ± {self.shown(summary.half)}"
+        return f"{self.shown(summary.mean)}{half}"
+
+    def change(self, before: float, after: float) -> float:
+        """Percent of the value before if lower is better (an error); otherwise the difference (an accuracy)."""
+        return 100 * (after / before - 1) if self.better == "lower" and before else after - before
+
+    def shown_change(self, change: float) -> str:
+        """A change with its sign: ``−20 %``, ``+13 points``."""
+        return f"{change:+.0f} {'%' if self.better == 'lower' else 'points'}".replace("-", "−")
 
 
 @dataclass(frozen=True)

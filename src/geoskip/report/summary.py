@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from geoskip.records import RunRecord, Samples
+from geoskip.records import RunRecord
 from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import ReportRun, TaskDescription, describe_task
 
-Kind = TypeVar("Kind", bound=Samples)
 # Settings that may differ between the runs of one row, since they do not change what is trained.
 UNCOMPARED = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
 
@@ -100,6 +99,15 @@ class ResultRow:
     def larger(self) -> bool:
         """Whether it has one more weight matrix than its group: MoNet+, but not SpiralNet++."""
         return _is_larger(self.method)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is what the affine row of its group is compared with: no skip, no ablation, no larger kernel.
+
+        FeaStNet† (no self-loops) is in a group of its own, and plain there.
+        """
+        ablated = self.method.endswith("†") and not self.group.without_self_loops
+        return self.skip == "none" and not self.larger and not ablated
 
     @property
     def look(self) -> str:
@@ -204,18 +212,6 @@ def _from_other_tables(
     for home in dict.fromkeys(home for home, _ in wanted):
         members = by_key.get(key._replace(experiment=home), ())
         yield from (run for run in members if (home, run.record.row) in wanted)
-
-
-def sampled(
-    table: ResultTable, kind: type[Kind], same: Callable[[Kind], Hashable]
-) -> list[list[tuple[ResultRow, Kind]]]:
-    """Groups of rows with the samples of their first seed that has any. Rows of one group share the key ``same``."""
-    groups: dict[tuple[Hashable, ...], list[tuple[ResultRow, Kind]]] = {}
-    for row in table.own:
-        samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
-        if samples is not None and samples.count:
-            groups.setdefault((row.group, same(samples)), []).append((row, samples))
-    return list(groups.values())
 
 
 def _result_table(name: str, runs: list[ReportRun], key: TableKey, published: Published) -> ResultTable:

@@ -18,7 +18,8 @@ from geoskip.report.summary import ResultRow, ResultTable
 class Headline:
     """How many methods of a task are better with an affine skip, and by how much on average.
 
-    change: mean relative change of an error, in percent; mean difference of an accuracy, in points.
+    change: mean of :func:`change` over the pairs.
+    uncounted: pairs left out because a row has a single seed, which settles nothing. If all have one, they all count.
     example: the pair with the best affine row.
     """
 
@@ -26,17 +27,19 @@ class Headline:
     metric: Metric
     better: int
     pairs: int
+    uncounted: int
     change: float
     example: tuple[ResultRow, ResultRow]
 
 
-def headlines(tables: Sequence[ResultTable]) -> list[Headline]:
+def headlines(tables: Sequence[ResultTable]) -> dict[tuple[str, str, str], Headline]:
     """One headline per task, data set and schedule; a row that occurs in two tables counts once."""
     by_task: dict[tuple[str, str, str], list[ResultTable]] = {}
     for table in tables:
         if table.schedule != "smoke":
             by_task.setdefault((table.task, table.data, table.schedule), []).append(table)
-    return [headline for members in by_task.values() if (headline := _headline(members)) is not None]
+    found = {key: _headline(members) for key, members in by_task.items()}
+    return {key: headline for key, headline in found.items() if headline is not None}
 
 
 def _headline(tables: Sequence[ResultTable]) -> Headline | None:
@@ -45,43 +48,38 @@ def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     by_group = {} if metric is None else {pair[0].group: pair for table in tables for pair in _pairs(table, metric)}
     if metric is None or not by_group:
         return None
-    pairs = list(by_group.values())
+    several = [pair for pair in by_group.values() if all(row.metrics[metric.key].count > 1 for row in pair)]
+    pairs = several or list(by_group.values())
     values = [(a.metrics[metric.key].mean, b.metrics[metric.key].mean) for a, b in pairs]
-    lower = metric.better == "lower"
-    changes = [100 * (b / a - 1) if lower and a else b - a for a, b in values]
-    better = sum(change < 0 if lower else change > 0 for change in changes)
-    pick = min if lower else max
+    changes = [metric.change(*pair) for pair in values]
+    better = sum(change < 0 if metric.better == "lower" else change > 0 for change in changes)
+    pick = min if metric.better == "lower" else max
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
-    title = f"{first.description.title}, {first.data}"
-    return Headline(title, metric, better, len(pairs), statistics.fmean(changes), example)
+    title, uncounted = f"{first.description.title}, {first.data}", len(by_group) - len(pairs)
+    return Headline(title, metric, better, len(pairs), uncounted, statistics.fmean(changes), example)
 
 
 def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[ResultRow, ResultRow]]:
     """Each plain row with its affine counterpart, without the ablations of the center weight."""
     measured = [row for row in table.rows if metric.key in row.metrics]
-    plain = {row.group: row for row in measured if row.skip == "none" and not row.larger and not _ablated(row)}
+    plain = {row.group: row for row in measured if row.is_plain}
     for row in measured:
         if row.skip == "affine" and row.group in plain:
             yield plain[row.group], row
 
 
-def _ablated(row: ResultRow) -> bool:
-    """Whether the row has no separate weight for the center vertex. FeaStNet† (no self-loops) is a group of its own."""
-    return row.method.endswith("†") and not row.group.without_self_loops
-
-
 def headline_html(headline: Headline) -> str:
-    unit = "%" if headline.metric.better == "lower" else "points"
-    sign = "−" if headline.change < 0 else "+"
     plain, affine = headline.example
     key, shown = headline.metric.key, headline.metric.shown
     values = f"{shown(plain.metrics[key].mean)} → {shown(affine.metrics[key].mean)} {headline.metric.unit}"
     size = f", {affine.size}" if affine.size else ""
+    number, unit = headline.metric.shown_change(headline.change).split()
+    left_out = f" ({headline.uncounted} with a single seed not counted)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'
-        f"<strong>{sign}{abs(headline.change):.0f}&#8239;<small>{unit}</small></strong>"
+        f"<strong>{number}&#8239;<small>{unit}</small></strong>"
         f"<span>{escape(headline.metric.heading.lower())} with affine skips, on average; better in "
-        f"{headline.better} of {headline.pairs} pair{'s' if headline.pairs > 1 else ''}</span>"
+        f"{headline.better} of {headline.pairs} pair{'s' if headline.pairs > 1 else ''}{left_out}</span>"
         f'<span class="example">{escape(plain.method)}{escape(size)}: {escape(values)}</span></li>'
     )
 
@@ -183,13 +181,18 @@ def _number(text: str, value: float | int | None, bold: bool = False, kind: str 
     return f'<td class="{f"number {kind}".strip()}"{data}>{shown}{more}</td>'
 
 
-# The style of a verdict; any other text is shown as open.
-VERDICT_STYLES = {"holds": "yes", "fails": "no"}
+HOLDS, FAILS, ONE_SEED = "holds", "fails", "one seed"
+SAME, OPPOSITE = "same direction, too small to tell", "opposite direction, too small to tell"
+VERDICTS = (HOLDS, SAME, OPPOSITE, FAILS, ONE_SEED)
+VERDICT_COLUMNS = (*VERDICTS[:-1], f"{ONE_SEED}, not counted")
+# The style of a verdict; the others are open.
+VERDICT_STYLES = {HOLDS: "yes", FAILS: "no"}
 VERDICT_RULE = (
     "A comparison holds or fails if its difference is significant: p < 0.05 in a paired t-test over the seeds, "
     "corrected by Holm's method for the number of comparisons. Otherwise it is too small to tell with these seeds. "
     "A single seed settles nothing."
 )
+COUNTED_ONCE = "A comparison that serves two claims counts once in the last line. Comparisons of one seed do not count."
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ class ClaimRow:
     seeds: how many pairs of runs were compared.
     difference: the mean of A minus B, with its unit.
     p: two-sided p-value of the difference; None for a single pair of runs.
-    verdict: ``"holds"``, ``"fails"``, or a text that says why it is open.
+    verdict: one of ``VERDICTS``.
     """
 
     claim: str
@@ -215,10 +218,11 @@ class ClaimRow:
 
 
 def claims_table(claims: Sequence[ClaimRow]) -> str:
-    """One line per claim. If a claim has several comparisons, a folded table below lists all of them."""
-    by_claim: dict[tuple[str, str], list[ClaimRow]] = {}
+    """One line per claim: how many of its comparisons have which verdict. A folded table below lists all of them."""
+    by_claim: dict[str, list[ClaimRow]] = {}
     for row in claims:
-        by_claim.setdefault((row.claim, row.data), []).append(row)
+        by_claim.setdefault(row.claim, []).append(row)
+    distinct = list({(row.compared, row.data, row.difference): row for row in claims}.values())
     comparisons = _claims_html(
         "All comparisons",
         "Difference: first method minus second, on the same seeds. p: paired t-test, corrected by Holm's method.",
@@ -233,36 +237,37 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
         },
         map(_claim_line, claims),
     )
-    note = f'<p class="note">{escape(VERDICT_RULE)}</p>'
-    if len(by_claim) == len(claims):
-        return note + comparisons
     overview = _claims_html(
         "The paper’s claims",
-        "Number of comparisons for which each claim holds, fails, or stays open.",
+        f"Number of comparisons with each verdict. {COUNTED_ONCE}",
         # On phones there is no room for the number of comparisons.
-        {"Claim": "", "Data": "", "Comparisons": "number lesser"} | dict.fromkeys(("Hold", "Fail", "Open"), "number"),
-        (_claim_overview(*key, rows) for key, rows in by_claim.items()),
+        {"Claim": "", "Comparisons": "number lesser"} | {heading.capitalize(): "number" for heading in VERDICT_COLUMNS},
+        (_claim_overview(claim, rows) for claim, rows in (by_claim | {"All": distinct}).items()),
     )
+    note = f'<p class="note">{escape(VERDICT_RULE)}</p>'
     return f"{note}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
 
 
-def _claim_overview(claim: str, data: str, rows: Sequence[ClaimRow]) -> str:
-    counts = Counter(VERDICT_STYLES.get(row.verdict, "open") for row in rows)
+def _claim_overview(claim: str, rows: Sequence[ClaimRow]) -> str:
+    counts = Counter(row.verdict for row in rows)
     cells = "".join(
-        _number(f'<span class="verdict {style}">{counts[style]}</span>' if counts[style] else "–", counts[style])
-        for style in ("yes", "no", "open")
+        _number(_verdict_html(verdict, str(counts[verdict])) if counts[verdict] else "–", counts[verdict])
+        for verdict in VERDICTS
     )
-    named = f'<th scope="row">{escape(claim)}</th><td>{escape(data)}</td>'
-    return f'<tr>{named}<td class="number lesser">{len(rows)}</td>{cells}</tr>'
+    judged = f'<td class="number lesser">{len(rows) - counts[ONE_SEED] or "–"}</td>'
+    return f'<tr><th scope="row">{escape(claim)}</th>{judged}{cells}</tr>'
+
+
+def _verdict_html(verdict: str, text: str) -> str:
+    return f'<span class="verdict {VERDICT_STYLES.get(verdict, "open")}">{escape(text)}</span>'
 
 
 def _claim_line(row: ClaimRow) -> str:
     chance = "–" if row.p is None else "&lt; 0.001" if row.p < 0.001 else f"{row.p:.3f}"
-    verdict = f'<span class="verdict {VERDICT_STYLES.get(row.verdict, "open")}">{escape(row.verdict)}</span>'
     return (
         f'<tr><th scope="row">{escape(row.claim)}</th><td>{escape(row.compared)}</td><td>{escape(row.data)}</td>'
         f'<td class="number">{row.seeds}</td><td class="number">{escape(row.difference)}</td>'
-        f"{_number(chance, 2.0 if row.p is None else row.p)}<td>{verdict}</td></tr>"
+        f"{_number(chance, 2.0 if row.p is None else row.p)}<td>{_verdict_html(row.verdict, row.verdict)}</td></tr>"
     )
 
 

@@ -21,14 +21,17 @@ class Camera {
   }
 }
 
-// The length that a picture must cover so that a mesh stays inside it when rotated about the vertical axis.
-function extentOf(verts) {
-  let flat = 0, tall = 0;
-  for (let i = 0; i < verts.length; i += 3) {
-    flat = Math.max(flat, verts[i] ** 2 + verts[i + 2] ** 2);
-    tall = Math.max(tall, Math.abs(verts[i + 1]));
+// The frame of a picture: the middle of the mesh, and the length to cover so that it stays inside when rotated about the vertical axis.
+function frameOf(verts) {
+  const low = [Infinity, Infinity, Infinity], high = [-Infinity, -Infinity, -Infinity];
+  for (let i = 0; i < verts.length; i++) {
+    low[i % 3] = Math.min(low[i % 3], verts[i]);
+    high[i % 3] = Math.max(high[i % 3], verts[i]);
   }
-  return 2.1 * Math.max(Math.sqrt(flat), tall, 1e-9);
+  const center = low.map((least, axis) => (least + high[axis]) / 2);
+  let flat = 0;
+  for (let i = 0; i < verts.length; i += 3) flat = Math.max(flat, (verts[i] - center[0]) ** 2 + (verts[i + 2] - center[2]) ** 2);
+  return { center, extent: 2.1 * Math.max(Math.sqrt(flat), (high[1] - low[1]) / 2, 1e-9) };
 }
 
 // Normals of the vertices: sums of the faces' normals, weighted by area.

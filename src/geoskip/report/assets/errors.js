@@ -11,12 +11,14 @@ class ErrorScale {
     this.part('paper').addEventListener('click', () => this.set(this.paper));
   }
 
-  // The slider's 100 steps go from a hundredth to four times the paper's end, on a logarithmic scale.
-  at(step) { return Number((this.paper * 0.01 * 400 ** (step / 100)).toPrecision(2)); }
+  // The slider's 100 steps go from a hundredth to four times its base, on a logarithmic scale.
+  at(step) { return Number((this.base * 0.01 * 400 ** (step / 100)).toPrecision(2)); }
 
+  // The base is the paper's end, or the end of a larger scale.
   set(high) {
     this.high = high;
-    this.slider.value = String(Math.round(100 * Math.log(high / this.paper * 100) / Math.log(400)));
+    this.base = Math.max(high, this.paper);
+    this.slider.value = String(Math.round(100 * Math.log(high / this.base * 100) / Math.log(400)));
     this.show();
   }
 

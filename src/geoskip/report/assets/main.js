@@ -25,19 +25,19 @@ function main() {
   setUpLinks(() => fill.forEach((act) => act()));
 }
 
-// A link lands at its target and stays there while the page above it is still growing, until the reader moves on.
+// A link lands at its target and stays there while the page above it is still growing, until the reader moves on. Jumps are instant: a smooth
+// scroll ends where the target was when it began.
 function setUpLinks(fill) {
   let target = null;
-  const jump = (behavior) => {
+  const jump = () => {
     if (location.hash.length < 2) return;
     fill();
     target = byId(decodeURIComponent(location.hash.slice(1)));
-    target?.scrollIntoView({ behavior });
+    target?.scrollIntoView();
   };
-  new ResizeObserver(() => target?.scrollIntoView({ behavior: 'instant' })).observe(byId('main'));
+  new ResizeObserver(() => target?.scrollIntoView()).observe(byId('main'));
   for (const type of ['wheel', 'touchstart', 'pointerdown', 'keydown']) window.addEventListener(type, () => { target = null; }, { passive: true });
-  document.addEventListener('click', (event) => { if (event.target.closest?.('a[href^="#"]')) fill(); }, true);
-  window.addEventListener('hashchange', () => jump('auto'));
-  jump('instant');
+  window.addEventListener('hashchange', jump);
+  jump();
 }
 main();

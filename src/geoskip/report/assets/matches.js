@@ -34,26 +34,32 @@ class Matches {
     const by = byId('body-show').querySelector('input:checked').value;
     const [faces, verts, targetFaces, target, colors] = await Promise.all([whole(matching.faces[sample]), measured(matching.verts[sample]),
       whole(matching.target.faces), measured(matching.target.verts), whole(matching.target.colors)]);
-    const results = await Promise.all(matching.methods.map(async (method) => ({
-      method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) })));
+    const results = await Promise.all(matching.methods.map(async (method) => (method.errors.length ? {
+      method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) } : { method })));
     if (request !== this.request) return;
     byId('body-scale').hidden = by !== 'error';
     byId('body-unknown').hidden = !matching.unlabeled;
-    stage.extent = Math.max(extentOf(target), extentOf(verts));
-    stage.set(0, { verts: target, faces: targetFaces, colors: by === 'match' ? colors : null },
-      `${(target.length / 3).toLocaleString('en')} vertices`, 'The target, colored by position');
-    const exact = results.map(({ method, predicted, errors }, number) => {
+    // One scale for the target and the body.
+    const frames = [frameOf(target), frameOf(verts)], extent = Math.max(...frames.map((frame) => frame.extent));
+    const [targetFrame, frame] = frames.map(({ center }) => ({ center, extent }));
+    stage.set(0, { verts: target, faces: targetFaces, frame: targetFrame, colors: by === 'match' ? colors : null },
+      [`${(target.length / 3).toLocaleString('en')} vertices`], by === 'match' ? 'The target, colored by position' : 'The target');
+    const means = results.map(({ method, predicted, errors }, number) => {
+      if (!errors) {
+        stage.set(number + 1, null, [method.test], `${method.name}: nothing to show`, `No sample of ${method.name} was kept.`);
+        return '';
+      }
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-      const right = known.length ? `${short(method.right[sample])} %` : 'no labels';
-      const words = known.length ? `${right} exact, mean error ${short(mean)} %` : 'no labels, so the error is unknown';
-      const shape = { verts, faces, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
+      const words = known.length ? `this body: mean error ${mean.toFixed(2)} %, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
+      const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
-      stage.set(number + 1, shape, words, `${method.name} on “${matching.samples[sample]}”: ${words}`);
-      return `${method.name} ${right}`;
+      stage.set(number + 1, shape, [words, method.test], `${method.name} on ${matching.samples[sample]}: ${words}; ${method.test}`);
+      return `${method.name} ${known.length ? `${mean.toFixed(2)} %` : 'unknown'}`;
     });
-    byId('body-status').textContent = `Body “${matching.samples[sample]}”. Exact matches: ${exact.join(', ')}.`;
+    const change = matching.changes[sample] ? ` Exact matches from plain to affine: ${matching.changes[sample]}.` : '';
+    byId('body-status').textContent = `${matching.samples[sample]}. Mean geodesic error: ${means.filter(Boolean).join(', ')}.${change}`;
   }
 }
 

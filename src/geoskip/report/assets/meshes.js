@@ -1,15 +1,22 @@
 // Reconstructions: the input, and the output of each method.
-const PART_WORDS = { full: 'decoded with everything', affine: 'decoded with skips only', convolution: 'decoded with convolutions only' };
-const MISSING = { full: 'has no output', affine: 'has no skips', convolution: 'has no skips to leave out' };
+const MISSING = { affine: 'has no skips', convolution: 'has no skips to leave out' };
+
+// What a method's mesh was decoded with.
+function decodedWith(part, skip) {
+  return { full: '', affine: skip === 'affine' ? 'affine only' : 'skip only', convolution: 'convolution only' }[part];
+}
 
 class Meshes {
   constructor(scenes, surface, maps) {
     this.scenes = scenes;
     this.stage = new Stage(byId('mesh-views'), surface);
+    // What is decoded by a part of each block has a camera and a color scale of its own.
+    this.cameras = { full: this.stage.camera, affine: new Camera(), convolution: new Camera() };
     this.scale = new ErrorScale('mesh', 'mm', 5, maps, (look) => { this.stage.look = look; this.stage.redraw(); });
     options(byId('mesh-scene'), scenes.map((scene) => scene.title));
     byId('mesh-scene').addEventListener('change', () => this.enter());
-    for (const id of ['mesh-sample', 'mesh-level', 'mesh-part']) byId(id).addEventListener('change', () => this.show());
+    byId('mesh-part').addEventListener('change', () => { this.enterPart(); this.show(); });
+    for (const id of ['mesh-sample', 'mesh-level']) byId(id).addEventListener('change', () => this.show());
     byId('mesh-methods').addEventListener('change', () => { this.cast(); this.show(); });
     for (const [id, step] of [['mesh-before', -1], ['mesh-next', 1]]) byId(id).addEventListener('click', () => this.step(step));
     byId('mesh-controls').addEventListener('submit', (event) => event.preventDefault());
@@ -27,8 +34,15 @@ class Meshes {
     }
     this.offerMethods();
     this.cast();
-    this.scale.set(scene.saturation);
+    this.enterPart();
     return this.show(true);
+  }
+
+  get part() { return byId('mesh-part').querySelector('input:checked').value; }
+
+  enterPart() {
+    this.stage.camera = this.cameras[this.part];
+    this.scale.set(this.scene.saturation[this.part]);
   }
 
   // With more than three methods, variants are hidden at first.
@@ -56,8 +70,7 @@ class Meshes {
   }
 
   async show(fresh = false) {
-    const { scene, stage, methods } = this, sample = byId('mesh-sample').selectedIndex;
-    const part = byId('mesh-part').querySelector('input:checked').value;
+    const { scene, stage, methods, part } = this, sample = byId('mesh-sample').selectedIndex;
     const request = this.request = {};
     const faces = await whole(scene.faces), input = await measured(scene.inputs[sample]);
     const moves = await Promise.all(methods.map((m) => (m.parts[part] ? measured(m.parts[part][sample]) : null)));
@@ -66,26 +79,31 @@ class Meshes {
     if (request !== this.request) return;
     if (fresh) this.offer(input.length / 3, levels);
     const level = byId('mesh-level').selectedIndex > 0 ? levels[byId('mesh-level').selectedIndex - 1] : null;
-    stage.extent = extentOf(input);
-    stage.set(0, shaped(input, null, faces, level), `${(level ? level.kept.length : input.length / 3).toLocaleString('en')} vertices`,
-      `Input mesh “${scene.samples[sample]}”`);
-    const means = methods.map((method, number) => this.showMethod(number + 1, method, moves[number], { input, faces, level, part }));
-    const where = level ? `, the ${level.kept.length.toLocaleString('en')} vertices of level ${byId('mesh-level').selectedIndex}` : '';
-    byId('mesh-status').textContent = `Sample “${scene.samples[sample]}”, ${PART_WORDS[part]}${where}. Mean error: ${means.filter(Boolean).join(', ')}.`;
+    const frame = frameOf(input), count = (level ? level.kept.length : input.length / 3).toLocaleString('en');
+    stage.set(0, shaped({ verts: input, faces, frame }, level), [scene.samples[sample], `${count} vertices`], `Input mesh: ${scene.samples[sample]}`);
+    const means = methods.map((method, number) => this.showMethod(number + 1, method, moves[number], { input, faces, frame, level, part }));
+    const where = level ? `, the ${count} vertices of level ${byId('mesh-level').selectedIndex}` : '';
+    const framed = part === 'full' ? '' : ' Each mesh fills its own frame.';
+    // The change is that of whole meshes.
+    const change = part === 'full' && !level && scene.changes[sample] ? ` From plain to affine: ${scene.changes[sample]}.` : '';
+    byId('mesh-status').textContent = `${scene.samples[sample]}${where}. Mean error: ${means.filter(Boolean).join(', ')}.${change}${framed}`;
   }
 
   // Shows one method's mesh in its viewer; returns its mean error at the chosen level as text.
-  showMethod(number, method, moved, { input, faces, level, part }) {
+  showMethod(number, method, moved, { input, faces, frame, level, part }) {
     if (!moved) {
-      this.stage.set(number, null, '', `${method.name}: nothing to show`, `${method.name} ${MISSING[part]}`);
+      const missing = method.parts.full ? `${method.name} ${MISSING[part]}` : `No sample of ${method.name} was kept.`;
+      this.stage.set(number, null, [method.test], `${method.name}: nothing to show`, missing);
       return '';
     }
     const verts = input.map((value, i) => value + moved[i]), errors = lengths(moved, this.scene.unit);
+    const own = part === 'full' ? frame : frameOf(verts), how = decodedWith(part, method.skip);
     const shown = level ? Float32Array.from(level.kept, (vertex) => errors[vertex]) : errors;
     const mean = shown.reduce((sum, value) => sum + value, 0) / shown.length, largest = shown.reduce((a, b) => Math.max(a, b), 0);
-    const words = `mean ${short(mean)} mm, max ${short(largest)} mm`;
-    this.stage.set(number, shaped(verts, errors, faces, level), words, `${method.name}, ${PART_WORDS[part]}: ${words}`);
-    return `${method.name} ${short(mean)} mm`;
+    const words = `${how || 'this sample'}: mean ${short(mean)}, max ${short(largest)} mm`;
+    this.stage.set(number, shaped({ verts, values: errors, faces, frame: own }, level), [words, how ? '' : method.test],
+      `${method.name}, ${words}${how ? '' : `; ${method.test}`}`);
+    return `${method.name}${how ? `, ${how},` : ''} ${short(mean)} mm`;
   }
 
   offer(count, levels) {
@@ -101,11 +119,11 @@ function lengths(moved, unit) {
 }
 
 // A mesh for the stage. A coarser level of the hierarchy keeps some of the vertices and shows its edges.
-function shaped(verts, values, faces, level) {
+function shaped({ verts, values = null, faces, frame }, level) {
   const read = (v) => (i) => (v ? `${short(v[i])} mm` : '');
-  if (!level) return { verts, values, faces, read: values && read(values) };
+  if (!level) return { verts, values, faces, frame, read: values && read(values) };
   const kept = new Float32Array(3 * level.kept.length);
   level.kept.forEach((from, to) => kept.set(verts.subarray(3 * from, 3 * from + 3), 3 * to));
   const ofKept = values && Float32Array.from(level.kept, (from) => values[from]);
-  return { verts: kept, values: ofKept, faces: level.faces, edges: edgesOf(level.faces), read: ofKept && read(ofKept) };
+  return { verts: kept, values: ofKept, faces: level.faces, frame, edges: edgesOf(level.faces), read: ofKept && read(ofKept) };
 }

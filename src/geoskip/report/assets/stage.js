@@ -6,7 +6,7 @@ const KEYS = {
 
 class Stage {
   constructor(holder, surface) {
-    Object.assign(this, { holder, surface, camera: new Camera(), views: [], extent: 1, look: { high: 1, map: 'ember' } });
+    Object.assign(this, { holder, surface, camera: new Camera(), views: [], look: { high: 1, map: 'ember' } });
     this.redraw = once(() => this.paint());
     this.moving = this.slow = false;
     new ResizeObserver(this.redraw).observe(holder);
@@ -16,7 +16,7 @@ class Stage {
   cast(titles) {
     this.views = titles.map(({ title, skip }) => {
       const canvas = make('canvas', { tabindex: 0, role: 'img', 'aria-roledescription': 'rotatable mesh' });
-      const note = make('span'), point = make('output', { class: 'point' }), absent = make('div', { class: 'absent' });
+      const note = make('div'), point = make('output', { class: 'point' }), absent = make('div', { class: 'absent' });
       const figure = make('figure', { class: `view ${skip}` }, canvas, absent, point, make('figcaption', {}, make('b', {}, title), note));
       const view = { title, canvas, note, point, absent, figure, shape: null };
       this.listen(view);
@@ -25,12 +25,13 @@ class Stage {
     this.holder.replaceChildren(...this.views.map((view) => view.figure));
   }
 
-  // Sets the mesh of a viewer, { verts, faces, values | colors, edges }, its caption, its label for screen readers, and the text shown without a mesh.
-  set(number, shape, note, label, missing = '') {
+  // Sets the mesh of a viewer, { verts, faces, frame, values | colors, edges }, its caption (one line for each text), its label for screen readers,
+  // and the text shown without a mesh.
+  set(number, shape, notes, label, missing = '') {
     const view = this.views[number];
     if (shape && !shape.normals) shape.normals = normalsOf(shape.verts, shape.faces);
     Object.assign(view, { shape, read: shape?.read });
-    view.note.textContent = note;
+    view.note.replaceChildren(...notes.filter(Boolean).map((text) => make('span', {}, text)));
     view.absent.textContent = missing;
     view.point.textContent = '';
     view.canvas.setAttribute('aria-label', label);
@@ -57,7 +58,7 @@ class Stage {
     const drawn = (shape) => (shape && rough ? { ...shape, faces: roughOf(shape), edges: null } : shape);
     const items = this.views.map(({ canvas, shape }) => ({ shape: drawn(shape), width: canvas.width, height: canvas.height }));
     if (!items.length || this.surface.lost) return;
-    this.surface.draw(items, this.camera, this.extent, this.look);
+    this.surface.draw(items, this.camera, this.look);
     let left = 0;
     for (const { canvas } of this.views) {
       const context = canvas.getContext('2d'), top = this.surface.canvas.height - canvas.height;
@@ -104,9 +105,10 @@ class Stage {
   // Shows the value of the vertex under the pointer: the one nearest to the eye within a few pixels.
   readAt(view, event) {
     if (!view.read) return;
-    const { canvas, shape } = view, box = canvas.getBoundingClientRect(), m = this.camera.axes();
-    const pixels = Math.min(box.width, box.height) * this.camera.zoom / this.extent;
-    const x = (event.clientX - box.left - box.width / 2) / pixels, y = -(event.clientY - box.top - box.height / 2) / pixels;
+    const { canvas, shape } = view, { center: c, extent } = shape.frame, box = canvas.getBoundingClientRect(), m = this.camera.axes();
+    const pixels = Math.min(box.width, box.height) * this.camera.zoom / extent;
+    const x = (event.clientX - box.left - box.width / 2) / pixels + m[0] * c[0] + m[1] * c[1] + m[2] * c[2];
+    const y = -(event.clientY - box.top - box.height / 2) / pixels + m[3] * c[0] + m[4] * c[1] + m[5] * c[2];
     const near = (9 / pixels) ** 2, p = shape.verts;
     let best = -1, depth = -Infinity;
     for (let i = 0; i < p.length; i += 3) {

@@ -1,10 +1,10 @@
 // Draws shaded meshes. The page has a single WebGL context, since browsers allow few; the lamps are those of report/pictures.py.
 const VERTEX = `#version 300 es
 in vec3 position; in vec3 normal; in float value; in vec3 color;
-uniform mat3 axes; uniform vec2 reach; uniform float depth; uniform float lift;
+uniform mat3 axes; uniform vec3 center; uniform vec2 reach; uniform float depth; uniform float lift;
 out vec3 bent; out float amount; out vec3 tint;
 void main() {
-  vec3 seen = axes * position;
+  vec3 seen = axes * (position - center);
   gl_Position = vec4(seen.xy / reach, -seen.z / depth - lift, 1.0);
   bent = axes * normal; amount = value; tint = color;
 }`;
@@ -90,8 +90,8 @@ class Surface {
     gl.vertexAttribPointer(slot, size, array instanceof Uint8Array ? gl.UNSIGNED_BYTE : gl.FLOAT, true, 0, 0);
   }
 
-  // Draws each item in a tile of its own: { shape, width, height }, from left to right.
-  draw(items, camera, extent, { high, map }) {
+  // Draws each item in a tile of its own: { shape, width, height }, from left to right. Shapes have a frame: { center, extent }.
+  draw(items, camera, { high, map }) {
     const { gl, canvas } = this;
     const width = items.reduce((sum, item) => sum + item.width, 0), height = Math.max(...items.map((item) => item.height));
     if (canvas.width < width) canvas.width = width;
@@ -101,15 +101,18 @@ class Surface {
     gl.uniform1f(this.at('high'), high);
     gl.uniform3f(this.at('clay'), 0.80, 0.73, 0.68);
     gl.uniform3f(this.at('unknown'), 0.58, 0.68, 0.82);
-    gl.uniform1f(this.at('depth'), 2 * extent);
     let left = 0;
     for (const item of items) {
       gl.viewport(left, 0, item.width, item.height);
       gl.scissor(left, 0, item.width, item.height);
       gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-      const half = extent / 2 / camera.zoom, least = Math.min(item.width, item.height);
-      gl.uniform2f(this.at('reach'), half * item.width / least, half * item.height / least);
-      if (item.shape) this.shape(item.shape);
+      if (item.shape) {
+        const { center, extent } = item.shape.frame, half = extent / 2 / camera.zoom, least = Math.min(item.width, item.height);
+        gl.uniform3f(this.at('center'), ...center);
+        gl.uniform1f(this.at('depth'), 2 * extent);
+        gl.uniform2f(this.at('reach'), half * item.width / least, half * item.height / least);
+        this.shape(item.shape);
+      }
       left += item.width;
     }
   }
