@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoskip.training.tasks import make_task
-from geoskip.training.tasks.base import spread_evenly
+from geoskip.training.tasks.base import spread_evenly, spread_widely
 from geoskip.training.tasks.reconstruction import Reconstruction
 from tests.training.sets import config, meshes
 
@@ -37,3 +37,19 @@ def test_samples_of_an_autoencoder_have_the_levels_of_its_hierarchy() -> None:
 )
 def test_items_are_chosen_as_far_apart_as_can_be(total: int, count: int | None, expected: list[int]) -> None:
     assert spread_evenly(total, count).tolist() == expected
+
+
+def test_samples_are_of_different_people_and_expressions() -> None:
+    """Twelve people with twelve expressions of ten frames each, in this order, as in the generated faces."""
+    items = spread_widely(12 * 12 * 10, 4)
+    assert len(set((items // 120).tolist())) == 4
+    assert len(set((items // 10 % 12).tolist())) == 4
+    assert len(set((spread_evenly(12 * 12 * 10, 4) // 10 % 12).tolist())) == 1
+
+
+@pytest.mark.parametrize("total", range(9))
+@pytest.mark.parametrize("count", range(9))
+def test_as_many_samples_as_asked_for_or_as_there_are(total: int, count: int) -> None:
+    items = spread_widely(total, count).tolist()
+    assert len(items) == min(total, count)
+    assert items == sorted(set(items) & set(range(total)))

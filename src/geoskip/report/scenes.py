@@ -20,7 +20,7 @@ from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import png_bytes, sheet
 from geoskip.report.runs import Metric
 from geoskip.report.sheets import PAPER_MM, PAPER_PCT, errors_mm, shape_pictures
-from geoskip.report.summary import Group, ResultRow, ResultTable
+from geoskip.report.summary import RowGroup, ResultRow, ResultTable
 from geoskip.report.tables import Headline, headlines
 from geoskip.shapes import Float, Shaped
 
@@ -154,7 +154,7 @@ def _sampled(
 
     Plain and affine rows always come together, one of them without samples if need be.
     """
-    groups: dict[tuple[Group, Hashable], dict[ResultRow, Kind | None]] = {}
+    groups: dict[tuple[RowGroup, Hashable], dict[ResultRow, Kind | None]] = {}
     for row in table.own:
         samples = next((run.samples for run in row.runs if isinstance(run.samples, kind)), None)
         if samples is not None and samples.count:

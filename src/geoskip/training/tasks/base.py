@@ -329,6 +329,17 @@ def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
     return torch.arange(wanted) * total // max(wanted, 1)
 
 
+def spread_widely(total: int, count: int) -> Int[Tensor, " chosen"]:
+    """``count`` of the numbers below ``total``, ascending, at multiples of the golden ratio.
+
+    Items are sorted by person, then by expression or pose: evenly spaced ones may all have the same expression. They
+    are evenly spaced nevertheless if almost all items are chosen.
+    """
+    golden = (5**0.5 - 1) / 2
+    items = (torch.arange(count, dtype=torch.float64) * golden % 1 * total).long().unique()
+    return items if 0 < len(items) == count <= total else spread_evenly(total, count)
+
+
 def in_parts(count: int, size: int, function: Callable[[Tensor], Any]) -> list[Any]:
     """``function`` of item numbers 0 to ``count``, ``size`` at a time, without gradients."""
     with torch.inference_mode():

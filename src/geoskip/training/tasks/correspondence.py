@@ -20,7 +20,7 @@ from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, Optim
 from geoskip.training.graph_store import GraphStore, own_scale, relative, store_graphs
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
-from geoskip.training.tasks.base import Context, Evaluation, Program, Task, spiral_length, spread_evenly
+from geoskip.training.tasks.base import Context, Evaluation, Program, Task, spiral_length, spread_widely
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,7 +149,7 @@ class Correspondence(Task):
         from geoskip.records.samples import CorrespondenceSamples
 
         model.eval()
-        items = self.part(part)[spread_evenly(len(self.part(part)), count)].tolist()
+        items = self.part(part)[spread_widely(len(self.part(part)), count)].tolist()
         return CorrespondenceSamples(
             meshes=tuple(self._sample(model, item) for item in items),
             target_verts=self.data.target.verts.astype("float32"),

@@ -21,7 +21,7 @@ from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, Optim
 from geoskip.training.metrics import reconstruction_errors, reconstruction_metrics
-from geoskip.training.tasks.base import Context, Evaluation, Program, Task, in_parts, spiral_length, spread_evenly
+from geoskip.training.tasks.base import Context, Evaluation, Program, Task, in_parts, spiral_length, spread_widely
 
 # Coordinates that hardly move are divided by this share of the usual deviation instead of their own, which may be 0.
 LEAST_DEVIATION = 1e-3
@@ -150,7 +150,7 @@ class Reconstruction(Task):
 
         assert isinstance(model, MeshAutoencoder)
         model.eval()
-        items = self.part(part)[spread_evenly(len(self.part(part)), count)]
+        items = self.part(part)[spread_widely(len(self.part(part)), count)]
         with torch.inference_mode():
             verts = self.data.verts(items.to(self.device))
             parts = {"input": verts, "full": self.reconstruct(model, verts)}
