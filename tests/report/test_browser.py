@@ -24,7 +24,7 @@ from geoskip.report.page import Page, page_html
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun
 from geoskip.report.sheets import errors_mm
-from geoskip.report.tables import VERDICT_RULE, VERDICTS
+from geoskip.report.tables import VERDICT_COLUMNS, VERDICT_RULE
 from tests.report.made_runs import made_runs, result_tables, spheres
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -374,7 +374,7 @@ def test_a_smaller_error_is_a_negative_difference(tab: Any) -> None:
 
 def test_claims_have_the_verdicts_of_the_docs(tab: Any) -> None:
     head = tab.locator("#claims table").first.locator("thead th").all_inner_texts()
-    assert [text.lower() for text in head[2:]] == list(VERDICTS)
+    assert [text.lower() for text in head[2:]] == list(VERDICT_COLUMNS)
     assert VERDICT_RULE in tab.locator("#claims").inner_text()
 
 

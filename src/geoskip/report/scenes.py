@@ -20,7 +20,7 @@ from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import png_bytes, sheet
 from geoskip.report.runs import Metric
 from geoskip.report.sheets import PAPER_MM, PAPER_PCT, errors_mm, shape_pictures
-from geoskip.report.summary import RowGroup, ResultRow, ResultTable
+from geoskip.report.summary import ResultRow, ResultTable, RowGroup
 from geoskip.report.tables import Headline, headlines
 from geoskip.shapes import Float, Shaped
 
