@@ -280,8 +280,7 @@ def test_a_method_without_samples_keeps_its_place(browser: Any, runs: list[Repor
                 if option.inner_text().startswith(name):
                     tab.select_option(f"#{section}-scene", label=option.inner_text())
             plain = tab.locator(f"#{section}-views .view >> nth=1")
-            until(tab, lambda plain=plain: "was kept" in plain.inner_text())
-            assert f"No sample of {name} was kept." in plain.inner_text()
+            plain.get_by_text(f"No sample of {name} was kept.").wait_for()
             assert "test set: mean" in plain.locator("figcaption").inner_text()
             assert tab.locator(f"#{section}-views .view figcaption", has_text=f"Aff-{name}").count() == 1
 

@@ -51,7 +51,7 @@ def people(names: tuple[str, ...], errors: tuple[float, ...], skip: str) -> Mesh
     samples = mesh_samples(shapes, skip, 0, 1.0)
     moved = samples.parts["full"] - samples.parts["input"]
     scale = np.array(errors) / np.linalg.norm(moved, axis=2).mean(axis=1)
-    return replace(samples, parts=samples.parts | {"full": samples.parts["input"] + moved * scale[:, None, None]})
+    return replace(samples, parts=dict(samples.parts) | {"full": samples.parts["input"] + moved * scale[:, None, None]})
 
 
 def of_people(size: int, plain: float, affine: float, errors: tuple[float, ...], seeds: int = 1) -> list[ReportRun]:
