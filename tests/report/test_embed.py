@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 import pytest
 
+from geoskip.report.embed import TYPES, Blobs
 from geoskip.report.page import json_text
-from geoskip.report.scenes import TYPES, Blobs
 
 
 def unpacked(page: Blobs | str, entry: dict) -> np.ndarray:

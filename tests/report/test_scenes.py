@@ -5,9 +5,9 @@ import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records import CorrespondenceSamples, MeshSamples
-from geoskip.report import scenes
+from geoskip.report import embed, scenes
+from geoskip.report.embed import Blobs, match_still, mesh_still
 from geoskip.report.runs import ReportRun
-from geoskip.report.scenes import Blobs, match_still, mesh_still
 from geoskip.report.sheets import PAPER_MM, errors_mm
 from tests.report.made_runs import digit_samples, made_run, matched, mesh_samples, result_tables, spheres
 from tests.report.test_embed import unpacked
@@ -92,13 +92,13 @@ def test_plain_is_next_to_affine_even_without_samples() -> None:
     (scene,) = scenes.mesh_scenes(result_tables(runs))
     assert [row.method for row in scene.methods] == ["MoNet", "Aff-MoNet"]
     assert [row.method for row, _ in scene.shown] == ["Aff-MoNet"]
-    plain = scenes.embedded_meshes(scene, Blobs(), 1)["methods"][0]
+    plain = embed.embedded_meshes(scene, Blobs(), 1)["methods"][0]
     assert (plain["parts"], plain["test"]) == ({}, "test set: mean 0.900 mm")
     assert "MoNet 1.00 mm" in mesh_still(scene, 32).text
     bodies = [made_run(r, "bodies", 0) for r in MATCHING.select(["*MoNet*"])]
     bodies[1] = ReportRun(bodies[1].record, matched(SPHERES, 0.1, 0))
     (matching,) = scenes.match_scenes(result_tables(bodies))
-    first, second = scenes.embedded_matches(matching, Blobs(), 1)["methods"]
+    first, second = embed.embedded_matches(matching, Blobs(), 1)["methods"]
     assert (first["name"], first["errors"]) == ("MoNet", [])
     assert first["test"].startswith("test set: mean error ")
     assert len(second["errors"]) == 1
@@ -125,7 +125,7 @@ def test_people_have_names_that_can_be_read(name: str, expected: str) -> None:
 def test_what_a_part_decodes_has_a_scale_of_its_own() -> None:
     row = TABLE1.select(["Aff-MoNet M=9"])[0]
     (scene,) = scenes.mesh_scenes(result_tables([made_run(row, "faces", 0, mesh_samples(SPHERES, "affine", 0, 0.1))]))
-    scales = scenes.embedded_meshes(scene, Blobs(), 1)["saturation"]
+    scales = embed.embedded_meshes(scene, Blobs(), 1)["saturation"]
     assert scales == {part: scenes.saturation_mm(scene, part) for part in ("full", "affine", "convolution")}
     assert scales["full"] < PAPER_MM < scales["convolution"]
 
@@ -139,7 +139,7 @@ def test_runs_of_other_meshes_are_kept_apart() -> None:
 def test_meshes_and_errors_come_back_as_fine_as_promised() -> None:
     (scene,) = scenes.mesh_scenes(result_tables(reconstructed("Aff-MoNet M=9")))
     blobs = Blobs()
-    entry = scenes.embedded_meshes(scene, blobs, 1)
+    entry = embed.embedded_meshes(scene, blobs, 1)
     given = scene.first.parts
     step = entry["inputs"][0]["step"]
     shown = unpacked(blobs, entry["inputs"][0]).reshape(-1, 3)
@@ -160,7 +160,7 @@ def test_inputs_are_shared_by_methods() -> None:
     sizes = []
     for scene in (one, four):
         blobs = Blobs()
-        scenes.embedded_meshes(scene, blobs, 2)
+        embed.embedded_meshes(scene, blobs, 2)
         sizes.append(blobs.html().count("<script"))
     assert sizes[1] - sizes[0] < 3 * 6  # three more methods, two samples, three parts at most, no input twice
 
@@ -185,7 +185,7 @@ def test_a_matching_carries_predictions_and_errors() -> None:
     runs = [made_run(r, "bodies", 0, matched(SPHERES, 0.3, n)) for n, r in enumerate(MATCHING.select(["*GCN"]))]
     (matching,) = scenes.match_scenes(result_tables(runs))
     blobs = Blobs()
-    entry = scenes.embedded_matches(matching, blobs, 2)
+    entry = embed.embedded_matches(matching, blobs, 2)
     assert [method["name"] for method in entry["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
     body = matching.shown[2][1].meshes[1]
     assert (unpacked(blobs, entry["methods"][2]["predicted"][1]) == body.predicted).all()
@@ -210,7 +210,7 @@ def test_vertices_without_a_label_do_not_count() -> None:
     samples = without_labels(made, 3)
     (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     blobs = Blobs()
-    entry = scenes.embedded_matches(matching, blobs, 1)
+    entry = embed.embedded_matches(matching, blobs, 1)
     body, known = made.meshes[0], np.arange(len(made.meshes[0].labels)) % 3 > 0
     assert entry["unlabeled"]
     errors = unpacked(blobs, entry["methods"][0]["errors"][0])
@@ -223,7 +223,7 @@ def test_vertices_without_a_label_do_not_count() -> None:
 def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
     (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
-    assert scenes.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
+    assert embed.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
     assert "the error is unknown" in match_still(matching, 32).text
 
 
@@ -237,7 +237,7 @@ def test_bodies_of_any_connectivity_are_embedded() -> None:
     samples = CorrespondenceSamples(few, target.verts[0], target.faces)
     (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     blobs = Blobs()
-    entry = scenes.embedded_matches(matching, blobs, 2)
+    entry = embed.embedded_matches(matching, blobs, 2)
     for faces, body in zip(entry["faces"], meshes, strict=True):
         assert (unpacked(blobs, faces).reshape(-1, 3) == body.faces).all()
 
@@ -247,7 +247,7 @@ def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> Non
         made_run(r, "superpixels", 0, digit_samples(0.5, n)) for n, r in enumerate(TABLE2.select(["*GCN", "GIN-0"]))
     ]
     blobs = Blobs()
-    gcn, gin = (scenes.embedded_graphs(scene, blobs) for scene in scenes.graph_scenes(result_tables(runs)))
+    gcn, gin = (embed.embedded_graphs(scene, blobs) for scene in scenes.graph_scenes(result_tables(runs)))
     assert [method["name"] for method in gcn["methods"]] == ["GCN", "Res-GCN", "Aff-GCN"]
     assert gin["title"] == "GIN-0, superpixels"
     samples = digit_samples(0.5, 0)

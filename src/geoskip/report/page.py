@@ -17,21 +17,19 @@ import numpy as np
 
 from geoskip.records.files import atomic_write
 from geoskip.report.charts import charts, write_charts
-from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.renders import write_renders
-from geoskip.report.runs import DATA, SCHEDULES, ReportRun
-from geoskip.report.scenes import (
+from geoskip.report.embed import (
     Blobs,
     Still,
     embedded_graphs,
     embedded_matches,
     embedded_meshes,
-    graph_scenes,
-    match_scenes,
     match_still,
-    mesh_scenes,
     mesh_still,
 )
+from geoskip.report.palette import MAPS, color_map, css
+from geoskip.report.renders import write_renders
+from geoskip.report.runs import DATA, SCHEDULES, ReportRun
+from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 from geoskip.report.tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
 
