@@ -17,9 +17,9 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -153,7 +153,18 @@ def _installed() -> dict[str, str]:
 
 def entries(root: Path | None = None, *, thorough: bool = False) -> list[EntryInfo]:
     """The entries, sorted by name. Only the manifests are checked, unless ``thorough``: then every byte is."""
-    return [_describe(folder, thorough) for folder in _folders(root or cache_root())]
+    infos = []
+    for folder in _folders(root or cache_root()):
+        num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        recipe, fault = {}, ""
+        try:
+            recipe = _read_manifest(folder)["recipe"]
+            if thorough:
+                read_entry(folder)
+        except CacheError as error:
+            recipe, fault = {}, str(error)
+        infos.append(EntryInfo(folder.name, _kind(folder.name), num_bytes, recipe, fault))
+    return infos
 
 
 def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str], list[str]]:
@@ -203,28 +214,30 @@ def read_entry(folder: Path) -> CacheEntry:
 def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], entry: CacheEntry) -> None:
     """Write an entry to a temporary folder, sync it and rename it. An intact entry of this name stays."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_folder(folder)
-    try:
-        _write_files(temporary, kind, recipe, entry)
-        if folder.exists() and not _is_intact(folder):
+    with _temporary_folder(folder) as temporary:
+        # save_file writes memory as it is: an array that is not in C order would come back scrambled.
+        save_file({name: np.asarray(array, order="C") for name, array in entry.arrays.items()}, temporary / ARRAYS)
+        manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": entry.meta}
+        manifest["versions"] = _installed()
+        manifest["arrays_sha256"] = _file_sha256(temporary / ARRAYS)
+        manifest["sha256"] = _json_sha256(manifest)
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for path in (temporary / ARRAYS, temporary / MANIFEST, temporary):
+            sync(path)
+        if folder.exists() and _read_if_intact(folder) is None:
             remove_entry(folder)
         try:
             rename_folder(temporary, folder)
         except OSError:
-            if not _is_intact(folder):  # otherwise another process was first, with the same contents
+            if _read_if_intact(folder) is None:  # otherwise another process was first, with the same contents
                 raise
         sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_entry(folder: Path) -> None:
     """Remove an entry. It is renamed first, so that a reader never sees a half-deleted entry."""
-    temporary = _temporary_folder(folder)
-    try:
+    with _temporary_folder(folder) as temporary:
         rename_folder(folder, temporary / folder.name)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -255,24 +268,6 @@ def _read_if_intact(folder: Path) -> CacheEntry | None:
         return None
 
 
-def _is_intact(folder: Path) -> bool:
-    with suppress(CacheError):
-        read_entry(folder)
-        return True
-    return False
-
-
-def _describe(folder: Path, thorough: bool) -> EntryInfo:
-    num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    try:
-        manifest = _read_manifest(folder)
-        if thorough:
-            read_entry(folder)
-        return EntryInfo(folder.name, manifest["kind"], num_bytes, manifest["recipe"], "")
-    except CacheError as error:
-        return EntryInfo(folder.name, _kind(folder.name), num_bytes, {}, str(error))
-
-
 def _folders(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
@@ -287,10 +282,14 @@ def _lock(folder: Path) -> Path:
     return folder.parent / "locks" / f"{folder.name}.lock"
 
 
-def _temporary_folder(folder: Path) -> Path:
+@contextmanager
+def _temporary_folder(folder: Path) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    temporary.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
-    return temporary
+    try:
+        temporary.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _remove_leftovers(root: Path) -> None:
@@ -310,18 +309,6 @@ def _temporary_folders(root: Path) -> dict[Path, str]:
     except OSError:
         return {}
     return {path: match[1] for path, match in matches if match}
-
-
-def _write_files(folder: Path, kind: str, recipe: Mapping[str, Any], entry: CacheEntry) -> None:
-    # save_file writes memory as it is: an array that is not in C order would come back scrambled.
-    save_file({name: np.asarray(array, order="C") for name, array in entry.arrays.items()}, folder / ARRAYS)
-    manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": entry.meta}
-    manifest["versions"] = _installed()
-    manifest["arrays_sha256"] = _file_sha256(folder / ARRAYS)
-    manifest["sha256"] = _json_sha256(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    for path in (folder / ARRAYS, folder / MANIFEST, folder):
-        sync(path)
 
 
 def _file_sha256(path: Path) -> str:
