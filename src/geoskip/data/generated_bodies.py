@@ -38,7 +38,7 @@ from geoskip.data.people import (
     taken,
     y_up,
 )
-from geoskip.data.progress import ProgressBar
+from geoskip.data.progress import progress_bar
 from geoskip.meshes import Mesh, decimate
 from geoskip.meshes.retriangulation import flip_edges, slide_vertices
 from geoskip.shapes import Float, Int
@@ -192,7 +192,7 @@ def _build_remeshed(people: int, poses: int, verts: int, seed: int) -> CacheEntr
     target = grounded(posed(body, TEMPLATE, [{}], kept))[0]
     dtype = np.uint16 if verts <= 2**16 else np.uint32
     positions, faces, labels = [], [], []
-    with ProgressBar("bodies", people * poses) as progress:
+    with progress_bar("bodies", people * poses) as advance:
         for person in range(people):
             test = person >= num_training_people(people, 0.75)
             generators = [np.random.default_rng([seed, 5, person, pose]) for pose in range(poses)]
@@ -203,7 +203,7 @@ def _build_remeshed(people: int, poses: int, verts: int, seed: int) -> CacheEntr
                 positions.append(np.round((own_verts - CENTER) / STEP).astype(np.int16))
                 faces.append(own_faces.astype(dtype))
                 labels.append(own_labels.astype(dtype))
-                progress.advance()
+                advance(1)
     arrays = {
         "verts": np.stack(positions),
         "faces": np.stack(faces),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from geoskip.data.mesh_sets import Split, pyg_data
-from geoskip.data.progress import ProgressBar
+from geoskip.data.progress import progress_bar
 from geoskip.graphs.coarsening import contract, graclus
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.hierarchy import PooledGraphs
@@ -209,7 +209,7 @@ def find_clusters(
     the finest level; coarser levels use their sums.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(num_levels)]
-    with ProgressBar("coarsening", len(level)) as progress:
+    with progress_bar("coarsening", len(level)) as advance:
         for items in chunks(len(level)):
             chunk = level.select(items)
             edges, weights, offsets, volumes = chunk.edge_index.numpy(), weigh(chunk), chunk.offsets.numpy(), None
@@ -219,7 +219,7 @@ def find_clusters(
                 )
                 parts[depth].append(coarse.clusters - np.repeat(coarse.offsets[:-1], np.diff(offsets)))
                 edges, weights, offsets, volumes = coarse.edge_index, coarse.weights, coarse.offsets, coarse.volumes
-            progress.advance(len(items))
+            advance(len(items))
     clusters = [torch.from_numpy(np.concatenate(part)) for part in parts]
     return [part.to(local_dtype(int(part.max()) + 1 if len(part) else 1)) for part in clusters]
 

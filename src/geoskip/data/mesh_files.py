@@ -29,7 +29,7 @@ from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_file
 from geoskip.data.catalog import COMA, FAUST
 from geoskip.data.heads import EXPRESSIONS
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
-from geoskip.data.progress import ProgressBar
+from geoskip.data.progress import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text
@@ -180,7 +180,7 @@ def _hash_files(place: Path, wanted: re.Pattern[str]) -> str:
 def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry:
     verts_by_name: dict[str, np.ndarray] = {}
     first: tuple[str, Mesh] | None = None
-    with ProgressBar(f"meshes of {place.name}", None) as progress:
+    with progress_bar(f"meshes of {place.name}", None) as advance:
         for name, data in read_files(place, wanted):
             mesh = parse_named(place, name, data)
             first = first or (name, mesh)
@@ -188,7 +188,7 @@ def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
                 raise MeshError(f"{place}: {name} has another connectivity than {first[0]}")
             verts_by_name[name] = mesh.verts.astype(np.float32)
-            progress.advance()
+            advance(1)
     if first is None:
         raise ArchiveError(f"{place}: has no meshes of the expected names ({wanted.pattern})")
     names, faces = sorted(verts_by_name), first[1].faces

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from geoskip.data.cache import CacheEntry, cached, fingerprint
-from geoskip.data.progress import ProgressBar
+from geoskip.data.progress import progress_bar
 from geoskip.graphs.records import move, register_record
 from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -311,8 +311,8 @@ def geodesics(
 def _all_distances(mesh: Mesh, method: Method) -> CacheEntry:
     solver = DistanceSolver(mesh, method)
     distances = np.empty((mesh.num_vertices, mesh.num_vertices), dtype=np.float32)
-    with ProgressBar("geodesics", mesh.num_vertices) as progress:
+    with progress_bar("geodesics", mesh.num_vertices) as advance:
         for source in range(mesh.num_vertices):
             distances[source] = solver.row(source)
-            progress.advance()
+            advance(1)
     return CacheEntry({"distances": distances})

@@ -2,46 +2,34 @@
 
 import sys
 import time
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 
 
-class ProgressBar:
-    """``with ProgressBar("superpixels", total) as progress: … progress.advance(n)``, on standard error.
+@contextmanager
+def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yields a function that is called with the number of items done since the last call.
 
-    ``total`` is None where it is not known beforehand. Without a terminal one line every half minute, and none at
-    all for a job that ends within seconds.
+    ``total`` is None if it is not known. Without a terminal, a line is printed to standard error every half minute,
+    and none for a job that ends within seconds.
     """
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
 
-    def __init__(self, label: str, total: int | None) -> None:
-        self.label, self.total, self.done = label, total, 0
-        self.bar: Any = None
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            yield partial(bar.advance, bar.add_task(label, total=total))
+        return
+    done, next_line = 0, time.monotonic() + FIRST_LINE_SECONDS
 
-    def __enter__(self) -> "ProgressBar":
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress as Bar
+    def advance(amount: int) -> None:
+        nonlocal done, next_line
+        done += amount
+        if time.monotonic() >= next_line:
+            print(f"{label}: {done:,}{'' if total is None else f' of {total:,}'}", file=sys.stderr, flush=True)
+            next_line = time.monotonic() + LINE_SECONDS
 
-            self.bar = Bar(console=Console(stderr=True), transient=True)
-            self.bar.start()
-            self.task = self.bar.add_task(self.label, total=self.total)
-        self.next_line = time.monotonic() + FIRST_LINE_SECONDS
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def advance(self, amount: int = 1) -> None:
-        """So many more are done."""
-        self.done += amount
-        if self.bar is not None:
-            self.bar.advance(self.task, amount)
-        elif time.monotonic() >= self.next_line:
-            total = "" if self.total is None else f" of {self.total:,}"
-            print(f"{self.label}: {self.done:,}{total}", file=sys.stderr, flush=True)
-            self.next_line = time.monotonic() + LINE_SECONDS
+    yield advance

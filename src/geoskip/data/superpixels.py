@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from geoskip.data.graph_sets import GraphLevel, adjacency_edges
-from geoskip.data.progress import ProgressBar
+from geoskip.data.progress import progress_bar
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 COMPACTNESS = 0.25
@@ -48,11 +48,11 @@ def superpixels(
         raise ValueError(f"images of {images.shape[1:3]} pixels do not have {num_segments} superpixels")
     chunks = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
     workers = min(workers or cpu_count() or 1, len(chunks))
-    with ProgressBar("superpixels", len(images)) as progress:
+    with progress_bar("superpixels", len(images)) as advance:
         parts = []
         for part in _process(chunks, num_segments, compactness, workers):
             parts.append(part)
-            progress.advance(len(part[0]))
+            advance(len(part[0]))
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
