@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -33,7 +33,6 @@ from geoskip.data.progress import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text
-from geoskip.shapes import Float, Int
 
 # Part of the cache key: raise it when the same files give other arrays.
 VERSION = 2
@@ -53,24 +52,23 @@ def coma(place: str | Path | None = None, split: str = "interpolation", *, cache
     """
     if split != "interpolation" and split not in EXPRESSIONS:
         raise ValueError(f"split is 'interpolation' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
-    family = read_family(COMA.find(place), COMA_FRAME, "coma", cache)
-    shapes, chosen = StoredShapes(family.verts), Split.coma(family.names, split)
-    return MeshSet(family.mesh(0), shapes, family.names, chosen, UNIT_MM, family.content)
+    frames = read_meshes(COMA.find(place), COMA_FRAME, "coma", UNIT_MM, cache)
+    return replace(frames, split=Split.coma(frames.names, split))
 
 
 def faust(place: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
     """FAUST; ``place`` is the archive or the folder, by default it is looked for in the data folder."""
     path = FAUST.find(place)
-    family = read_family(path, FAUST_MESH, "faust", cache)
+    bodies = read_meshes(path, FAUST_MESH, "faust", UNIT_MM, cache)
     names = tuple(f"tr_reg_{number:03d}.ply" for number in range(FAUST_MESHES))
-    if missing := sorted(set(names) - set(family.names)):
+    if missing := sorted(set(names) - set(bodies.names)):
         raise ArchiveError(
             f"{path}: {len(missing)} of {FAUST_MESHES} registrations are missing, the first {missing[0]}"
         )
-    meshes = tuple(family.mesh(item) for item in range(FAUST_MESHES))
+    meshes = tuple(bodies.mesh(item) for item in range(FAUST_MESHES))
     labels = (torch.arange(meshes[0].num_vertices),) * FAUST_MESHES
     split = Split.leading(FAUST_MESHES, FAUST_TRAIN)
-    return CorrespondenceSet(meshes[0], meshes, labels, names, split, UNIT_MM, family.content)
+    return CorrespondenceSet(meshes[0], meshes, labels, names, split, UNIT_MM, bodies.content)
 
 
 def mesh_folder(
@@ -87,12 +85,12 @@ def mesh_folder(
     test: names (paths in the folder) of the items for the test; by default the first of every ten, in sorted order.
     template: a mesh of the same connectivity at rest, outside ``place``; by default the first item.
     """
-    family = read_family(Path(place), ANY_MESH, "meshes", cache)
-    rest = family.mesh(0) if template is None else read_mesh(template)
-    if rest.topology_hash() != family.mesh(0).topology_hash():
+    meshes = read_meshes(Path(place), ANY_MESH, "meshes", unit_mm, cache)
+    rest = meshes.template if template is None else read_mesh(template)
+    if rest.topology_hash() != meshes.template.topology_hash():
         raise MeshError(f"{template}: another connectivity than the meshes of {place}")
-    content = fingerprint(np.array(family.content), rest.verts)
-    return MeshSet(rest, StoredShapes(family.verts), family.names, _split(family.names, test), unit_mm, content)
+    content = fingerprint(np.array(meshes.content), rest.verts)
+    return replace(meshes, template=rest, split=_split(meshes.names, test), content=content)
 
 
 def correspondence_folder(
@@ -141,33 +139,20 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
     return torch.from_numpy(numbers.astype(np.int64))
 
 
-@dataclass(frozen=True, eq=False)
-class MeshFamily:
-    """Positions of meshes that share their faces, in the sorted order of their names.
+def read_meshes(place: Path, wanted: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
+    """The meshes in a folder, zip or tar whose path matches ``wanted``, all for training, in the order of their names.
 
-    content: a hash of the positions, faces and names, the same wherever the files are.
-    """
-
-    faces: Int[np.ndarray, "faces 3"]
-    verts: Float[Tensor, "items vertices 3"]
-    names: tuple[str, ...]
-    content: str
-
-    def mesh(self, item: int) -> Mesh:
-        return Mesh(self.verts[item].double().numpy(), self.faces)
-
-
-def read_family(place: Path, wanted: re.Pattern[str], kind: str, cache: Path | None = None) -> MeshFamily:
-    """The meshes in a folder, zip or tar whose path matches ``wanted``; its first group is the name of the mesh.
-
-    All must have the same faces in the same order. Reading thousands of files takes minutes, so the result is cached
-    under ``kind`` and a hash of the files' contents, which takes seconds.
+    The first group of ``wanted`` is the name of a mesh. All must have the same faces in the same order; the template is
+    the first one. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
+    files' contents, which takes seconds. ``content`` is the same wherever the files are.
     """
     files = _hash_files(place, wanted)
     key = {"version": VERSION, "wanted": wanted.pattern, "files": files}
     stored = cached(kind, key, lambda: _read_meshes(place, wanted, files), root=cache)
-    verts = torch.from_numpy(stored.arrays["verts"])
-    return MeshFamily(stored.arrays["faces"], verts, tuple(stored.meta["names"]), stored.meta["content"])
+    verts, names = torch.from_numpy(stored.arrays["verts"]), tuple(stored.meta["names"])
+    template = Mesh(verts[0].double().numpy(), stored.arrays["faces"])
+    everything = Split.leading(len(names), len(names))
+    return MeshSet(template, StoredShapes(verts), names, everything, unit_mm, stored.meta["content"])
 
 
 def _hash_files(place: Path, wanted: re.Pattern[str]) -> str:
@@ -182,7 +167,10 @@ def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry
     first: tuple[str, Mesh] | None = None
     with progress_bar(f"meshes of {place.name}", None) as advance:
         for name, data in read_files(place, wanted):
-            mesh = parse_named(place, name, data)
+            try:
+                mesh = parse_mesh(data, PurePosixPath(name).suffix)
+            except MeshError as error:
+                raise MeshError(f"{place}: {name}: {error}") from error
             first = first or (name, mesh)
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
@@ -199,11 +187,3 @@ def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry
         raise ArchiveError(f"{place}: its files changed while they were read; try again when they are complete")
     content = fingerprint(verts, faces, np.array(names))
     return CacheEntry({"verts": verts, "faces": faces}, {"names": names, "content": content})
-
-
-def parse_named(place: Path, name: str, data: bytes) -> Mesh:
-    """The mesh in a file of ``place``; MeshError names both."""
-    try:
-        return parse_mesh(data, PurePosixPath(name).suffix)
-    except MeshError as error:
-        raise MeshError(f"{place}: {name}: {error}") from error
