@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from torch.autograd import forward_ad
 PATHS = ("fast", "interpreter", "reference")
 _HAS_TRITON = find_spec("triton") is not None
 _path = "fast"
+# Inside of `recorded_launches`, the list that launches are appended to.
+recorded: list[tuple[Any, ...]] | None = None
 
 
 @contextmanager
@@ -35,6 +38,18 @@ def use_path(name: str) -> Iterator[None]:
         yield
     finally:
         _path = before
+
+
+@contextmanager
+def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
+    """Launches of Triton kernels inside the context are appended to the list instead of being run: (kernel, arguments,
+    warps, registers). For tensors without values, which the kernels see as if they had some."""
+    global recorded
+    recorded = launches = []
+    try:
+        yield launches
+    finally:
+        recorded = None
 
 
 def is_fast(x: Tensor) -> bool:
@@ -69,8 +84,8 @@ def is_traced(x: Tensor | None = None) -> bool:
     runs under dispatch modes, on subclasses of tensors.
     """
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-        return True
-    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
+        return recorded is None
+    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter) and recorded is None
 
 
 def is_transformed() -> bool:

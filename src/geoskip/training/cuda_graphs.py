@@ -59,6 +59,7 @@ class CapturedStep:
         state: returns all tensors that the function changes, such as weights, moments and running sums.
         scaler: the gradient scaler, if the function uses one.
         layout: a function of the inputs; when its value changes, the step is recorded again for this shape.
+        prepare: a function of the inputs that is called before a recording.
         record: how to record, :func:`record_graph` or :func:`record_nothing`.
     """
 
@@ -69,9 +70,11 @@ class CapturedStep:
         *,
         scaler: torch.amp.GradScaler | None = None,
         layout: Callable[..., Hashable] | None = None,
+        prepare: Callable[..., None] | None = None,
         record: Callable[[Callable[[], Any]], Replay] = record_graph,
     ) -> None:
         self.step, self.state, self.scaler, self.layout, self.record = step, state, scaler, layout, record
+        self.prepare = prepare
         self.recordings: dict[Hashable, Recording] = {}
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -87,6 +90,8 @@ class CapturedStep:
     def _recorded(self, inputs: Sequence[Tensor], layout: Hashable) -> Recording:
         buffers = [tensor.clone() for tensor in inputs]
         before = Snapshot(self.state(), inputs[0].device, self.scaler)
+        if self.prepare is not None:
+            self.prepare(*inputs)
         replay = self.record(lambda: self.step(*buffers))
         before.restore()
         return Recording(layout, buffers, replay)

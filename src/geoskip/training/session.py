@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.kernels.paths import recorded_launches
 from geoskip.shapes import Int
 from geoskip.training.checkpoint import State
 from geoskip.training.config import Config
@@ -69,8 +73,39 @@ def captured_step(learner: Learner, **options: Any) -> CapturedStep:
         lambda: learner.tensors().values(),
         scaler=learner.scaler,
         layout=lambda items: learner.task.layout(len(items)),
+        prepare=lambda items: compile_ahead(learner, len(items)),
         **options,
     )
+
+
+def compile_ahead(learner: Learner, num_items: int) -> None:
+    """Compile the kernels of a step on ``num_items`` items, in parallel. If the step cannot be traced, each kernel is
+    compiled when it is launched."""
+    if learner.device.type != "cuda" or find_spec("triton") is None:
+        return
+    try:
+        launches = traced_launches(learner, num_items)
+    except Exception:
+        # A task of the user's own may do anything at all.
+        return
+    from geoskip.kernels.triton.ahead import compile_launches
+
+    compile_launches(launches)
+
+
+def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:
+    """The launches of a step on ``num_items`` items: a copy of the learner whose tensors have no values takes it."""
+    from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+
+    learner.task.prepare(num_items)
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    with FakeCopyMode(fake):
+        twin = deepcopy(learner)
+    with warnings.catch_warnings(), recorded_launches() as launches, fake:
+        # torch's own, of addresses of tensors that have none.
+        warnings.simplefilter("ignore")
+        twin.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
+    return launches
 
 
 class Readback:

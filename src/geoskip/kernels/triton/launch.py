@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from geoskip.kernels import paths
+
 # From this many items on, the rows of a block are items: its 16 rows or more are then mostly filled.
 ENOUGH_ITEMS = 12
 # This many blocks of 32 vertices keep all multiprocessors busy; with fewer, smaller blocks are faster.
@@ -152,6 +154,8 @@ def precision() -> str:
     return "tf32" if is_tf32() else "tf32x3"
 
 
+# Of loops over memory, which are pipelined.
+STAGES = 2
 _MAX_COMPILED = 4096
 _compiled: dict[Any, Any] = {}
 # How many arguments of a kernel are tensors: they come first.
@@ -167,6 +171,9 @@ def launch(
     small kernels run. Here the version is cached under everything it can depend on: the kernel, the device, the dtype
     and alignment of each tensor, and the value of each number.
     """
+    if paths.recorded is not None:
+        paths.recorded.append((kernel, arguments, warps, registers))
+        return
     # Not the kernel itself, whose hash is computed in Python each time.
     kernel_id = id(kernel)
     count = _num_tensors.get(kernel_id)
@@ -186,7 +193,7 @@ def launch(
         if len(_compiled) >= _MAX_COMPILED:
             _compiled.clear()
         # In Triton's interpreter nothing is compiled, and None is stored.
-        _compiled[key] = kernel[grid](*arguments, num_warps=warps, num_stages=2, maxnreg=registers)
+        _compiled[key] = kernel[grid](*arguments, num_warps=warps, num_stages=STAGES, maxnreg=registers)
         return
     sizes = (*grid, 1, 1)[:3]
     stream = torch._C._cuda_getCurrentRawStream(device)

@@ -1,0 +1,163 @@
+"""Kernels that are compiled ahead: a step is traced without values, and its launches are those of the step itself."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from geoskip.kernels import use_path
+from geoskip.training.learner import Learner
+from geoskip.training.session import Session, compile_ahead, traced_launches
+from geoskip.training.tasks import Task, make_task
+from geoskip.training.tasks.correspondence import Correspondence
+from tests.training import sets
+
+LAUNCHERS = ("bases", "halves", "items", "packing", "products", "training", "vertices")
+CHOSEN: list[dict[str, Any]] = [
+    {"task": "reconstruction", "operator": "gcn", "skip": "affine"},
+    {"task": "correspondence", "operator": "monet", "skip": "affine"},
+    {"task": "correspondence", "operator": "feast"},
+    {"task": "classification", "operator": "cheb"},
+]
+
+
+def padded(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """A task whose batches are padded, as they are on CUDA."""
+    if isinstance(task, Correspondence):
+        task.store = task.store.to("cpu", padded=True)
+    module = importlib.import_module("geoskip.training.tasks.classification")
+    store_set = module.store_set
+    monkeypatch.setattr(module, "store_set", lambda *args, **given: store_set(*args, **{**given, "padded": True}))
+    return task
+
+
+def prepared(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Learner:
+    config = sets.config(**chosen)
+    task = padded(make_task(config, sets.data(config.task)), monkeypatch)
+    task.begin_epoch(0)
+    learner = Learner(task, task.make_model(), config)
+    for group in learner.optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"])
+    return learner
+
+
+def version(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int | None) -> tuple[Any, ...]:
+    """What a compiled kernel depends on."""
+
+    def kind(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        is_fake = type(value) is not Tensor and not isinstance(value, torch.nn.Parameter)
+        place = value.storage_offset() * value.element_size() if is_fake else value.data_ptr()
+        return value.dtype, tuple(value.shape), place % 16 == 0
+
+    return kernel.fn.__name__, tuple(map(kind, arguments)), warps, registers
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = []
+
+    def spy(launch: Any) -> Any:
+        def spied(kernel: Any, grid: Any, arguments: Any, warps: int = 4, registers: int | None = None) -> None:
+            launched.append(version(kernel, arguments, warps, registers))
+            launch(kernel, grid, arguments, warps, registers)
+
+        return spied
+
+    with use_path("interpreter"):
+        learner = prepared(chosen, monkeypatch)
+        before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
+        generator = torch.get_rng_state()
+        traced = [version(*launch) for launch in traced_launches(learner, 2)]
+        assert torch.equal(generator, torch.get_rng_state())
+        for name, tensor in learner.tensors().items():
+            assert torch.equal(tensor, before[name])
+        for name in LAUNCHERS:
+            module = importlib.import_module(f"geoskip.kernels.triton.{name}")
+            if hasattr(module, "launch"):
+                monkeypatch.setattr(module, "launch", spy(module.launch))
+        learner.update(torch.tensor([0, 1]))
+    assert traced == launched
+    assert len(traced) > 10
+
+
+def test_a_step_that_cannot_be_traced_is_left_alone() -> None:
+    """Here the tensors are on another device than the learner says."""
+    config = sets.config()
+    task = make_task(config, sets.data(config.task))
+    learner = Learner(task, task.make_model(), config)
+    before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
+    learner.device = torch.device("cuda")
+    compile_ahead(learner, 2)
+    learner.device = torch.device("cpu")
+    learner.update(torch.tensor([0, 1]))
+    assert all(torch.isfinite(tensor).all() for tensor in learner.tensors().values())
+    assert int(learner.step) == int(before["step"]) + 1
+
+
+WITHOUT_A_GPU = """
+import time
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+class Hopper:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+    def get_current_device(self):
+        return 0
+    def get_current_stream(self, device=None):
+        return 0
+
+driver.set_active(Hopper())
+from geoskip.kernels import sparse_product, use_path
+from geoskip.kernels.paths import recorded_launches
+from geoskip.kernels.pattern import sort_edges
+from geoskip.kernels.triton import ahead
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+pattern = sort_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), 2, 2)[0]
+with use_path("interpreter"), recorded_launches() as launches, FakeTensorMode(allow_non_fake_inputs=True):
+    for channels in (3, 32, 3):
+        x = torch.zeros(1, 2, channels, requires_grad=True)
+        sparse_product(x, torch.zeros(2), pattern).sum().backward()
+assert len(launches) == 6, launches
+compiled = ahead.compile_launches(launches)
+assert len(compiled) == 4, compiled
+assert all(kernel.asm["cubin"] for kernel in compiled)
+again = ahead.compile_launches(launches)
+assert {id(kernel) for kernel in again} == {id(kernel) for kernel in compiled}
+"""
+
+
+@pytest.mark.compiled
+def test_kernels_compile_for_a_gpu_that_is_not_there(tmp_path: Any) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_A_GPU], env=environment, check=True, timeout=300)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_a_step_finds_all_its_kernels_compiled(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import triton
+
+    config = sets.config(**chosen)
+    session = Session(config, make_task(config, sets.data(config.task)).to("cuda"), capture=False)
+    learner, items = session.learner, session.sampler.batch(0)
+    session.task.begin_epoch(0)
+    compile_ahead(learner, len(items))
+    compiled = []
+    monkeypatch.setattr(triton.knobs.runtime, "jit_post_compile_hook", lambda *args, **given: compiled.append(given))
+    learner.update(items)
+    assert [one["fn"].name for one in compiled] == []
+    assert len(traced_launches(learner, len(items))) > 10
