@@ -187,6 +187,54 @@ def accelerate(
 
 
 @app.command()
+def products(seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 1.0) -> None:
+    """Float32 products of the correspondence classifier on a GPU: cuBLAS, TF32, and split in two halves."""
+    from benchmarks.products import measure_products
+    from benchmarks.run import chosen_device
+
+    for row in measure_products(chosen_device("cuda"), seconds):
+        layer = "" if row.layer_ms is None else f", forward and backward {row.layer_ms:.3f} ms"
+        errors = ", ".join(f"{error:.1e}" for error in row.errors)
+        typer.echo(f"{row.way}: products {row.products_ms:.3f} ms{layer}, relative errors {errors}")
+
+
+@app.command()
+def start(
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
+    ] = None,
+    device: Device = "auto",
+    json_path: Json = None,
+) -> None:
+    """Seconds to the first training step in a fresh process, with Triton's cache empty and then filled, and PyG's."""
+    from benchmarks.records import machine, save
+    from benchmarks.run import chosen_device
+    from benchmarks.start import measure_starts
+    from benchmarks.training.workloads import chosen_operators, chosen_trainings
+
+    where = chosen_device(device)
+    record: dict[str, Any] = {"kind": "start", "machine": machine(where), "rows": []}
+    for one in chosen_trainings(task):
+        for name in chosen_operators(operator):
+            for row in measure_starts(one.name, name, where.type):
+                record["rows"].append(row)
+                typer.echo(_start_line(row))
+                if json_path is not None:
+                    save(json_path, record)
+
+
+def _start_line(row: dict[str, Any]) -> str:
+    line = (
+        f"{row['task']} {row['operator']}, {row['side']}, cache {row['cache']}: first step after "
+        f"{row['first_step']:.2f} s, imports {row['imports']:.2f} s before, next step {1e3 * row['second_step']:.1f} ms"
+    )
+    if not row["kernels"]:
+        return line
+    return f"{line}; {row['kernels']} kernels traced in {row['trace']:.2f} s, compiled in {row['compile']:.2f} s"
+
+
+@app.command()
 def table(
     records: Annotated[list[Path], typer.Argument(help="Records that --json wrote.")],
     output: Annotated[
