@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from benchmarks import products
 
+from benchmarks import products
 from geoskip.kernels import use_path
 
 
