@@ -40,7 +40,7 @@ def measure_products(device: torch.device, seconds: float = 1.0) -> Iterator[Pro
 
     def layer(dtype: torch.dtype = torch.float32) -> list[Tensor]:
         leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (x, weight)]
-        loss = linear_cross_entropy(*leaves, bias.to(dtype), labels, shares.to(dtype))
+        loss = linear_cross_entropy(leaves[0], leaves[1], bias.to(dtype), labels, shares.to(dtype))
         return [loss.detach(), *torch.autograd.grad(loss, leaves)]
 
     with use_path("reference"):

@@ -45,7 +45,8 @@ def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
     """Launches of Triton kernels inside the context are appended to the list instead of being run: (kernel, arguments,
     warps, registers). For tensors without values, which the kernels see as if they had some."""
     global recorded
-    recorded = launches = []
+    launches: list[tuple[Any, ...]] = []
+    recorded = launches
     try:
         yield launches
     finally:

@@ -59,7 +59,7 @@ class _Pointer(MockTensor):
 
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(tensor.dtype)
-        self._offset = tensor.storage_offset() * tensor.element_size()
+        self._offset = int(tensor.storage_offset()) * tensor.element_size()
 
-    def data_ptr(self) -> int:  # type: ignore[override]
+    def data_ptr(self) -> int:
         return self._offset
