@@ -91,14 +91,14 @@ def test_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_input_is_one_line() -> None:
-    told = run("demo", "--seeds", "0")
+    told = run("reproduce", "table1", "--seeds", "x")
     assert told.exit_code == 2
     assert told.stdout == ""
-    assert told.stderr == "geoskip: seeds: need at least 1, got 0\n"
+    assert told.stderr == "geoskip: seeds: write 0..4 or 0,2,7, not 'x'\n"
 
 
 def test_traceback_on_demand() -> None:
-    told = run("--traceback", "demo", "--seeds", "0")
+    told = run("--traceback", "reproduce", "table1", "--seeds", "x")
     assert isinstance(told.exception, ValueError)
 
 

@@ -14,7 +14,7 @@ from geoskip.blocks import Skip
 from geoskip.graphs import Graph
 from geoskip.meshes import icosphere
 from geoskip.paper.decoding import bumpiness, compare_parts, decode_layers, decode_parts, variation
-from geoskip.paper.study import run_parts
+from geoskip.paper.measures import run_parts
 from geoskip.report.sheets import parts_sheet
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run, spheres

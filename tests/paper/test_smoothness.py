@@ -9,22 +9,20 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
 from geoskip.graphs import Graph
 from geoskip.operators import ChebConv, GCNConv, MoNetConv, SplineConv, make_operator
 from geoskip.paper.findings import by_method
+from geoskip.paper.measures import run_smoothness
 from geoskip.paper.smoothness import (
     edge_pseudo,
     filter_roughness,
     kernel_grams,
     model_smoothness,
     overall,
-    spectrum,
 )
-from geoskip.paper.study import run_smoothness
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run
-from tests.specimens import features, undirected
+from tests.specimens import features
 
 
 @pytest.mark.parametrize("skip", ["none", "affine"])
@@ -92,26 +90,6 @@ def test_one_number_for_a_model_is_the_geometric_mean() -> None:
     assert overall(flat)["slope"] == 0
 
 
-def test_the_spectrum_is_what_eigenvectors_are_multiplied_by() -> None:
-    """A path's Laplacian has eigenvectors; the layer scales each by g(λ) + A."""
-    graph = Graph.from_edge_index(undirected([(v, v + 1) for v in range(5)]), 6)
-    dense = torch.zeros(6, 6, dtype=torch.float64)
-    dense[graph.edge_index[0], graph.edge_index[1]] = 1
-    root = dense.sum(0).rsqrt()
-    eigenvalues, vectors = torch.linalg.eigh(torch.eye(6).double() - root.unsqueeze(1) * dense * root)
-    torch.manual_seed(0)
-    for block in (
-        AffineSkip(ChebConv(1, 1, kernel_size=4)),
-        ResidualSkip(ChebConv(1, 1, kernel_size=4, center=False)),
-        ChebConv(1, 1, kernel_size=4),
-    ):
-        block = block.double()
-        gains = torch.stack([(v @ block(v.unsqueeze(1), graph)).squeeze() for v in vectors.t()]).detach().abs()
-        assert_close(spectrum(block, eigenvalues), gains)
-    only_filter = spectrum(AffineSkip(block), eigenvalues, skip=False)
-    assert_close(only_filter, gains)
-
-
 def test_a_run_is_measured_at_start_and_end(tmp_path: Path) -> None:
     run, task = small_run(tmp_path / "a", steps=(3,))
     found = run_smoothness(run, task)
@@ -125,30 +103,11 @@ def test_a_run_is_measured_at_start_and_end(tmp_path: Path) -> None:
     assert by_method([run_smoothness(other)], "slope", "start") == {}
 
 
-@pytest.mark.parametrize("skip", ["none", "affine"])
-def test_chebnets_spectra_come_with_the_run(tmp_path: Path, skip: str) -> None:
-    run, _ = small_run(tmp_path, operator="cheb", skip=skip)
-    end = run_smoothness(run)["end"]
-    assert list(end["spectra"]) == ["encoder.0", "encoder.1", "decoder.0", "decoder.1", "output"]
-    curves = end["spectra"]["output"]
-    assert len(curves["block"]) == len(end["eigenvalues"])
-    assert (curves["block"] == curves["filter"]) is (skip == "none")
-
-
-def test_a_skip_that_is_not_linear_has_no_spectrum(tmp_path: Path) -> None:
-    run, _ = small_run(tmp_path, operator="cheb", skip="polynomial")
-    assert all(set(curves) == {"filter"} for curves in run_smoothness(run)["end"]["spectra"].values())
-
-
 def test_bad_input_is_named() -> None:
     with pytest.raises(TypeError, match="conv: the basis of GCNConv is not a function"):
         kernel_grams(GCNConv(2, 2))
     with pytest.raises(TypeError, match="conv: the basis of GCNConv is not a function"):
         kernel_grams(GCNConv(2, 2), features(3, 2))
-    with pytest.raises(TypeError, match="block: a spectrum needs a ChebConv, got GCNConv"):
-        spectrum(AffineSkip(GCNConv(2, 2)), torch.zeros(1))
-    with pytest.raises(TypeError, match="block: a polynomial skip is not linear, so it has no spectrum"):
-        spectrum(PolynomialSkip(ChebConv(2, 2, kernel_size=3)), torch.zeros(1))
     with pytest.raises(ValueError, match="model: MeshAutoencoder has no MoNet, SplineCNN or ChebNet layer"):
         model_smoothness(autoencoder(operator="gcn"))
 

@@ -93,13 +93,18 @@ def log_to_stderr() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def print_table(
+def make_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = (), **options: Any
-) -> None:
-    """Print a table. All columns but the first and those in ``left`` are aligned right; ``options`` are rich's."""
+) -> Table:
+    """All columns but the first and those in ``left`` are aligned right; ``options`` are rich's."""
     table = Table(title_justify="left", caption_justify="left", **options)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 or column in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    return table
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
+    """Print :func:`make_table`."""
+    Console().print(make_table(columns, rows, **options))

@@ -13,6 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from geoskip.cli.console import make_table
+
 if TYPE_CHECKING:
     from geoskip.paper.reproduction import Reproduction
     from geoskip.paper.running import Job, Outcome
@@ -130,9 +132,4 @@ def _follow(view: _View, outcomes: Iterator[Outcome]) -> None:
 
 
 def _table(text: TextTable) -> Table:
-    table = Table(title=f"\n{text.title}", title_justify="left", caption="\n".join(text.notes), caption_justify="left")
-    for number, name in enumerate(text.header):
-        table.add_column(name, justify="right" if number else "left")
-    for line in text.lines:
-        table.add_row(*(Text(cell) for cell in line))
-    return table
+    return make_table(text.header, text.lines, title=f"\n{text.title}", caption="\n".join(text.notes))

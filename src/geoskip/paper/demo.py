@@ -18,13 +18,13 @@ from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
 from geoskip.paper.rows import SKIPS
 from geoskip.paper.small_sets import deformed, reduced
-from geoskip.records.samples import MeshSamples, read_samples
+from geoskip.records.samples import MeshSamples
 from geoskip.report.pictures import write_png
 from geoskip.report.sheets import errors_mm, reconstruction_sheet
-from geoskip.training.config import Config, resolve
+from geoskip.training.config import resolve
 from geoskip.training.loop import train
 from geoskip.training.progress import Progress
-from geoskip.training.run import SAMPLES
+from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
 
 NUM_TRAIN, NUM_TEST, NUM_VERTICES = 480, 60, 1050
@@ -40,14 +40,14 @@ class DemoSet:
 
     shapes: MeshSet
     about: str
-    note: str | None = None
+    note: str = ""
 
 
 def demo_set(data: str = "auto") -> DemoSet:
     """``"faces"``, ``"spheres"``, or ``"auto"``: faces if they can be generated here."""
     if data not in ("auto", "faces", "spheres"):
         raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
-    note = None
+    note = ""
     if data != "spheres":
         from geoskip.data import faces
 
@@ -66,60 +66,28 @@ def demo_set(data: str = "auto") -> DemoSet:
     return DemoSet(shapes, about, note)
 
 
-@dataclass(frozen=True)
-class DemoRun:
-    """One trained and tested model. ``error_mm`` is the mean vertex error, ``seconds`` the training time."""
-
-    name: str
-    skip: str
-    seed: int
-    params: int
-    error_mm: float
-    seconds: float
-    folder: Path
-
-    def samples(self) -> MeshSamples:
-        """Test shapes and their reconstructions."""
-        samples = read_samples(self.folder / SAMPLES)
-        assert isinstance(samples, MeshSamples)
-        return samples
-
-
 def demo_runs(
-    data: DemoSet, folder: Path, seeds: int = 1, epochs: int = 10, progress: Callable[[], Progress] | None = None
-) -> Iterator[DemoRun]:
-    """MoNet, Res-MoNet and Aff-MoNet with each seed, which fixes initial values and the order of the shapes.
-
-    A run that the folder already contains is not trained again. ``progress`` makes the display of one run.
-    """
-    for name, value in (("seeds", seeds), ("epochs", epochs)):
-        if value < 1:
-            raise ValueError(f"{name}: need at least 1, got {value}")
+    shapes: MeshSet, folder: Path, seeds: int, epochs: int, progress: Callable[[], Progress] = Progress
+) -> Iterator[Run]:
+    """MoNet, Res-MoNet and Aff-MoNet with each seed: the paper's autoencoder with half the channels, three levels, and
+    a higher rate for the few steps. A run that the folder already contains is not trained again."""
     for seed in range(seeds):
         for skip in SKIPS:
-            config = demo_config(skip, seed, epochs)
-            run_folder = folder / f"{skip}-seed{seed}-epochs{epochs}-{data.shapes.template.num_vertices}"
+            config = resolve(
+                "reconstruction",
+                operator="monet",
+                skip=skip,
+                kernel_size=9,
+                model={"channels": [16, 16, 32], "latent": 16},
+                optim={"batch_size": 16, "epochs": epochs, "lr": 3e-3, "lr_decay": 0.8},
+                seed=seed,
+                device="cpu",
+                checkpoint_every=0,
+                keep=1,
+            )
+            name = f"{skip}-seed{seed}-epochs{epochs}-{shapes.template.num_vertices}"
             with one_thread():
-                display = None if progress is None else progress()
-                record = train(config, run_folder, task=make_task(config, data.shapes), progress=display).record
-            error = record.metrics["mean_mm"]
-            yield DemoRun(record.name, skip, seed, record.parameters, error, record.seconds, run_folder)
-
-
-def demo_config(skip: str, seed: int, epochs: int) -> Config:
-    """The paper's autoencoder with half the channels and three levels, and a higher rate for the few steps."""
-    return resolve(
-        "reconstruction",
-        operator="monet",
-        skip=skip,
-        kernel_size=9,
-        model={"channels": [16, 16, 32], "latent": 16},
-        optim={"batch_size": 16, "epochs": epochs, "lr": 3e-3, "lr_decay": 0.8},
-        seed=seed,
-        device="cpu",
-        checkpoint_every=0,
-        keep=1,
-    )
+                yield train(config, folder / name, task=make_task(config, shapes), progress=progress())
 
 
 @contextmanager

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geoskip.blocks import PolynomialSkip, Skip
 from geoskip.graphs import Graph
 from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
@@ -318,23 +317,3 @@ def overall(rows: Iterable[LayerSmoothness]) -> dict[str, float]:
         for name, values in columns.items()
         if None not in values
     }
-
-
-def spectrum(block: nn.Module, eigenvalues: Float[Tensor, " points"], skip: bool = True) -> Float[Tensor, " points"]:
-    r"""How much a ChebNet layer lets through at each eigenvalue λ of the normalized Laplacian, 0 to 2.
-
-    :math:`\|\sum_m T_m(\lambda - 1)\, \Theta_m + A\|_F / \sqrt{in \cdot out}`, with A only if ``skip`` is true and the
-    block has a skip. Small λ are what is smooth along the mesh.
-    """
-    conv = block.conv if isinstance(block, Skip) else block
-    if not isinstance(conv, ChebConv):
-        raise TypeError(f"block: a spectrum needs a ChebConv, got {type(conv).__name__}")
-    if skip and isinstance(block, PolynomialSkip):
-        raise TypeError("block: a polynomial skip is not linear, so it has no spectrum; ask for skip=False")
-    with torch.no_grad():
-        basis = chebyshev(eigenvalues.double() - 1, len(conv.theta), conv.center)
-        response = torch.einsum("pm,mio->pio", basis, conv.theta.double())
-        matrix = getattr(block, "weight", None) if skip and isinstance(block, Skip) else None
-        if matrix is not None:
-            response = response + matrix.double()
-        return response.square().mean((1, 2)).sqrt()

@@ -1,0 +1,134 @@
+"""Measurements of trained runs: decoding by parts, shares of the skips, roughness of the filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from geoskip.models import MeshAutoencoder
+from geoskip.paper.decoding import ALL, PARTS, block_shares, compare_parts, decode_layers, decode_parts
+from geoskip.paper.smoothness import edge_pseudo, model_smoothness, overall
+from geoskip.records.samples import MeshSamples
+from geoskip.training.checkpoint import load_checkpoint
+from geoskip.training.evaluation import check_same_data
+from geoskip.training.run import Run, row_name
+from geoskip.training.tasks import Task, make_task
+from geoskip.training.tasks.base import spread_evenly
+from geoskip.training.tasks.reconstruction import Reconstruction
+
+# The data set of the study in docs/run_study.py; its runs are recognized by it.
+COARSE_FACES = "geoskip.paper.small_sets:coarse_faces"
+# Test items that are decoded by parts, if there are so many.
+DEFAULT_SAMPLES = 8
+
+
+def task_of(run: Run) -> Task:
+    """The task of a run as it was trained. Runs of the study have initial values of their own.
+
+    Raises ValueError if the data are not those that the run was trained on.
+    """
+    task = make_task(run.config)
+    check_same_data(run, task)
+    return start_alike(task) if run.config.data == COARSE_FACES else task
+
+
+def start_alike(task: Task) -> Task:
+    """The task with models whose convolutions start with the values that they have without skips.
+
+    Otherwise the random numbers that the skips draw would change those of all later layers.
+    """
+    bare, own = make_task(replace(task.config, skip="none"), data=task.data), task.make_model
+
+    def make_model() -> nn.Module:
+        model = own()
+        model.load_state_dict(bare.make_model().state_dict())
+        return model
+
+    # Set on the instance, so that copies on other devices keep it.
+    vars(task)["make_model"] = make_model
+    return task
+
+
+def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
+    """Decode test items by parts, all blocks at once and block by block; the results, and the shapes for pictures.
+
+    count: the number of test items; by default 8, or all if there are fewer.
+    """
+    model = run.model()
+    if not isinstance(model, MeshAutoencoder):
+        raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to analyze")
+    task = task or task_of(run)
+    assert isinstance(task, Reconstruction)
+    count = min(DEFAULT_SAMPLES, task.num_test) if count is None else count
+    if not 2 <= count <= task.num_test:
+        raise ValueError(f"samples: expected 2 to {task.num_test}, the number of test items, got {count}")
+    # Spread over the test set, where neighbors are frames of one sequence.
+    items = task.data.split.test[spread_evenly(task.num_test, count)]
+    verts = task.data.verts(items)
+    x = task.normalize(verts)
+    shapes = {"input": verts} | {part: task.restore(decoded) for part, decoded in decode_parts(model, x).items()}
+    others = {(part, ALL): shapes[part] for part in PARTS}
+    for part in PARTS:
+        others |= {(part, layer): task.restore(decoded) for layer, decoded in decode_layers(model, x, part).items()}
+    rows = []
+    for decoded_part in compare_parts(shapes["full"], others, model.hierarchy().levels[0]):
+        row = asdict(decoded_part)
+        distance_mm = row.pop("distance") * task.data.unit_mm
+        rows.append({**row, "distance_mm": distance_mm})
+    names = tuple(task.data.names[item] for item in items.tolist())
+    arrays = {name: part.numpy() for name, part in shapes.items()}
+    return rows, MeshSamples(names, task.data.template.faces, task.data.unit_mm, arrays)
+
+
+def run_shares(run: Run, count: int = 32, task: Task | None = None) -> list[dict[str, Any]]:
+    """The share of the skip in every block: at the start, at every stored checkpoint, at the end."""
+    task = task or task_of(run)
+    batch = task.batch(torch.arange(min(count, task.num_items)))
+    return [
+        {"step": step, **asdict(row)}
+        for step, model in trained_models(run, task)
+        for row in block_shares(model.eval(), lambda model: task.loss(model, batch))
+    ]
+
+
+def trained_models(run: Run, task: Task) -> Iterator[tuple[int, nn.Module]]:
+    """The model with its initial values, with the weights of every stored checkpoint, and with the final ones."""
+    model = task.make_model()
+    yield 0, model
+    step = 0
+    for path in sorted(run.checkpoints.glob("step-????????")):
+        state = load_checkpoint(path)
+        model.load_state_dict(dict(state.model))
+        step = state.step
+        yield step, model
+    weights, last = run.weights
+    if last != step:
+        model.load_state_dict(weights)
+        yield last, model
+
+
+def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
+    """Roughness of the filters after training and, if ``task`` is given, before it."""
+    config = run.config
+    models = {"start": task.make_model()} if task is not None else {}
+    return {
+        "method": row_name(config),
+        "operator": config.operator,
+        "skip": config.skip,
+        "kernel_size": config.kernel_size,
+        "seed": config.seed,
+        **{when: _smoothness(model) for when, model in {**models, "end": run.model()}.items()},
+    }
+
+
+def _smoothness(model: nn.Module) -> dict[str, Any]:
+    edges = None
+    if isinstance(model, MeshAutoencoder):  # other models do not hold their graphs
+        rest = torch.zeros(model.hierarchy().sizes[0], 3)
+        edges = edge_pseudo(model, lambda model: model(rest))
+    rows = model_smoothness(model, edges)
+    return {"overall": overall(rows), "layers": [asdict(row) for row in rows]}
