@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 from geoskip.blocks.analogy import interpolant_block, interpolant_graph
 from geoskip.meshes import Mesh, icosphere
 from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
-from geoskip.report.palette import CLAY
+from geoskip.report.palette import CLAY, SERIES
 from geoskip.report.pictures import picture, sheet, view_of, write_png
 
 IMAGES = Path(__file__).parent / "images"
-# Okabe and Ito's colors, which color-blind readers can tell apart.
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+# As in the report: gray without an affine part, orange for an affine part.
+PLAIN, AFFINE, SUM, OTHER = (SERIES[name][0] for name in ("none", "affine", "polynomial", "other"))
 KNOTS = torch.tensor([0.02, 0.12, 0.2, 0.34, 0.42, 0.55, 0.62, 0.78, 0.86, 0.98], dtype=torch.float64)[:, None]
 LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.5, 0.45]], dtype=torch.float64)
 
@@ -48,7 +48,7 @@ def flat_function() -> np.ndarray:
     draw_line(line)
     turn = torch.tensor([[0.8, 0.45], [-0.45, 0.8]], dtype=torch.float64)
     for axes, affine in ((with_affine, True), (without, False)):
-        draw_grid(axes, warp(LANDMARKS, LANDMARKS @ turn, affine=affine))
+        draw_grid(axes, warp(LANDMARKS, LANDMARKS @ turn, affine=affine), AFFINE if affine else PLAIN)
         axes.set_title("thin plate, with A, b" if affine else "without", fontsize=10)
     return _pixels(figure)
 
@@ -74,7 +74,7 @@ def draw_block(axes: Axes, spline: RBFInterpolant) -> None:
     block, (features, edges) = interpolant_block(spline), interpolant_graph(spline, x)
     with torch.no_grad():
         parts = block.convolution(features, edges), block.affine(features), block(features, edges)
-    looks = ("convolution", ORANGE, "--"), ("skip", BLUE, "-."), ("block: their sum", GREEN, "-")
+    looks = ("convolution", PLAIN, "--"), ("skip", AFFINE, "-."), ("block: their sum", SUM, "-")
     for part, (label, color, style) in zip(parts, looks, strict=True):
         axes.plot(x[:, 0], part[:300, 0], style, color=color, label=label)
 
@@ -93,9 +93,9 @@ def draw_line(axes: Axes) -> None:
     values = 1 + 0.5 * KNOTS
     x = torch.linspace(-0.4, 1.4, 400, dtype=torch.float64)[:, None]
     curves: list[tuple[str, str, str, RBFInterpolant]] = [
-        ("Gaussians alone", ORANGE, "--", fit_rbf(KNOTS, values, "gaussian", degree=-1, epsilon=16.0)),
-        ("r³ alone", BLUE, "-.", thin_plate_spline(KNOTS, values, affine=False)),
-        ("r³ with its affine part", GREEN, "-", thin_plate_spline(KNOTS, values)),
+        ("Gaussians alone", OTHER, "--", fit_rbf(KNOTS, values, "gaussian", degree=-1, epsilon=16.0)),
+        ("r³ alone", PLAIN, "-.", thin_plate_spline(KNOTS, values, affine=False)),
+        ("r³ with its affine part", AFFINE, "-", thin_plate_spline(KNOTS, values)),
     ]
     for label, color, style, fitted in curves:
         axes.plot(x[:, 0], fitted(x)[:, 0], style, color=color, label=label)
@@ -105,13 +105,13 @@ def draw_line(axes: Axes) -> None:
     axes.set_title("values of 1 + x/2", fontsize=10)
 
 
-def draw_grid(axes: Axes, moves: Warp) -> None:
+def draw_grid(axes: Axes, moves: Warp, color: str) -> None:
     steps = torch.linspace(-0.2, 1.2, 15, dtype=torch.float64)
     grid = moves(torch.stack(torch.meshgrid(steps, steps, indexing="ij"), dim=-1))
     for lines in (grid, grid.transpose(0, 1)):
         for row in lines:
-            axes.plot(row[:, 0], row[:, 1], color=BLUE, linewidth=0.8)
-    axes.plot(*moves(LANDMARKS).T, "o", color=ORANGE, markersize=4)
+            axes.plot(row[:, 0], row[:, 1], color=color, linewidth=0.8)
+    axes.plot(*moves(LANDMARKS).T, "ko", markersize=4)
     # The extent of the exact map; the other one is cut off where it leaves it.
     axes.set(xlim=(-0.85, 1.25), ylim=(-0.35, 1.6), aspect="equal")
     axes.set_axis_off()

@@ -131,7 +131,7 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
     assert "smoother with 2 of 2 seeds" in block("study", tmp_path)
     assert "| Aff-cheb" in block("roughness", tmp_path)
     assert "| the skips alone | 1 |" in block("decoded_parts", tmp_path)
-    made = runpy.run_path(str(DOCS / "make_analysis_images.py"))["main"](images, records)
+    made = runpy.run_path(str(DOCS / "make_figures.py"))["main"](images, records)
     assert [path.name for path in made] == ["analysis-smoothness.png", "analysis-shares.png"]
     assert all(path.stat().st_size > 5000 for path in made)
 

@@ -450,7 +450,7 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
 def test_skips_have_one_set_of_colors(tab: Any) -> None:
     """The page, the figures and the docs use the same colors for plain, residual and affine."""
     tab.emulate_media(color_scheme="light")
-    docs = runpy.run_path(str(ROOT / "docs" / "make_analysis_images.py"))["SKIPS"]
+    docs = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))["SKIPS"]
     for skip in ("none", "residual", "affine"):
         color = SERIES[skip][0]
         assert tab.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{skip}')") == color

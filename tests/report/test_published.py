@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 import geoskip
+from geoskip.report.palette import SERIES
 from geoskip.report.runs import find_runs
 from geoskip.report.tables import VERDICT_RULE, headlines, result_table_html
 from tests.report.made_runs import result_tables
@@ -49,6 +53,29 @@ def test_samples_of_one_scene_are_different_people_or_expressions() -> None:
         assert all(re.fullmatch(r"Person \d+, [a-z ]+", name) for name in scene["samples"])
         skips = {method["skip"] for method in scene["methods"]}
         assert "none" in skips
+
+
+def test_the_picture_of_the_readme_shows_the_records() -> None:
+    """A bar for each row, as high as in the tables, in the color of its skip; the committed file shows the same."""
+    script = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))
+    figure = script["results"]()
+    rows = {
+        (table.name, row.skip, round(row.metrics[table.description.metrics[0].key].mean, 9))
+        for table in result_tables(find_runs([ROOT / "results" / "runs"]).runs)
+        for row in table.own
+    }
+    colors = {to_rgb(pair[0]): skip for skip, pair in SERIES.items()}
+    for name, axes in zip(("table1", "table2", "correspondence"), figure.axes, strict=True):
+        bars = {(name, colors[bar.get_facecolor()[:3]], round(float(bar.get_height()), 9)) for bar in axes.patches}
+        assert bars <= rows
+        assert {skip for _, skip, _ in bars} == {"none", "residual", "affine"}
+    figure.set_dpi(110)
+    figure.canvas.draw()
+    with Image.open(ROOT / "docs" / "images" / "results.png") as image:
+        kept = np.asarray(image.convert("RGB")).astype(float)
+    # Roughly, since fonts differ between machines.
+    assert np.abs(kept - np.asarray(figure.canvas.buffer_rgba())[..., :3]).mean() < 8
+    assert "docs/images/results.png" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_page_and_docs_count_the_same_verdicts() -> None:

@@ -1,7 +1,7 @@
-"""The figures of what-skips-learn.md, from the records: ``python docs/make_analysis_images.py [FOLDER]``.
+"""The figures of README.md and what-skips-learn.md, from the records: ``python docs/make_figures.py [FOLDER]``.
 
-The records in results/analysis come from ``geoskip analyze …``; only means and spreads are computed here. The colors
-are Okabe and Ito's, which most color-blind readers can distinguish, and no figure relies on color alone.
+The records in results/runs come from ``geoskip reproduce …``, those in results/analysis from ``geoskip analyze …``.
+Only means and spreads are computed here. The colors of the skips are those of the report.
 """
 
 import argparse
@@ -19,15 +19,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from geoskip.paper.claims import published_tables
 from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
 from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.palette import SERIES
 from geoskip.report.pictures import write_png
+from geoskip.report.runs import find_runs
 from geoskip.report.sheets import parts_sheet
+from geoskip.report.summary import ResultRow, result_tables
 
 ROOT = Path(__file__).parents[1]
-RECORDS, IMAGES = ROOT / "results" / "analysis", ROOT / "docs" / "images"
+RECORDS, RUNS, IMAGES = ROOT / "results" / "analysis", ROOT / "results" / "runs", ROOT / "docs" / "images"
 SKIPS = {
     "none": ("no skip", SERIES["none"][0], "o", "-"),
     "residual": ("residual skip", SERIES["residual"][0], "s", "--"),
@@ -43,6 +46,36 @@ plt.rcParams |= {
     "legend.frameon": False,
     "svg.hashsalt": "geoskip",
 }
+
+
+def results(runs: Path = RUNS) -> Figure:
+    """Plain, residual and affine rows of the main tables: the mean over seeds and its 95 % interval."""
+    tables = {table.name: table for table in result_tables(find_runs([runs]).runs, published_tables())}
+    shown = [tables[name] for name in ("table1", "table2", "correspondence")]
+    rows = [[row for row in table.rows if _is_main(row, table.description.metrics[0].key)] for table in shown]
+    groups = [list(dict.fromkeys(row.group for row in of_table)) for of_table in rows]
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])
+    for axis, table, of_table, of_groups in zip(axes, shown, rows, groups, strict=True):
+        metric = table.description.metrics[0]
+        for place, skip in enumerate(SKIPS):
+            drawn = [row for row in of_table if row.skip == skip]
+            values = [row.metrics[metric.key] for row in drawn]
+            places = [of_groups.index(row.group) + 0.27 * (place - 1) for row in drawn]
+            label, color, *_ = SKIPS[skip]
+            bars: dict[str, Any] = {"yerr": [value.half for value in values], "capsize": 2, "width": 0.25}
+            axis.bar(places, [value.mean for value in values], color=color, label=label, ecolor="#333333", **bars)
+        first = [next(row for row in of_table if row.group == group) for group in of_groups]
+        names = [table.named(row).removeprefix("Res-").replace(" (", "\n(") for row in first]
+        axis.set_xticks(range(len(names)), names)
+        axis.set_title(f"{table.data.capitalize()}: {metric.label.lower()} ({metric.better} is better)")
+    axes[0].legend(ncols=3, loc="upper left", fontsize=8)
+    axes[0].set_ylim(0, 1.35)
+    return figure
+
+
+def _is_main(row: ResultRow, key: str) -> bool:
+    """Whether it has several seeds and is neither a larger kernel nor an ablation of one."""
+    return row.metrics[key].count > 1 and not row.larger and not row.method.endswith("†") and row.family != "GIN-0"
 
 
 def depth(record: AnalysisRecord) -> Figure:
@@ -96,7 +129,7 @@ def power(record: AnalysisRecord) -> Figure:
         ring: dict[str, Any] = {"marker": "o", "s": 95, "edgecolors": "#333333", "linewidths": 1}
         axis.scatter(x, y, facecolors=_blend(share), **ring)
         if 0 < share < 1:
-            axis.annotate(f"{entry['told_apart']}/{entry['seeds']}", (x, y), xytext=(8, -3.5), **_OFFSET)
+            axis.annotate(f"{entry['distinguished']}/{entry['seeds']}", (x, y), xytext=(8, -3.5), **_OFFSET)
     axis.set_yticks(range(len(methods)), methods)
     axis.set_ylim(len(methods) - 0.5, -0.6)
     axis.set_xlim(-0.5, len(pairs) - 0.5)
@@ -255,15 +288,19 @@ def parts_picture(runs: Path) -> np.ndarray:
 
 def main(folder: Path, records: Path = RECORDS) -> list[Path]:
     """Make the figures whose records are there; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for name, (record, draw) in FIGURES.items():
-        if (records / f"{record}.json").is_file():
-            figure = draw(read_analysis(records / f"{record}.json"))
-            figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
-            plt.close(figure)
-            made.append(folder / f"{name}.png")
-    return made
+    figures = {
+        name: draw(read_analysis(records / f"{record}.json"))
+        for name, (record, draw) in FIGURES.items()
+        if (records / f"{record}.json").is_file()
+    }
+    return [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
+
+
+def save(path: Path, figure: Figure) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+    return path
 
 
 if __name__ == "__main__":
@@ -273,5 +310,5 @@ if __name__ == "__main__":
     given = options.parse_args()
     if given.runs:
         write_png(given.folder / "analysis-parts.png", parts_picture(given.runs))
-    for path in main(given.folder):
+    for path in (save(given.folder / "results.png", results()), *main(given.folder)):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
