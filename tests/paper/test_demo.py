@@ -147,7 +147,7 @@ def test_command(tmp_path: Path) -> None:
         assert (tmp_path / "pictures" / f"{method.lower()}.png").is_file()
     assert "Aff-MoNet beats MoNet with" in told.stdout
     assert "of 2 seeds" in told.stdout
-    assert f"with meshes that turn: {tmp_path / 'report' / 'index.html'}" in told.stdout
+    assert f"Interactive page: {tmp_path / 'report' / 'index.html'}" in told.stdout
     assert (tmp_path / "report" / "index.html").is_file()
     runs = json.loads(run("--seeds", "2", "--epochs", "1", "--data", "spheres", "-o", str(tmp_path), "--json").stdout)
     assert [(r["skip"], r["seed"]) for r in runs] == [(s, n) for n in (0, 1) for s in ("none", "residual", "affine")]

@@ -18,7 +18,7 @@ analyze = typer.Typer(
 
 Data = Annotated[str | None, typer.Option(help="The data folder, if it has moved.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
-Seeds = Annotated[int, typer.Option(help="How many random networks.", min=1)]
+Seeds = Annotated[int, typer.Option(help="Number of random networks.", min=1)]
 QUANTITIES = {
     "slope": "slope",
     "bend": "bend",
@@ -36,7 +36,7 @@ WHEN = {
 @analyze.command()
 def depth(
     seeds: Seeds = 10,
-    vertices: Annotated[int, typer.Option(help="Least number of vertices of the sphere.", min=12)] = 642,
+    vertices: Annotated[int, typer.Option(help="Minimum number of vertices of the sphere.", min=12)] = 642,
     json_path: Json = None,
 ) -> None:
     """Laplacian smoothing: what 2 to 64 layers of GCN, Res-GCN and Aff-GCN leave of random features."""
@@ -107,7 +107,7 @@ def baselines(
 @analyze.command()
 def parts(
     run: RunFolder,
-    samples: Annotated[int | None, typer.Option(help="How many test items; 8 if there are so many.", min=2)] = None,
+    samples: Annotated[int | None, typer.Option(help="Number of test items.", min=2, show_default="8, or all")] = None,
     data: Data = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
     json_path: Json = None,
@@ -140,7 +140,7 @@ def parts(
 @analyze.command()
 def share(
     run: RunFolder,
-    items: Annotated[int, typer.Option(help="How many training items.", min=1)] = 32,
+    items: Annotated[int, typer.Option(help="Number of training items.", min=1)] = 32,
     data: Data = None,
     json_path: Json = None,
 ) -> None:
@@ -159,8 +159,10 @@ def share(
 
 @analyze.command()
 def smoothness(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs: methods to compare, seeds of each.")],
-    start: Annotated[bool, typer.Option("--start", help="Also the initial values; loads the data.")] = False,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of trained runs: several methods, several seeds of each.")
+    ],
+    start: Annotated[bool, typer.Option("--start", help="Also measure the initial values; loads the data.")] = False,
     data: Data = None,
     json_path: Json = None,
 ) -> None:

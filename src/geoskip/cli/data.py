@@ -113,7 +113,7 @@ data.add_typer(make, name="make")
 Geodesics = Annotated[
     bool, typer.Option("--geodesics", help="Also compute all geodesic distances on the target (190 MB).")
 ]
-Place = Annotated[Path | None, typer.Argument(help="The downloaded archive, or the folder it unpacks to.")]
+Place = Annotated[Path | None, typer.Argument(help="The original archive, or its unpacked folder.")]
 
 
 def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:

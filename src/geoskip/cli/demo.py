@@ -13,7 +13,7 @@ from geoskip.cli.options import AsJson
 
 def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per model.")] = 1,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training shapes.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 10,
     data: Annotated[str, typer.Option(help="faces, spheres, or auto: faces if they can be generated.")] = "auto",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for runs and pictures.")] = Path("runs/demo"),
     as_json: AsJson = False,
@@ -26,7 +26,9 @@ def demo(
     from geoskip.training.progress import choose_progress
     from geoskip.training.run import SAMPLES
 
-    typer.echo("Making spheres." if data == "spheres" else "Making faces; about two minutes the first time.", err=True)
+    typer.echo(
+        "Generating spheres." if data == "spheres" else "Making faces; about two minutes the first time.", err=True
+    )
     made = demo_set(data)
     if made.note:
         typer.echo(made.note, err=True)
@@ -52,7 +54,7 @@ def demo(
     typer.echo(f"Input, reconstruction, and error up to {largest:.1f} mm, of four test shapes:")
     for path in pictures:
         typer.echo(f"  {path}")
-    typer.echo(f"All of it, with meshes that turn: {report}")
+    typer.echo(f"Interactive page: {report}")
 
 
 def _show_table(runs: list[dict[str, Any]], title: str, seeds: int, epochs: int) -> None:

@@ -127,8 +127,8 @@ def apply(
 def export(
     run: RunFolder,
     output: OutputFolder,
-    program: Annotated[bool, typer.Option("--program", help="Also a torch.export program, model.pt2.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also model.onnx (needs the extra: export).")] = False,
+    program: Annotated[bool, typer.Option("--program", help="Also write a torch.export program, model.pt2.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx (needs the extra: export).")] = False,
     force: Force = False,
 ) -> None:
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""

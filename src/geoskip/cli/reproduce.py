@@ -34,13 +34,13 @@ Data = Annotated[
         help="A data set instead of the task's default, such as coma or mixed-faces; or tiny; may be repeated."
     ),
 ]
-On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")]
+On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (needs the extra: cluster).")]
 
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"{TABLES}; a figure: {FIGURES}.")],
     rows: Rows = None,
-    seeds: Annotated[str, typer.Option(help="Such as 0..4, or 0,2,7.")] = "0",
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 0..4 or 0,2,7.")] = "0",
     schedule: Annotated[
         str,
         typer.Option(

@@ -18,21 +18,21 @@ from typing import Any
 from geoskip.data.declaration import DataSet, IdxDataSet, MissingData, Option, expand_path
 from geoskip.registry import Registry, unknown_name
 
-_SEED = Option("seed", int, "Seed of what is generated", 0, least=0)
-_SPLIT_HELP = "What is left for the test: interpolation (mixed-faces: takes, or people), or an expression"
+_SEED = Option("seed", int, "Seed of the generator", 0, least=0)
+_SPLIT_HELP = "Test items: interpolation (mixed-faces: takes or people), or the name of an expression"
 _SPLIT = Option("split", str, _SPLIT_HELP, "interpolation")
-_PEOPLE = partial(Option, "people", int, "Different people", least=1)
-_POSES = partial(Option, "poses", int, "Poses of each", least=1)
-_FRAMES = partial(Option, "frames_per_take", int, "Meshes of each take", least=1)
-_VERTS = partial(Option, "verts", int, "Vertices of each mesh", least=4)
-_PLACE = Option("place", Path, "The owners' archive, or the folder it unpacks to", is_recipe=False)
+_PEOPLE = partial(Option, "people", int, "Number of people", least=1)
+_POSES = partial(Option, "poses", int, "Poses per person", least=1)
+_FRAMES = partial(Option, "frames_per_take", int, "Meshes per take", least=1)
+_VERTS = partial(Option, "verts", int, "Vertices per mesh", least=4)
+_PLACE = Option("place", Path, "The original archive, or its unpacked folder", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimeters per unit of the meshes: 1000 for meters", required=True)
-_TEST = Option("test", list[str], "Names of the files for the test", "the first of every ten")
+_TEST = Option("test", list[str], "Names of the test files", "the first of every ten")
 _SUPERPIXELS = (
-    Option("nodes", int, "Superpixels of each image, exactly", 75, least=1),
+    Option("nodes", int, "Superpixels per image, exactly", 75, least=1),
     Option("degree", float, "Mean number of neighbors", "18.57, as in the published set"),
     Option("compactness", float, "Weight of distance against intensity in SLIC", 0.25),
-    Option("workers", int, "Processes", "one per core", least=1, is_recipe=False),
+    Option("workers", int, "Number of processes", "one per core", least=1, is_recipe=False),
 )
 _IDX = (
     *_SUPERPIXELS,
@@ -43,12 +43,12 @@ _IDX = (
 FACES = DataSet(
     name="faces",
     task="reconstruction",
-    title="Generated faces in the manner of CoMA",
+    title="Generated faces like those of CoMA",
     function="geoskip.data.generated_faces:faces",
     options=(
-        Option("subjects", int, "Different people", 12, least=1),
-        Option("expressions", list[str], "Expressions of each subject", "all 12"),
-        Option("frames", int, "Meshes in all", 20_466, least=1),
+        Option("subjects", int, "Number of people", 12, least=1),
+        Option("expressions", list[str], "Expressions per person", "all 12"),
+        Option("frames", int, "Total number of meshes", 20_466, least=1),
         _SEED,
         _SPLIT,
     ),
@@ -61,7 +61,7 @@ MIXED_FACES = DataSet(
     function="geoskip.data.generated_faces:mixed_faces",
     options=(
         _PEOPLE(default=40),
-        Option("takes", int, "Takes of each person", 25, least=1),
+        Option("takes", int, "Takes per person", 25, least=1),
         _FRAMES(default=10),
         _SEED,
         replace(_SPLIT, default="takes"),
@@ -83,16 +83,16 @@ COMA = DataSet(
     function="geoskip.data.mesh_files:coma",
     options=(_PLACE, _SPLIT),
     files=("COMA_data.zip", "COMA_data"),
-    how="Free for research after registration at https://coma.is.tue.mpg.de: fetch the registered meshes, "
+    how="Free for research after registration at https://coma.is.tue.mpg.de: download the registered meshes, "
     "COMA_data.zip.",
 )
 BODIES = DataSet(
     name="bodies",
     task="correspondence",
-    title="Generated bodies in the manner of FAUST",
+    title="Generated bodies like those of FAUST",
     function="geoskip.data.generated_bodies:bodies",
     options=(
-        Option("identities", int, "Different people", 10, least=1),
+        Option("identities", int, "Number of people", 10, least=1),
         _POSES(default=10),
         _VERTS(default=6890),
         _SEED,
@@ -114,7 +114,8 @@ FAUST = DataSet(
     function="geoskip.data.mesh_files:faust",
     options=(_PLACE,),
     files=("MPI-FAUST.zip", "MPI-FAUST"),
-    how="Free for research after registration at https://faust-leaderboard.is.tuebingen.mpg.de: fetch MPI-FAUST.zip.",
+    how="Free for research after registration at https://faust-leaderboard.is.tuebingen.mpg.de: download "
+    "MPI-FAUST.zip.",
 )
 MNIST = IdxDataSet(
     name="mnist",
@@ -139,9 +140,9 @@ PUBLISHED_SUPERPIXELS = DataSet(
     task="classification",
     title="MNIST superpixels of Monti et al.",
     function="geoskip.data.pyg:published_superpixels",
-    options=(_PLACE, Option("num_coarsenings", int, "Coarser levels", 2, least=0), _SEED),
+    options=(_PLACE, Option("num_coarsenings", int, "Number of coarser levels", 2, least=0), _SEED),
     files=("MNISTSuperpixels.zip", "MNISTSuperpixels.pt"),
-    how="Fetch https://data.pyg.org/datasets/MNISTSuperpixels.zip.",
+    how="Download https://data.pyg.org/datasets/MNISTSuperpixels.zip.",
 )
 _MESHES = (FACES, MIXED_FACES, MOVING_BODIES, COMA, BODIES, REMESHED_BODIES, FAUST)
 BUILT_IN = {data_set.name: data_set for data_set in (*_MESHES, MNIST, FASHION_MNIST, PUBLISHED_SUPERPIXELS)}

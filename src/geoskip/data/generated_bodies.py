@@ -3,7 +3,7 @@
 They are made once by anny (the extra ``people``) and then read from the cache, on any machine that has a copy of it.
 The skin is one closed surface (eyes, tongue and other separate parts are removed), decimated to a number of vertices.
 
-``bodies`` are people in named poses over one connectivity, in the manner of FAUST. With one connectivity, a network can
+``bodies`` are people in named poses over one connectivity, like those of FAUST. With one connectivity, a network can
 tell vertices apart by the pattern of the edges around them. So each of ``remeshed_bodies`` has its own edges and vertex
 order (:mod:`geoskip.meshes.retriangulation`) and a random turn about the vertical, and its vertices have slid a little
 along the surface. A vertex keeps the label of the template's vertex that it comes from, so labels are exact.

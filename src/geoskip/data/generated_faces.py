@@ -4,7 +4,7 @@ They are made once by anny (the extra ``people``) and stored as a table of param
 take 7 MB. Decoding them (:class:`geoskip.data.mesh_sets.SkinnedShapes`) does not need anny, so that any machine with a
 copy of the cache entry can use them.
 
-``faces`` are subjects who perform named expressions, in the manner of CoMA. ``mixed_faces`` are hard in the way that
+``faces`` are subjects who perform named expressions, like those of CoMA. ``mixed_faces`` are hard in the way that
 CoMA is: expressions are blends that never occur twice, faces are cropped and scaled to one size, the jaw turns about
 its hinge, and the test is on takes that were never seen. A take passes through three keys. A key is a blend of two
 expressions with a random strength, plus two random actions.
