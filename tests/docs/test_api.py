@@ -20,7 +20,19 @@ def listed(section: str) -> list[str]:
 
 
 def test_public_packages_are_listed() -> None:
-    names = "blocks data graphs inference kernels meshes models operators pyg rbf training".split()
+    names = [
+        "blocks",
+        "data",
+        "graphs",
+        "inference",
+        "kernels",
+        "meshes",
+        "models",
+        "operators",
+        "pyg",
+        "rbf",
+        "training",
+    ]
     assert {package for package, _ in SECTIONS} == {"geoskip", *(f"geoskip.{name}" for name in names)}
 
 

@@ -27,7 +27,10 @@ def demo(
     from geoskip.training.run import SAMPLES
 
     typer.echo(
-        "Generating spheres." if data == "spheres" else "Making faces; about two minutes the first time.", err=True
+        "Generating spheres."
+        if data == "spheres"
+        else "Generating faces; this takes about two minutes the first time.",
+        err=True,
     )
     made = demo_set(data)
     if made.note:
