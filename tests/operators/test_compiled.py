@@ -76,11 +76,11 @@ def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeyp
     calls = 0
 
     def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             calls += 1
             assert all(type(arg) in (Tensor, nn.Parameter) for arg in args if isinstance(arg, Tensor))
-            return kernel(*args)
+            return kernel(*args, **kwargs)
 
         return call
 
@@ -88,7 +88,8 @@ def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeyp
     monkeypatch.setattr(torch.compiler, "_compile_session_context", nullcontext, raising=False)
     module = cpu if path == "fast" else triton
     for name in module.__all__:
-        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+        if callable(kernel := getattr(module, name)):
+            monkeypatch.setattr(module, name, guarded(kernel))
     conv, x, graph = some(case)
     with use_path(path):
         assert_equal_training(conv, torch.compile(conv, fullgraph=True, backend="aot_eager"), x, graph)

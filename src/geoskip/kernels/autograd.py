@@ -56,6 +56,8 @@ class Kernel:
         self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
         self.formula = formula or getattr(reference, name)
         self.apply = self._make_node().apply
+        # Positions of the inputs that are no tensors.
+        self._others = [at for at, input in enumerate(schema.split(", ")) if schema and not input.startswith("Tensor")]
         if fake is not None:
             self._pattern_at = schema.split(", ").index("PATTERN")
             self._register(schema.replace("PATTERN", _PATTERN_SCHEMA), fake)
@@ -81,15 +83,24 @@ class Kernel:
         return Node
 
     def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        values = [*inputs, *(output[1:] if self.num_saved else [output] if self.saves_output else ())]
+        tensors = list(inputs)
+        # Backward may run where another path is chosen.
+        ctx.kernels = kernels_for(inputs[0])
+        ctx.others = [(at, inputs[at]) for at in self._others]
+        for at in reversed(self._others):
+            del tensors[at]
         if self.is_linear and not inputs[1].requires_grad:
-            values[0] = None
-        ctx.save_for_backward(*[value if isinstance(value, Tensor) else None for value in values])
-        ctx.others = [None if isinstance(value, Tensor) else value for value in values]
+            tensors[0] = None
+        if self.num_saved:
+            tensors += output[1:]
+        elif self.saves_output:
+            tensors.append(output)
+        ctx.save_for_backward(*tensors)
 
     def _backward(self, ctx: Any, grad_y: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
-        stored = zip(ctx.saved_tensors, ctx.others, strict=True)
-        values = [other if tensor is None else tensor for tensor, other in stored]
+        values = list(ctx.saved_tensors)
+        for at, value in ctx.others:
+            values.insert(at, value)
         if must_be_differentiable(grad_y):
             inputs = values[: len(needs)]
             if inputs[0] is None:
@@ -98,7 +109,7 @@ class Kernel:
         if is_traced(grad_y):
             gradients = iter(self._gradients_op(grad_y, list(needs), *self._flat(values)))
             return tuple(next(gradients) if need else None for need in needs)
-        return getattr(kernels_for(grad_y), f"{self.name}_gradients")(grad_y, needs, *values)
+        return getattr(ctx.kernels, f"{self.name}_gradients")(grad_y, needs, *values)
 
     def _register(self, inputs: str, fake: Callable[..., Any]) -> None:
         """Register the operators of the kernel and of its gradients. Each tensor of the pattern is an input of them."""
@@ -173,4 +184,4 @@ def formula_gradients(
 def _features(grad_y: Tensor, inputs: Sequence[Any]) -> Tensor:
     """Zeros in the shape of features that were not saved: y is linear in them, so their values do not matter."""
     pattern = next(value for value in inputs if isinstance(value, Pattern))
-    return grad_y.new_zeros(grad_y.shape[0], pattern.num_senders, grad_y.shape[2])
+    return grad_y.new_zeros(*grad_y.shape[:-2], pattern.num_senders, grad_y.shape[-1])

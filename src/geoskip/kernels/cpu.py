@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.sparse import (
     chebyshev_convolution,
     chebyshev_convolution_gradients,
@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 2 << 20
+# ChebNet's polynomials are held one at a time.
+TERMS_BYTES = 0
 
 
 def basis_convolution(
@@ -99,32 +101,34 @@ def basis_convolution_gradients(
         None if grad_weights is None else grad_weights.to(weights.dtype),
         None if grad_theta is None else grad_theta.to(theta.dtype),
         None,
-        *own_gradients(grad_y, x, needs[4], needs[5]),
+        *add_parts(over_rows(x, grad_y, needs[4], needs[5]), (skip, bias)),
     )
 
 
-def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the skip's matrix and of the bias, which do not involve the neighbors."""
-    return over_rows(x.flatten(0, 1), grad_y.flatten(0, 1), needs_skip, needs_bias)
-
-
 def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out]."""
-    return x.t() @ g if needs_product else None, g.sum(0) if needs_sum else None
+    """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out]: in parts, of which there is one."""
+    x, g = x.flatten(0, -2), g.flatten(0, -2)
+    return (x.t() @ g).unsqueeze(0) if needs_product else None, g.sum(0, keepdim=True) if needs_sum else None
+
+
+def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The sum of each tensor over its first axis, of length 1."""
+    return [None if part is None else part.squeeze(0) for part in parts]
 
 
 def spmm(
     x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
-    minus: Tensor | None = None,
+    minus: Tensor | None = None, out: None = None,
 ) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
-    dtype, work = x.dtype, _work_dtype(x)
+    work = _work_dtype(x)
     if order is not None:
         neighbors, weights = neighbors[order], weights[order]
-    table = x.to(work).transpose(0, 1).flatten(1)
-    y = _aggregate(table, weights.to(work) * scale, neighbors, offsets[0])
-    y = y.view(len(y), x.shape[0], x.shape[2]).transpose(0, 1).to(dtype)
-    return y.contiguous() if minus is None else y - minus
+    items = x.view(sizes_of(x)).to(work)
+    sums = _aggregate(items.transpose(0, 1).flatten(1), weights.to(work) * scale, neighbors, offsets[0])
+    y = x.new_empty(*x.shape[:-2], len(sums), x.shape[-1])
+    y.view(len(items), len(sums), x.shape[-1]).copy_(sums.view(len(sums), len(items), x.shape[-1]).transpose(0, 1))
+    return y if minus is None else y.sub_(minus)
 
 
 def softmax_basis(

@@ -1,7 +1,7 @@
 """The functions that the operators call: each checks which path to take and prepares the inputs of its kernel.
 
-The kernels take batches of one axis. Under autocast, features and matrices are in the lower precision, basis weights
-and sums in float32.
+The CPU kernels take batches of one axis, those in Triton any batch. Under autocast, features and matrices are in the
+lower precision, basis weights and sums in float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 from geoskip.kernels import reference
 from geoskip.kernels.autograd import Kernel
 from geoskip.kernels.paths import is_fast, is_traced, on_triton
-from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.shapes import Float, Int
 
 # The kernel of the cross-entropy holds a row of scores in the registers of one program.
@@ -22,7 +22,7 @@ MAX_CLASSES = 16384
 def basis_convolution(
     x: Float[Tensor, "*batch senders channels"],
     weights: Float[Tensor, "*shared edges slots"],
-    theta: Float[Tensor, "all_slots channels out"],
+    theta: Float[Tensor, "all_slots channels out"] | Float[Tensor, "channels out"],
     pattern: Pattern,
     skip: Float[Tensor, "channels out"] | None = None,
     bias: Float[Tensor, " out"] | None = None,
@@ -30,12 +30,16 @@ def basis_convolution(
     r"""Basis aggregation, product with the stacked :math:`\Theta`, affine skip and bias:
 
     .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N_m(i)} w_m(i,j)\, x_j \Big) \Theta_m + x_i A + b
+
+    The weights of a slot are read one after the other: weights that are used more than once should be contiguous as
+    ``[slots, edges]``, then nothing is copied.
     """
     if not is_fast(x):
         return reference.basis_convolution(x, weights, theta, pattern, skip, bias)
     x, theta, skip, bias = _prepared(x, theta, skip, bias)
-    items, slots = _items(x), _slots(weights)
-    return _batched(_basis_convolution.on(x)(items, slots, theta, pattern, skip, bias), x)
+    if on_triton(x):
+        return _basis_convolution.on(x)(x, _slots(weights), theta, pattern, skip, bias)
+    return _batched(_basis_convolution.on(x)(_items(x), _slots(weights), _stack(theta), pattern, skip, bias), x)
 
 
 def gaussian_convolution(
@@ -58,7 +62,7 @@ def gaussian_convolution(
         return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
     x, theta, skip, bias = _prepared(x, theta, skip, bias)
     basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous()
-    return _batched(_gaussian_convolution.on(x)(_items(x), *basis, theta, pattern, skip, bias), x)
+    return _gaussian_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
 
 def softmax_convolution(
@@ -93,7 +97,7 @@ def softmax_convolution(
     if receiver_attention is not None:
         receiver_attention = receiver_attention.to(x.dtype).contiguous()
     basis = attention, receiver_attention, offset, edge_scale
-    return _batched(_softmax_convolution.on(x)(_items(x), *basis, theta, pattern, skip, bias), x)
+    return _softmax_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
 
 def chebyshev_convolution(
@@ -112,7 +116,7 @@ def chebyshev_convolution(
         # The kernel of the whole recursion has no gradient of the weights; the sparse product has.
         return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias, sparse_product)
     x, theta, skip, bias = _prepared(x, theta, skip, bias)
-    return _batched(_chebyshev_convolution.on(x)(_items(x), weights, theta, pattern, first, skip, bias), x)
+    return _chebyshev_convolution.on(x)(x, weights, theta, pattern, first, skip, bias)
 
 
 def sparse_product(
@@ -123,7 +127,7 @@ def sparse_product(
     r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, for every item of the batch at once."""
     if not is_fast(x):
         return reference.sparse_product(x, weights, pattern)
-    return _batched(_sparse_product.on(x)(_items(x), weights, pattern), x)
+    return _sparse_product.on(x)(x.contiguous(), weights, pattern)
 
 
 def linear(
@@ -135,8 +139,7 @@ def linear(
     if not _is_eager_on_triton(x):
         return reference.linear(x, weight, bias)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
-    return _linear.apply(rows, weight, bias).view(*x.shape[:-1], len(weight))
+    return _linear.apply(x, weight, bias)
 
 
 def linear_cross_entropy(
@@ -173,34 +176,43 @@ def _batched(y: Tensor, x: Tensor) -> Tensor:
     return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
 
 
+def _stack(theta: Tensor) -> Tensor:
+    """[in, out] as [1, in, out]."""
+    return theta if theta.dim() == 3 else theta.unsqueeze(0)
+
+
 def _slots(weights: Tensor) -> Tensor:
     """[*batch, edges, slots] as [slots, edges, batch or 1]. The Triton kernels want them contiguous; on the CPU items
     are taken one by one, as they are in memory."""
-    slots = (weights.unsqueeze(0) if weights.dim() == 2 else weights.flatten(0, -3)).permute(2, 1, 0)
+    slots = weights.t().unsqueeze(2) if weights.dim() == 2 else weights.flatten(0, -3).permute(2, 1, 0)
     return slots.contiguous() if on_triton(weights) else slots
 
 
 def _prepared(
     x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """In the precision of autocast, with contiguous matrices, as the kernels of the gradients read them."""
+    """In the precision of autocast, and contiguous, as the kernels read them."""
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    return x, theta.contiguous(), None if skip is None else skip.contiguous(), bias
+    return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
 
 
 def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
     """An empty y, for tracing."""
-    return x.new_empty(x.shape[0], pattern.num_receivers, theta.shape[2])
+    return x.new_empty(*x.shape[:-2], pattern.num_receivers, theta.shape[-1])
 
 
 def _convolve_by_slot(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    return reference.basis_convolution(x, weights.permute(2, 1, 0), theta, pattern, skip, bias)
+    if x.dim() == 2:
+        return reference.basis_convolution(x, weights.squeeze(2).t(), theta, pattern, skip, bias)
+    items = x.flatten(0, -3)
+    y = reference.basis_convolution(items, weights.permute(2, 1, 0), theta, pattern, skip, bias)
+    return y.view(*x.shape[:-2], *y.shape[1:])
 
 
 def _softmax_by_slot(senders: Tensor, receivers: Tensor, offset: Tensor, scale: Tensor, pattern: Pattern) -> Tensor:
@@ -230,7 +242,7 @@ _softmax_convolution = Kernel(
     "Tensor? skip, Tensor? bias",
     lambda x, attention, receiver_attention, offset, edge_scale, theta, pattern, skip, bias: (
         _convolved(x, theta, pattern),
-        x.new_empty(attention.shape[0], pattern.num_edges, x.shape[0], dtype=torch.float32),
+        x.new_empty(attention.shape[0], pattern.num_edges, sizes_of(x)[0], dtype=torch.float32),
     ),
     num_saved=1,
 )
@@ -250,7 +262,7 @@ _chebyshev_convolution = Kernel(
 _sparse_product = Kernel(
     "sparse_product",
     "Tensor x, Tensor weights, PATTERN",
-    lambda x, weights, pattern: x.new_empty(x.shape[0], pattern.num_receivers, x.shape[2]),
+    lambda x, weights, pattern: x.new_empty(*x.shape[:-2], pattern.num_receivers, x.shape[-1]),
     is_linear=True,
 )
 # While torch traces, these two are the reference formulas.

@@ -77,6 +77,14 @@ class Pattern:
         )
 
 
+def sizes_of(x: Tensor) -> tuple[int, int, int]:
+    """Items, vertices and channels of x [*batch, vertices, channels]."""
+    shape = x.shape
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    return shape[0] if len(shape) == 3 else shape[:-2].numel(), shape[-2], shape[-1]
+
+
 def sort_edges(
     senders: Int[Tensor, " edges"],
     receivers: Int[Tensor, " edges"],

@@ -42,7 +42,7 @@ def basis_convolution(
 ) -> Tensor:  # fmt: skip
     r""":math:`y_i = \sum_m z_{i,m} \Theta_m + x_i A + b`, with z from :func:`basis_aggregation`."""
     # Basis weights are at least float32, and so is z; the product has the precision of its matrix.
-    y = basis_aggregation(x, weights, pattern).flatten(-2).to(theta.dtype) @ theta.flatten(0, 1)
+    y = basis_aggregation(x, weights, pattern).flatten(-2).to(theta.dtype) @ theta.reshape(-1, theta.shape[-1])
     if skip is not None:
         y = y + x @ skip
     return y if bias is None else y + bias

@@ -1,7 +1,8 @@
 r"""The sparse product and ChebNet's recursion of sparse products, on the CPU and on CUDA.
 
-Forward, :math:`y = \sum_k T_k(L)\, x\, \Theta_k`: each term is computed from the last two, multiplied into y and
-dropped. Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same recursion gives both gradients:
+Forward, :math:`y = \sum_k T_k(L)\, x\, \Theta_k`: each term is computed from the last two. Those that fit in little
+memory are multiplied into y together, and dropped. Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same
+recursion gives both gradients:
 
 .. math:: \partial x = \sum_k G_k \Theta_k^\top, \qquad \partial \Theta_k = x^\top G_k
 """
@@ -18,7 +19,7 @@ from geoskip.kernels.pattern import Pattern
 
 
 def sparse_product(x: Tensor, weights: Tensor, pattern: Pattern) -> Tensor:
-    """W x for every item of x [batch, senders, channels], with the entries of W in weights [edges]."""
+    """W x for every item of x [*batch, senders, channels], with the entries of W in weights [edges]."""
     return kernels_for(x).spmm(x, weights, pattern.senders, None, pattern.offsets)
 
 
@@ -31,8 +32,8 @@ def sparse_product_gradients(
         transposed = pattern.receivers, pattern.by_sender, pattern.sender_offsets
         grad_x = kernels_for(grad_y).spmm(grad_y, weights, *transposed)
     if needs[1] and x is not None:
-        products = grad_y[:, pattern.receivers] * x[:, pattern.senders]
-        grad_weights = products.sum((0, 2), dtype=weights.dtype)
+        products = grad_y.index_select(-2, pattern.receivers) * x.index_select(-2, pattern.senders)
+        grad_weights = products.sum((*range(x.dim() - 2), -1), dtype=weights.dtype)
     return grad_x, grad_weights, None
 
 
@@ -40,44 +41,70 @@ def chebyshev_convolution(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int, skip: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """y = Σ_m T_{m+first}(L) x Θ_m + x A + b of x [batch, vertices, in], with the entries of L in weights [edges]."""
-    batch, vertices, _ = x.shape
-    out = theta.shape[2]
-    y = x.new_zeros(batch * vertices, out) if bias is None else bias.to(x.dtype).repeat(batch * vertices, 1)
-    if skip is not None:
-        y.addmm_(x.flatten(0, 1), skip)
-    terms = _terms(x, weights, (pattern.senders, None, pattern.offsets), first, len(theta))
-    for term, matrix in zip(terms, theta, strict=True):
-        y.addmm_(term, matrix)
-    return y.view(batch, vertices, out)
+    """y = Σ_m T_{m+first}(L) x Θ_m + x A + b of x [*batch, vertices, in], with the entries of L in weights [edges]."""
+    y = x.new_empty(*x.shape[:-1], theta.shape[2])
+    flat, flat_y, matrix = x.flatten(0, -2), y.view(-1, theta.shape[2]), _matrix_of_x(theta, first, skip)
+    if matrix is None:
+        flat_y.copy_(torch.zeros_like(flat_y[:1]) if bias is None else bias)
+    elif bias is None:
+        torch.mm(flat, matrix, out=flat_y)
+    else:
+        torch.addmm(bias.to(x.dtype), flat, matrix, out=flat_y)
+    for low, high, terms in _terms(x, weights, (pattern.senders, None, pattern.offsets), first, len(theta)):
+        flat_y.addmm_(terms, theta[low:high].flatten(0, 1))
+    return y
 
 
 def chebyshev_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int,
     skip: Tensor | None, bias: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    grad_y, kernels = grad_y.contiguous(), kernels_for(x)
-    flat, flat_grad = x.flatten(0, 1), grad_y.flatten(0, 1)
-    grad_x = torch.zeros_like(flat) if skip is None else flat_grad @ skip.t()
-    grad_theta = torch.empty_like(theta)
+    grad_y, kernels, (_, channels, out) = grad_y.contiguous(), kernels_for(x), theta.shape
+    matrix, grad_x, grad_theta = _matrix_of_x(theta, first, skip), torch.empty_like(x), torch.empty_like(theta)
+    flat_grad = grad_x.view(-1, channels)
+    if matrix is None:
+        flat_grad.zero_()
+    else:
+        torch.mm(grad_y.flatten(0, -2), matrix.t(), out=flat_grad)
+    own = kernels.over_rows(x, grad_y, needs[5] or first == 0, needs[6])
+    # Without a skip, Θ_0 has the shape of A.
+    grad_skip, grad_bias = kernels.add_parts(own, (theta[0] if skip is None else skip, bias))
+    if first == 0:
+        # Both multiply x.
+        grad_theta[0] = grad_skip
     transposed = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    for m, term in enumerate(_terms(grad_y, weights, transposed, first, len(theta))):
-        grad_x.addmm_(term, theta[m].t())
-        grad_theta[m] = kernels.over_rows(flat, term, True, False)[0]
-    own = kernels.own_gradients(grad_y, x, needs[5], needs[6])
-    return grad_x.view_as(x) if needs[0] else None, None, grad_theta if needs[2] else None, None, None, *own
+    for low, high, terms in _terms(grad_y, weights, transposed, first, len(theta)):
+        flat_grad.addmm_(terms, theta[low:high].mT.flatten(0, 1))
+        products, _ = kernels.over_rows(x, terms, True, False)
+        (sums,) = kernels.add_parts([products], [theta.new_empty(channels, (high - low) * out)])
+        grad_theta[low:high] = sums.view(channels, high - low, out).transpose(0, 1)
+    return (
+        *(grad_x if needs[0] else None, None, grad_theta if needs[2] else None, None, None),
+        *(grad_skip if needs[5] else None, grad_bias),
+    )
+
+
+def _matrix_of_x(theta: Tensor, first: int, skip: Tensor | None) -> Tensor | None:
+    """The matrix that multiplies x itself: A, plus Θ_0 if the polynomials start with T_0 = 1."""
+    if first > 0:
+        return skip
+    return theta[0] if skip is None else theta[0] + skip
 
 
 def _terms(
     x: Tensor, weights: Tensor, edges: tuple[Tensor, Tensor | None, Tensor], first: int, count: int
-) -> Iterator[Tensor]:
-    """T_first(L) x, T_{first+1}(L) x, … as matrices [batch · vertices, channels]."""
-    spmm = kernels_for(x).spmm
-    before, term = x, x
-    for k in range(first + count):
-        if k == 1:
-            term = spmm(x, weights, *edges)
-        elif k > 1:
-            before, term = term, spmm(term, weights, *edges, 2.0, before)
-        if k >= first:
-            yield term.flatten(0, 1)
+) -> Iterator[tuple[int, int, Tensor]]:
+    """T_{m+first}(L) x for each slot m, except T_0: as many at a time as memory allows, [rows, slots · channels], with
+    the first of their slots and the one after the last."""
+    kernels, channels = kernels_for(x), x.shape[-1]
+    at_once = max(1, kernels.TERMS_BYTES // max(1, x.numel() * x.element_size()))
+    before, term, done = x, x, 0
+    for low in range(0 if first else 1, count, at_once):
+        high = min(low + at_once, count)
+        together = x.new_empty(*x.shape[:-1], high - low, channels) if high - low > 1 else None
+        for k in range(done + 1, first + high):
+            out = None if together is None or k < first + low else together.select(-2, k - first - low)
+            recursion = () if k == 1 else (2.0, before)
+            before, term = term, kernels.spmm(term, weights, *edges, *recursion, out=out)
+        done = first + high - 1
+        yield low, high, (term if together is None else together).view(-1, (high - low) * channels)

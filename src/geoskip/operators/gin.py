@@ -76,7 +76,7 @@ class GINConv(Operator):
         pattern, weights = weighted_edges(graph, weight_dtype(x))
         # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
         center = (1 + self.epsilon) * self.theta
-        hidden = basis_convolution(x, weights.unsqueeze(1), self.theta.unsqueeze(0), pattern, center, self.hidden_bias)
+        hidden = basis_convolution(x, weights.unsqueeze(1), self.theta, pattern, center, self.hidden_bias)
         assert self.bias is not None
         y = hidden.relu() @ self.theta_out + self.bias
         return y if skip is None else y + x @ skip

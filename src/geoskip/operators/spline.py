@@ -96,7 +96,8 @@ class SplineConv(Operator):
         def build() -> Tensor:
             ones = torch.ones_like(graph.pattern.senders, dtype=dtype)
             shares = mean_weights(WeightedEdges(graph.pattern, ones))
-            return bspline_products(pseudo.to(dtype), self.sizes, self.degree, self.closed) * shares.unsqueeze(1)
+            products = bspline_products(pseudo.to(dtype), self.sizes, self.degree, self.closed) * shares.unsqueeze(1)
+            return products.t().contiguous().t()
 
         weights = graph.remember(("spline", self.sizes, self.degree, self.closed, dtype), build, of=pseudo)
         return basis_convolution(x, weights, self.theta, graph.pattern, skip, self.bias)

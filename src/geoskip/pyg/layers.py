@@ -115,8 +115,7 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
         if self.is_slow_call(edge_index, x, edge_weight):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
-        theta = self.lin.weight.t().unsqueeze(0)
-        return basis_convolution(x, weights.unsqueeze(1), theta, pattern, None, self.bias)
+        return basis_convolution(x, weights.unsqueeze(1), self.lin.weight.t(), pattern, None, self.bias)
 
     def _normalized(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Pattern, Tensor]:
         if self.cached and self.normalize:

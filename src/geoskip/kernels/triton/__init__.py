@@ -19,7 +19,7 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution_gradients,
 )
 from geoskip.kernels.triton.packing import packed_edges, packed_rows, packed_segments
-from geoskip.kernels.triton.products import over_rows, own_gradients, spmm
+from geoskip.kernels.triton.products import TERMS_BYTES, add_parts, over_rows, spmm
 from geoskip.kernels.triton.training import (
     linear,
     linear_cross_entropy,
@@ -28,6 +28,8 @@ from geoskip.kernels.triton.training import (
 )
 
 __all__ = [
+    "TERMS_BYTES",
+    "add_parts",
     "basis_convolution",
     "basis_convolution_gradients",
     "chebyshev_convolution",
@@ -39,7 +41,6 @@ __all__ = [
     "linear_cross_entropy_gradients",
     "linear_gradients",
     "over_rows",
-    "own_gradients",
     "packed_edges",
     "packed_rows",
     "packed_segments",

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import as_index, product
 from geoskip.kernels.triton.launch import ENOUGH_ITEMS, SIZES, ceil_div, launch, power_of_two, precision
@@ -48,7 +48,7 @@ def _gaussian_kernel(
 def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """Weights [slots, edges] of pseudo-coordinates [edges, dim]."""
     (num_edges, dim), slots = pseudo.shape, mean.shape[0]
-    weights = torch.empty(slots, num_edges, device=pseudo.device, dtype=torch.float32)
+    weights = pseudo.new_empty(slots, num_edges, dtype=torch.float32)
     if weights.numel():
         block_m = power_of_two(slots)
         block_e = max(1, 2048 // block_m)
@@ -59,7 +59,7 @@ def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 
 @triton.jit(do_not_specialize=SIZES)
 def _gaussian_gradients_kernel(
-    grad, weights, pseudo, mean, scale, partial, grad_pseudo, num_edges, M, D, floor, num_parts,
+    grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, M, D, floor, num_parts,
     NEEDS_PSEUDO: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     i_p, d = tl.program_id(0), tl.program_id(1)
@@ -82,32 +82,28 @@ def _gaussian_gradients_kernel(
         b_gscale += b_pull * b_off / b_variance
         if NEEDS_PSEUDO:
             tl.store(grad_pseudo + o_e * D + d, -tl.sum(b_pull, axis=1), mask=m_e)
-    p_mean = partial + (i_p * M + o_m) * D + d
-    tl.store(p_mean, tl.sum(b_gmean, axis=0), mask=m_m)
-    tl.store(p_mean + num_parts * M * D, tl.sum(b_gscale * b_scale, axis=0), mask=m_m)
+    o_out = (i_p * M + o_m) * D + d
+    tl.store(grad_mean + o_out, tl.sum(b_gmean, axis=0), mask=m_m)
+    tl.store(grad_scale + o_out, tl.sum(b_gscale * b_scale, axis=0), mask=m_m)
 
 
 def gaussian_gradients(
     grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The needed gradients of the pseudo-coordinates, of μ and of σ."""
+    """The gradient of the pseudo-coordinates, if needed, and those of μ and σ in parts."""
     (num_edges, dim), slots = pseudo.shape, mean.shape[0]
     block_m = power_of_two(slots)
     block_e = max(1, 1024 // block_m)
     parts = max(1, min(256, ceil_div(num_edges, block_e)))
-    partial = torch.empty(2, parts, slots, dim, device=grad.device, dtype=torch.float32)
-    grad_pseudo = torch.empty_like(pseudo if needs[0] else pseudo[:0], dtype=torch.float32)
+    grad_mean, grad_scale = (grad.new_empty(parts, slots, dim) for _ in range(2))
+    grad_pseudo = torch.empty_like(pseudo, dtype=torch.float32) if needs[0] else None
     arguments = (
-        grad, weights, pseudo, mean, scale, partial, grad_pseudo, num_edges, slots, dim, FLOOR, parts,
+        grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, slots, dim, FLOOR, parts,
         needs[0], block_e, block_m,
     )  # fmt: skip
     launch(_gaussian_gradients_kernel, (parts, dim), arguments)
-    # Two sums: operators of torch may not return two views of one tensor.
-    return (
-        grad_pseudo.to(pseudo.dtype) if needs[0] else None,
-        partial[0].sum(0).to(mean.dtype) if needs[1] else None,
-        partial[1].sum(0).to(scale.dtype) if needs[2] else None,
-    )
+    pseudo_gradient = None if grad_pseudo is None else grad_pseudo.to(pseudo.dtype)
+    return pseudo_gradient, grad_mean if needs[1] else None, grad_scale if needs[2] else None
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -134,9 +130,10 @@ def _scores_kernel(
 
 def attention_scores(x: Tensor, attention: Tensor) -> Tensor:
     """⟨a_m, x⟩ of every vertex, [vertices, slots, batch], of x [batch, vertices, in] and a [slots, in]."""
-    (batch, num_vertices, channels), slots = x.shape, len(attention)
+    (batch, num_vertices, channels), slots = sizes_of(x), attention.shape[0]
     if batch < ENOUGH_ITEMS:
-        return (x @ attention.t()).permute(1, 2, 0).contiguous()
+        scores = (x @ attention.t()).view(batch, num_vertices, slots)
+        return scores.permute(1, 2, 0).contiguous()
     scores = x.new_empty(num_vertices, slots, batch, dtype=torch.float32)
     b, c, m = power_of_two(batch, 16, 32), power_of_two(channels, 16, 64), power_of_two(slots, 16)
     arguments = x, attention, scores, batch, num_vertices, channels, slots, b, c, m, precision()
@@ -198,7 +195,7 @@ def softmax(
     """Weights [slots, edges, batch] of scores [vertices, slots, batch]. Without scores at the receivers, those are
     minus the scores at the senders."""
     (_, slots, batch), num_edges = at_senders.shape, pattern.num_edges
-    weights = torch.empty(slots, num_edges, batch, device=at_senders.device, dtype=torch.float32)
+    weights = at_senders.new_empty(slots, num_edges, batch, dtype=torch.float32)
     if weights.numel():
         num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > MAX_NARROW
         arguments = (
@@ -277,9 +274,10 @@ def _softmax_gradients_kernel(
 def softmax_gradients(
     grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor, less: Tensor | None = None
 ) -> Tensor:
-    """Gradient of the scores at the receivers, or, with ``order``, at the senders; minus ``less`` if that is given."""
+    """Gradient of the scores [batch, vertices, slots] at the receivers, or, with ``order``, at the senders; minus
+    ``less`` if that is given."""
     (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
-    out = torch.empty(batch, num_vertices, slots, device=grad.device, dtype=torch.float32)
+    out = grad.new_empty(batch, num_vertices, slots)
     if out.numel():
         held = min(slots, MAX_HELD)
         count, wide = power_of_two(held), max(weights.numel(), out.numel()) > MAX_NARROW

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from geoskip.kernels.branches import Beside, branches
-from geoskip.kernels.pattern import Pattern
+from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.triton import items, vertices
 from geoskip.kernels.triton.bases import (
     attention_scores,
@@ -23,7 +23,7 @@ from geoskip.kernels.triton.bases import (
     softmax_gradients,
 )
 from geoskip.kernels.triton.launch import forward_tiles, is_tf32, sender_tiles, theta_tiles, weight_tiles
-from geoskip.kernels.triton.products import over_rows, own_gradients
+from geoskip.kernels.triton.products import add_parts, over_rows
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -31,7 +31,8 @@ Gradients = tuple[Tensor | None, ...]
 def basis_convolution(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    """y [batch, receivers, out] of x [batch, senders, in] and weights [slots or 1, edges, batch or 1]."""
+    """y [*batch, receivers, out] of x [*batch, senders, in], weights [slots or 1, edges, batch or 1] and Θ [slots, in,
+    out], or [in, out] if there is one slot."""
     return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias)
 
 
@@ -41,9 +42,12 @@ def basis_convolution_gradients(
 ) -> Gradients:  # fmt: skip
     grad_y = grad_y.contiguous()
     with branches(x) as beside:
-        own = beside(lambda: own_gradients(grad_y, x, needs[4], needs[5]))
-        grads = _neighbor_gradients(grad_y, needs[:3], x, weights, theta, pattern, skip, beside)
-    return *grads, None, *own
+        own = beside(lambda: over_rows(x, grad_y, needs[4], needs[5]))
+        grad_x, grad_weights, theta_parts = _neighbor_gradients(
+            grad_y, needs[:3], x, weights, theta, pattern, skip, beside
+        )
+    grad_theta, *grad_own = add_parts((theta_parts, *own), (theta, skip, bias))
+    return grad_x, grad_weights, grad_theta, None, *grad_own
 
 
 def gaussian_convolution(
@@ -60,16 +64,20 @@ def gaussian_convolution_gradients(
 ) -> Gradients:  # fmt: skip
     """The weights are cheap, so they are computed again instead of saved."""
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
-    grad_basis: Gradients = (None, None, None)
+    grad_pseudo = mean_parts = scale_parts = None
     with branches(x) as beside:
-        own = beside(lambda: own_gradients(grad_y, x, needs[6], needs[7]))
+        own = beside(lambda: over_rows(x, grad_y, needs[6], needs[7]))
         weights = gaussian(pseudo, mean, scale)
-        grad_x, grad_weights, grad_theta = _neighbor_gradients(
+        grad_x, grad_weights, theta_parts = _neighbor_gradients(
             grad_y, (needs[0], needs_weights, needs[4]), x, weights.unsqueeze(2), theta, pattern, skip, beside
         )
         if grad_weights is not None:
-            grad_basis = gaussian_gradients(grad_weights.squeeze(2), weights, pseudo, mean, scale, needs[1:4])
-    return grad_x, *grad_basis, grad_theta, None, *own
+            grad_pseudo, mean_parts, scale_parts = gaussian_gradients(
+                grad_weights, weights, pseudo, mean, scale, needs[1:4]
+            )
+    parts = mean_parts, scale_parts, theta_parts, *own
+    grad_mean, grad_scale, grad_theta, *grad_own = add_parts(parts, (mean, scale, theta, skip, bias))
+    return grad_x, grad_pseudo, grad_mean, grad_scale, grad_theta, None, *grad_own
 
 
 def softmax_convolution(
@@ -88,12 +96,12 @@ def softmax_convolution_gradients(
     offset: Tensor, edge_scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
     weights: Tensor,
 ) -> Gradients:  # fmt: skip
-    grad_y, flat, needs_weights = grad_y.contiguous(), x.flatten(0, 1), any(needs[:4])
-    grad_attention: list[Tensor | None] = [None, None]
-    grad_offset = None
+    grad_y, needs_weights = grad_y.contiguous(), any(needs[:4])
+    attention_parts: list[Tensor | None] = [None, None]
+    offset_parts = None
     with branches(x) as beside:
-        own = beside(lambda: own_gradients(grad_y, x, needs[7], needs[8]))
-        grad_x, grad_weights, grad_theta = _neighbor_gradients(
+        own = beside(lambda: over_rows(x, grad_y, needs[7], needs[8]))
+        grad_x, grad_weights, theta_parts = _neighbor_gradients(
             grad_y, (needs[0], needs_weights, needs[5]), x, weights, theta, pattern, skip, beside
         )
         if grad_weights is not None:
@@ -102,20 +110,20 @@ def softmax_convolution_gradients(
             opposite = at_receivers if receiver_attention is None else None
             at_senders = softmax_gradients(grad_weights, *scale, pattern.by_sender, pattern.sender_offsets, opposite)
             ends = (at_senders, attention), (at_receivers, receiver_attention)
-            score_gradients = [(end.flatten(0, 1).to(x.dtype), a) for end, a in ends if a is not None]
-            for k, (of_scores, vectors) in enumerate(score_gradients):
+            score_gradients = [(end.to(x.dtype), vectors) for end, vectors in ends if vectors is not None]
+            for k, (of_scores, _) in enumerate(score_gradients):
                 if needs[1 + k]:
-                    product, _ = over_rows(of_scores, flat, True, False)
-                    grad_attention[k] = None if product is None else product.to(vectors.dtype)
+                    attention_parts[k], _ = over_rows(of_scores, x, True, False)
             if needs[3]:
-                rows = at_receivers.flatten(0, 1)
-                _, sums = over_rows(rows, rows, False, True)
-                grad_offset = None if sums is None else sums.to(offset.dtype)
+                _, offset_parts = over_rows(at_receivers, at_receivers, False, True)
+    parts = *attention_parts, offset_parts, theta_parts, *own
+    like = attention, receiver_attention, offset, theta, skip, bias
+    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts(parts, like)
     if grad_x is not None:
         # The scores depend on x, too.
         for of_scores, vectors in score_gradients:
-            grad_x.flatten(0, 1).addmm_(of_scores, vectors)
-    return grad_x, *grad_attention, grad_offset, None, grad_theta, None, *own
+            grad_x.flatten(0, -2).addmm_(of_scores.flatten(0, -2), vectors)
+    return grad_x, *grad_basis, None, grad_theta, None, grad_skip, grad_bias
 
 
 def _convolve(
@@ -123,14 +131,14 @@ def _convolve(
     skip: Tensor | None, bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """The convolution on the graph, or, with ``order``, on the reversed graph."""
-    if x.shape[0] == 0 or offsets.shape[1] == 1:
-        return x.new_zeros(x.shape[0], offsets.shape[1] - 1, theta.shape[2])
-    if theta.stride(2) == 1:
+    (batch, _, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
+    if batch == 0 or num_receivers == 0:
+        return x.new_zeros(*x.shape[:-2], num_receivers, out)
+    if theta.stride(-1) == 1:
         # The tensor cores want the summed axis to be contiguous.
-        theta = theta.transpose(1, 2).contiguous().transpose(1, 2)
-    slots, channels, out = theta.shape
-    sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
-    tiles = forward_tiles(*sizes, offsets.shape[1] - 1, is_tf32())
+        theta = theta.mT.contiguous().mT
+    sizes = batch, slots, channels, out, offsets.shape[0] > 1, weights.shape[2] > 1
+    tiles = forward_tiles(*sizes, num_receivers, is_tf32())
     kernels = items if tiles.of_items else vertices
     return kernels.convolve(x, weights, theta, neighbors, order, offsets, skip, bias, tiles)
 
@@ -139,30 +147,30 @@ def _neighbor_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     skip: Tensor | None, beside: Beside,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The needed gradients of x, of the weights and of Θ. Those of the weights are computed at once, because other
-    kernels wait for them; the others are branches, unless one kernel computes both."""
+    """The needed gradients of x and of the weights, and that of Θ in parts. Those of the weights are computed at once,
+    because other kernels wait for them; the others are branches, unless one kernel computes both."""
     offsets, (needs_x, needs_weights, needs_theta) = pattern.offsets, needs
-    if x.shape[0] == 0 or x.shape[1] == 0 or offsets.shape[1] == 1:
-        empty = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=True)]
-        return empty[0], empty[1], empty[2]
-    slots, channels, out = theta.shape
-    sizes = len(x), slots, channels, out, len(offsets) > 1, weights.shape[2] > 1
+    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
+    if batch == 0 or num_senders == 0 or num_receivers == 0:
+        zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=True)]
+        return zeros[0], zeros[1], None if zeros[2] is None else zeros[2].unsqueeze(0)
+    sizes = batch, slots, channels, out, offsets.shape[0] > 1, weights.shape[2] > 1
     backwards = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    grad_x = grad_weights = grad_theta = None
+    grad_x = grad_weights = theta_parts = None
     if needs_theta:
         tiles = theta_tiles(*sizes)
         kernels = items if tiles.of_items else vertices
         forwards = grad_y, x, weights, slots, pattern.senders, offsets, tiles
-        grad_theta = beside(lambda: kernels.theta_gradients(*forwards).to(theta.dtype))
+        theta_parts = beside(lambda: kernels.theta_gradients(*forwards))
     both = sender_tiles(*sizes) if needs_weights else None
     if both is not None:
         grad_x, grad_weights = items.sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, both)
     else:
         if needs_x:
             # The same operator on the reversed graph with each Θ_m transposed.
-            reverse = grad_y, weights, theta.transpose(1, 2), *backwards, None if skip is None else skip.t(), None
+            reverse = grad_y, weights, theta.mT, *backwards, None if skip is None else skip.t(), None
             grad_x = beside(lambda: _convolve(*reverse))
         if needs_weights:
-            tiles = weight_tiles(slots, channels, len(offsets) > 1, offsets.shape[1] - 1)
+            tiles = weight_tiles(slots, channels, sizes[4], num_receivers)
             grad_weights = vertices.weight_gradients(grad_y, x, weights, theta, pattern.senders, offsets, tiles)
-    return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), grad_theta
+    return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), theta_parts

@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import (
     as_index,
     features_of,
@@ -88,19 +89,18 @@ def convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
     skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
 ) -> Tensor:  # fmt: skip
-    batch, num_senders, channels = x.shape
-    slots, _, out = theta.shape
+    (batch, num_senders, channels), (slots, _, out) = sizes_of(x), sizes_of(theta)
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
-    y = x.new_empty(batch, num_receivers, out)
+    y = x.new_empty(*x.shape[:-2], num_receivers, out)
     grid = (num_receivers, ceil_div(batch, tiles.rows), ceil_div(out, tiles.o))
     arguments = (
         x, weights, theta, skip, bias, y, neighbors, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
-        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0), *theta.stride(),
-        *(skip.stride() if skip is not None else (0, 0)),
+        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
+        channels * out, *theta.stride()[-2:], *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
-        weights.shape[2] > 1, tiles.slots, tiles.parts, needs_wide(x, y, weights),
-        tiles.rows, tiles.c, tiles.o, precision(),
+        weights.shape[2] > 1, tiles.slots, tiles.parts,
+        needs_wide(num_senders * channels, num_receivers * out, weights), tiles.rows, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
     return y
@@ -179,8 +179,7 @@ def sender_gradients(
     skip: Tensor | None, needs_x: bool, tiles: Tiles,
 ) -> tuple[Tensor | None, Tensor]:  # fmt: skip
     """Gradients of x, if needed, and of the weights."""
-    (batch, num_senders, channels), num_receivers = x.shape, grad_y.shape[1]
-    slots, _, out = theta.shape
+    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), grad_y.shape[-2]
     grouped, per_item, blocks = offsets.shape[0] > 1, weights.shape[2] > 1, ceil_div(batch, tiles.rows)
     grad_x = torch.empty_like(x if needs_x else x[:0])
     shape = weights.shape if per_item or blocks == 1 else (blocks, *weights.shape)
@@ -190,7 +189,7 @@ def sender_gradients(
         batch, num_senders, num_receivers, channels, out, slots,
         0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
         grouped, skip is not None, needs_x, per_item,
-        tiles.slots, tiles.parts, needs_wide(x, grad_y, weights),
+        tiles.slots, tiles.parts, needs_wide(num_senders * channels, num_receivers * out, weights),
         tiles.rows, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, tiles.registers)
@@ -247,7 +246,8 @@ def _theta_gradients_kernel(
 def theta_gradients(
     grad_y: Tensor, x: Tensor, weights: Tensor, slots: int, senders: Tensor, offsets: Tensor, tiles: Tiles
 ) -> Tensor:
-    (batch, num_senders, channels), (_, num_receivers, out) = x.shape, grad_y.shape
+    """The gradient of Θ in parts [parts, slots, in, out]."""
+    (batch, num_senders, channels), (_, num_receivers, out) = sizes_of(x), sizes_of(grad_y)
     grouped, blocks, chunks = offsets.shape[0] > 1, ceil_div(batch, tiles.rows), slots // tiles.slots
     parts = shares(num_receivers, tiles.programs, chunks * blocks)
     partial = x.new_empty(blocks * parts, slots, channels, out, dtype=torch.float32)
@@ -255,8 +255,8 @@ def theta_gradients(
         grad_y, x, weights, partial, senders, offsets,
         batch, num_senders, num_receivers, channels, out, slots, parts,
         0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
-        grouped, weights.shape[2] > 1, tiles.slots, needs_wide(x, grad_y, weights),
+        grouped, weights.shape[2] > 1, tiles.slots, needs_wide(num_senders * channels, num_receivers * out, weights),
         tiles.rows, tiles.c, tiles.o, precision(),
     )  # fmt: skip
     launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, tiles.registers)
-    return partial.sum(0)
+    return partial

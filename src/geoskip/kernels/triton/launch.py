@@ -140,13 +140,14 @@ def _at_once(slots: int, most: int, grouped: bool) -> int:
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 
-def needs_wide(x: Tensor, y: Tensor, weights: Tensor) -> bool:
-    """Whether offsets inside an item, or among all weights, need 64 bits; 32 are faster."""
-    return max(x.stride(0), y.stride(0), weights.numel()) >= 2**31
+def needs_wide(num_x: int, num_y: int, weights: Tensor) -> bool:
+    """Whether offsets inside an item of x or y, or among all weights, need 64 bits; 32 are faster."""
+    return max(num_x, num_y, weights.numel()) >= 2**31
 
 
 def is_tf32() -> bool:
-    return torch.backends.cuda.matmul.fp32_precision == "tf32"
+    # torch.backends.cuda.matmul.fp32_precision, whose lookup takes longer than an allocation.
+    return torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"
 
 
 def precision() -> str:

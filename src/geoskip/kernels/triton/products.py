@@ -1,11 +1,13 @@
 """Products on CUDA: of a sparse matrix with every item of a batch, and of two tall matrices over their rows.
 
 The latter are the gradients of what all vertices share. General matrix products split them badly, because they are
-short in both other axes: here each program sums a share of the rows, and the shares are added in a fixed order.
+short in both other axes: here each program sums a part of the rows, and :func:`add_parts` adds the parts of all
+gradients in one launch, in a fixed order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -13,17 +15,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels import cpu
+from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import product
 from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, ceil_div, launch, power_of_two, precision, shares
 
 # Programs that share the rows, the rows of a block, and the most partial sums.
 PROGRAMS, ROWS, MAX_PARTIAL = 264, 64, 1 << 21
+# Rows and columns of a block of parts, and how many gradients one launch adds up.
+PART_ROWS, PART_COLUMNS, MAX_SUMS = 64, 32, 6
+# ChebNet's polynomials that are held at a time may take this many bytes.
+TERMS_BYTES = 32 << 20
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _spmm_kernel(
-    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, scale,
+    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, stride_x, stride_m, stride_y, scale,
     HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     i_v, i_b, i_c = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
@@ -31,7 +37,7 @@ def _spmm_kernel(
     m_v = o_v < num_receivers
     o_c = i_c * BLOCK_C + tl.arange(0, BLOCK_C)
     m_c = o_c < C
-    x += i_b * num_senders * C
+    x += i_b * num_senders * stride_x
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
     b_y = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
@@ -42,30 +48,32 @@ def _spmm_kernel(
             o_e = tl.load(order + o_e, mask=m_e, other=0)
         b_j = tl.load(neighbors + o_e, mask=m_e, other=0)
         b_w = tl.load(weights + o_e, mask=m_e, other=0.0).to(tl.float32)
-        b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=(k < b_degree[:, None]) & m_c[None, :], other=0.0)
+        m_x = (k < b_degree[:, None]) & m_c[None, :]
+        b_x = tl.load(x + b_j[:, None] * stride_x + o_c[None, :], mask=m_x, other=0.0)
         b_y += b_w[:, None] * b_x.to(tl.float32)
     b_y *= scale
-    o_y = (i_b * num_receivers + o_v[:, None]) * C + o_c[None, :]
+    o_row = i_b * num_receivers + o_v[:, None]
     m_y = m_v[:, None] & m_c[None, :]
     if HAS_MINUS:
-        b_y -= tl.load(minus + o_y, mask=m_y, other=0.0).to(tl.float32)
-    tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_y)
+        b_y -= tl.load(minus + o_row * stride_m + o_c[None, :], mask=m_y, other=0.0).to(tl.float32)
+    tl.store(y + o_row * stride_y + o_c[None, :], b_y.to(y.dtype.element_ty), mask=m_y)
 
 
 def spmm(
     x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
-    minus: Tensor | None = None,
+    minus: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
-    batch, num_senders, channels = x.shape
-    num_receivers = offsets.shape[1] - 1
-    y = x.new_empty(batch, num_receivers, channels)
+    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``. Rows
+    of x, ``minus`` and ``out`` are contiguous, with any distance from one to the next."""
+    (batch, num_senders, channels), num_receivers = sizes_of(x), offsets.shape[1] - 1
+    y = x.new_empty(*x.shape[:-2], num_receivers, channels) if out is None else out
     if y.numel() == 0:
         return y
     block_c = power_of_two(channels, 1, 128)
     block_v = max(1, min(64, 2048 // block_c))
     arguments = (
-        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels, scale,
+        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels,
+        x.stride(-2), 0 if minus is None else minus.stride(-2), y.stride(-2), scale,
         order is not None, minus is not None, block_v, block_c,
     )  # fmt: skip
     launch(_spmm_kernel, (ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c)), arguments, 4)
@@ -102,11 +110,15 @@ def _over_rows_kernel(
 
 
 def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [rows, in] and g [rows, out], in float32. For the sums alone, x may
-    have other rows."""
-    channels, (num_rows, out) = x.shape[1], g.shape
+    """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out], in float32 and in parts: [parts, in,
+    out] and [parts, out]. For the sums alone, x may have other rows."""
+    if not (needs_product or needs_sum):
+        return None, None
+    channels, out = x.shape[-1], g.shape[-1]
+    num_rows = g.shape[:-1].numel()
     if not channels * num_rows * out:
-        return cpu.over_rows(x, g, needs_product, needs_sum)
+        zeros = x.new_zeros(1, channels, out, dtype=torch.float32)
+        return zeros if needs_product else None, zeros.sum(1) if needs_sum else None
     parts, columns, c, o = _row_tiles(num_rows, channels, out, needs_product)
     products = x.new_empty(parts, channels, out, dtype=torch.float32) if needs_product else None
     sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None
@@ -114,15 +126,58 @@ def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tup
         x, g, products, sums, num_rows, channels, out, parts, needs_product, needs_sum, ROWS, c, o, precision()
     )  # fmt: skip
     launch(_over_rows_kernel, (parts, columns, ceil_div(out, o)), arguments, warps=2 if max(c, o) <= 32 else 4)
-    return None if products is None else products.sum(0), None if sums is None else sums.sum(0)
+    return products, sums
 
 
-def own_gradients(grad_y: Tensor, x: Tensor, needs_skip: bool, needs_bias: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the skip's matrix and of the bias, which do not involve the neighbors."""
-    if not (needs_skip or needs_bias):
-        return None, None
-    grad_skip, grad_bias = over_rows(x.flatten(0, 1), grad_y.flatten(0, 1), needs_skip, needs_bias)
-    return None if grad_skip is None else grad_skip.to(x.dtype), None if grad_bias is None else grad_bias.to(x.dtype)
+@triton.jit
+def _add_columns(parts, y, i_c, num_parts, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """One block of the columns of parts [num_parts, N], if there is a block ``i_c``; else nothing."""
+    o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
+    m_c = (o_c >= 0) & (o_c < N)
+    b_sum = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    # The first number of a block tells whether it exists: other blocks have no rows.
+    for i_r in range(0, tl.where((i_c >= 0) & (i_c * COLUMNS < N), num_parts, 0), ROWS):
+        o_r = i_r + tl.arange(0, ROWS)
+        m_r = o_r < num_parts
+        p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
+        b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
+    tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
+    return i_c - tl.cdiv(N, COLUMNS)
+
+
+_COUNTS = tuple(f"{name}_{k}" for k in range(MAX_SUMS) for name in ("num", "N"))
+
+
+@triton.jit(do_not_specialize=_COUNTS)
+def _add_parts_kernel(
+    p_0, p_1, p_2, p_3, p_4, p_5, y_0, y_1, y_2, y_3, y_4, y_5,
+    num_0, N_0, num_1, N_1, num_2, N_2, num_3, N_3, num_4, N_4, num_5, N_5, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    # The programs of each sum follow those of the sum before it.
+    i_c = tl.program_id(0)
+    i_c = _add_columns(p_0, y_0, i_c, num_0, N_0, ROWS, COLUMNS)
+    i_c = _add_columns(p_1, y_1, i_c, num_1, N_1, ROWS, COLUMNS)
+    i_c = _add_columns(p_2, y_2, i_c, num_2, N_2, ROWS, COLUMNS)
+    i_c = _add_columns(p_3, y_3, i_c, num_3, N_3, ROWS, COLUMNS)
+    i_c = _add_columns(p_4, y_4, i_c, num_4, N_4, ROWS, COLUMNS)
+    _add_columns(p_5, y_5, i_c, num_5, N_5, ROWS, COLUMNS)
+
+
+def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None."""
+    pairs = zip(parts, like, strict=True)
+    sums = [None if part is None or one is None else torch.empty_like(one) for part, one in pairs]
+    given = [(part, y) for part, y in zip(parts, sums, strict=True) if part is not None and y is not None and y.numel()]
+    if not given:
+        return sums
+    unused = MAX_SUMS - len(given)
+    counts = [(part.shape[0], y.numel()) for part, y in given] + [(0, 0)] * unused
+    given += given[:1] * unused
+    blocks = sum(ceil_div(n, PART_COLUMNS) for _, n in counts)
+    tensors = *(part for part, _ in given), *(y for _, y in given)
+    numbers = (number for count in counts for number in count)
+    launch(_add_parts_kernel, (blocks,), (*tensors, *numbers, PART_ROWS, PART_COLUMNS))
+    return sums
 
 
 @lru_cache(CACHE_SIZE)

@@ -15,7 +15,7 @@ from geoskip.kernels.branches import branches
 from geoskip.kernels.triton import halves
 from geoskip.kernels.triton.halves import exponent, split, unscaled
 from geoskip.kernels.triton.launch import SIZES, ceil_div, launch, power_of_two
-from geoskip.kernels.triton.products import over_rows
+from geoskip.kernels.triton.products import add_parts, over_rows
 
 # Programs of the cross-entropy, which sum the gradient of the bias over their rows: two for each multiprocessor.
 ENTROPY_PROGRAMS = 264
@@ -39,16 +39,16 @@ def linear_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     """As branches of a captured graph: torch computes the three one after the other, each too small to fill a card."""
-    grad_y = grad_y.contiguous()
+    grad_y, num_rows = grad_y.contiguous(), x.shape[:-1].numel()
     grad_x = grad_weight = grad_bias = None
     with branches(x) as beside:
         if needs[2]:
-            grad_bias = beside(lambda: over_rows(grad_y, grad_y, False, True)[1])
+            (grad_bias,) = beside(lambda: add_parts(over_rows(grad_y, grad_y, False, True)[1:], [bias]))
         if needs[1]:
-            grad_weight = beside(lambda: grad_y.t() @ x)
+            grad_weight = beside(lambda: grad_y.view(num_rows, len(weight)).t() @ x.view(num_rows, weight.shape[1]))
         if needs[0]:
             grad_x = grad_y @ weight
-    return grad_x, grad_weight, None if grad_bias is None else grad_bias.to(x.dtype)
+    return grad_x, grad_weight, grad_bias
 
 
 def linear_cross_entropy(

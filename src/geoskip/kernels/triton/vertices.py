@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import as_index, in_layout_of_loads, index_at, product, zeros_of
 from geoskip.kernels.triton.launch import SIZES, Tiles, ceil_div, launch, needs_wide, precision, shares
 
@@ -89,17 +90,17 @@ def convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
     skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
 ) -> Tensor:  # fmt: skip
-    batch, num_senders, channels = x.shape
-    slots, _, out = theta.shape
+    (batch, num_senders, channels), (slots, _, out) = sizes_of(x), sizes_of(theta)
     num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
-    y = x.new_empty(batch, num_receivers, out)
+    y = x.new_empty(*x.shape[:-2], num_receivers, out)
     arguments = (
         x, weights, theta, skip, bias, y, neighbors, order, offsets,
         num_senders, num_receivers, channels, out, slots,
-        *strides_of(weights), offsets.stride(0), *theta.stride(), *(skip.stride() if skip is not None else (0, 0)),
+        *strides_of(weights), offsets.stride(0), channels * out, *theta.stride()[-2:],
+        *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
         tiles.slots, tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(x, y, weights),
+        precision(), needs_wide(num_senders * channels, num_receivers * out, weights),
     )  # fmt: skip
     grid = (ceil_div(num_receivers, tiles.rows), batch, ceil_div(out, tiles.o))
     launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
@@ -161,22 +162,23 @@ def _theta_gradients_kernel(
 def theta_gradients(
     grad_y: Tensor, x: Tensor, weights: Tensor, slots: int, senders: Tensor, offsets: Tensor, tiles: Tiles
 ) -> Tensor:
-    """The gradient of Θ_m: zᵀ times the gradient of y. Each program sums a part of the vertices; the parts are added
-    in a fixed order."""
-    (batch, _, channels), (_, num_receivers, out) = x.shape, grad_y.shape
+    """The gradient of Θ_m, zᵀ times the gradient of y, in parts [parts, slots, in, out]: each program sums a part of
+    the vertices."""
+    (batch, num_senders, channels), (_, num_receivers, out) = sizes_of(x), sizes_of(grad_y)
+    num_x, num_y = num_senders * channels, num_receivers * out
     num_tiles, chunks = ceil_div(num_receivers, tiles.rows), slots // tiles.slots
     parts = shares(num_tiles, tiles.programs, chunks)
-    partial = torch.empty(parts, slots, channels, out, device=x.device, dtype=torch.float32)
+    partial = x.new_empty(parts, slots, channels, out, dtype=torch.float32)
     arguments = (
         grad_y, x, weights, partial, senders, offsets,
-        batch, num_receivers, channels, out, slots, num_tiles, parts, x.stride(0), grad_y.stride(0),
+        batch, num_receivers, channels, out, slots, num_tiles, parts, num_x, num_y,
         *strides_of(weights), offsets.stride(0),
         offsets.shape[0] > 1, tiles.slots, tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(x, grad_y, weights),
+        precision(), needs_wide(num_x, num_y, weights),
     )  # fmt: skip
     grid = (chunks, parts, ceil_div(out, tiles.o))
     launch(_theta_gradients_kernel, grid, arguments, tiles.warps)
-    return partial.sum(0)
+    return partial
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
@@ -229,16 +231,17 @@ def weight_gradients(
     grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, senders: Tensor, offsets: Tensor, tiles: Tiles
 ) -> Tensor:
     """The gradient of w_m(i,j): the product of x_j with the gradient of z_im."""
-    (batch, _, channels), (slots, _, out), num_receivers = x.shape, theta.shape, offsets.shape[1] - 1
+    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
+    num_x, num_y = num_senders * channels, num_receivers * out
     # Items that share their weights add to the same gradients, one after the other.
     adds = batch > 1 and weights.shape[2] == 1
     grad_weights = (torch.zeros_like if adds else torch.empty_like)(weights, dtype=torch.float32)
     arguments = (
         grad_y, x, theta, grad_weights, senders, offsets,
-        batch, num_receivers, channels, out, x.stride(0), grad_y.stride(0), *strides_of(weights), offsets.stride(0),
+        batch, num_receivers, channels, out, num_x, num_y, *strides_of(weights), offsets.stride(0),
         offsets.shape[0] > 1, adds, tiles.slots,
         tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(x, grad_y, weights),
+        precision(), needs_wide(num_x, num_y, weights),
     )  # fmt: skip
     grid = (ceil_div(num_receivers, tiles.rows), slots // tiles.slots)
     launch(_weight_gradients_kernel, grid, arguments, tiles.warps)
