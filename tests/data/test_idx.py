@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoskip.data.idx import IdxError, read_idx
+from geoskip.data.idx import read_idx
+from geoskip.records.reading import ReadError
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -40,7 +41,7 @@ def test_plain_and_packed_files_read_alike(tmp_path: Path, pack) -> None:
 def test_bad_files_are_refused(tmp_path: Path, content: bytes, fault: str) -> None:
     for pack in (bytes, gzip.compress):
         (tmp_path / "a").write_bytes(pack(content))
-        with pytest.raises(IdxError, match=fault):
+        with pytest.raises(ReadError, match=fault):
             read_idx(tmp_path / "a", 3)
 
 
@@ -48,8 +49,8 @@ def test_damaged_and_endless_gzip_is_refused(tmp_path: Path) -> None:
     packed = gzip.compress(idx_bytes(IMAGES))
     for content in (packed[:-4], packed[:20], packed[:30] + b"xxxx" + packed[34:]):
         (tmp_path / "a").write_bytes(content)
-        with pytest.raises(IdxError, match="damaged"):
+        with pytest.raises(ReadError, match="damaged"):
             read_idx(tmp_path / "a", 3)
     (tmp_path / "bomb").write_bytes(gzip.compress(idx_bytes(IMAGES) + bytes(10**7)))
-    with pytest.raises(IdxError, match="has more"):
+    with pytest.raises(ReadError, match="has more"):
         read_idx(tmp_path / "bomb", 3)

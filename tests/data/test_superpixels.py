@@ -16,9 +16,10 @@ from geoskip.data.cache import CacheEntry, CacheError, entries
 from geoskip.data.catalog import FASHION_MNIST, MNIST
 from geoskip.data.declaration import IDX_FILES, MissingData
 from geoskip.data.graph_sets import gaussian_weights
-from geoskip.data.idx import IdxError, read_images
+from geoskip.data.idx import read_images
 from geoskip.data.image_sets import read_image
 from geoskip.graphs.coarsening import graclus
+from geoskip.records.reading import ReadError
 
 OPTIONS: dict[str, Any] = {"nodes": 12, "degree": 4.0, "workers": 1}
 
@@ -164,7 +165,7 @@ def test_missing_files_are_downloaded_to_the_data_folder(tmp_path: Path, monkeyp
     ],
 )
 def test_idx_files_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[int, np.ndarray], fault: str) -> None:
-    with pytest.raises(IdxError, match=fault):
+    with pytest.raises(ReadError, match=fault):
         read_images(write_mnist(tmp_path, changes=changes))
 
 

@@ -25,6 +25,7 @@ from geoskip.data.image_sets import MNIST_DEGREE, check_superpixels, superpixel_
 from geoskip.data.mesh_sets import Split
 from geoskip.data.superpixels import COMPACTNESS
 from geoskip.records.files import atomic_write
+from geoskip.records.reading import ReadError
 from geoskip.shapes import Int, Shaped
 
 log = logging.getLogger(__name__)
@@ -55,10 +56,6 @@ GROWTH = 1100  # gzip cannot compress by more than 1032
 ATTEMPTS = 4
 PAUSE_SECONDS = 1.0
 TIMEOUT_SECONDS = 30.0
-
-
-class IdxError(ValueError):
-    """A file that is not an IDX file of bytes, or not the expected one."""
 
 
 class DownloadError(OSError):
@@ -119,11 +116,11 @@ def read_images(
     num_classes = len(CLASSES[data_set.name])
     for path, images, labels in ((paths[1], train, train_labels), (paths[3], test, test_labels)):
         if len(images) != len(labels):
-            raise IdxError(f"{path}: {len(labels)} labels for {len(images)} images")
+            raise ReadError(f"{path}: {len(labels)} labels for {len(images)} images")
         if labels.max(initial=0) >= num_classes:
-            raise IdxError(f"{path}: label {labels.max()}, but there are {num_classes} classes")
+            raise ReadError(f"{path}: label {labels.max()}, but there are {num_classes} classes")
     if train.shape[1:] != test.shape[1:]:
-        raise IdxError(f"{paths[2]}: images of {test.shape[1:]} pixels, but {train.shape[1:]} for training")
+        raise ReadError(f"{paths[2]}: images of {test.shape[1:]} pixels, but {train.shape[1:]} for training")
     labels = np.concatenate([train_labels, test_labels]).astype(np.int64)
     return np.concatenate([train, test]), labels, Split.leading(len(labels), len(train))
 
@@ -140,21 +137,21 @@ def read_idx(path: Path, num_axes: int) -> Shaped[np.ndarray, ...]:
         with gzip.open(path, "rb") if is_gzip else path.open("rb") as stream:
             return _parse_idx(stream, path, num_axes)
     except (gzip.BadGzipFile, zlib.error, EOFError, struct.error, OverflowError) as error:
-        raise IdxError(f"{path}: damaged: {error}") from error
+        raise ReadError(f"{path}: damaged: {error}") from error
 
 
 def _parse_idx(file: gzip.GzipFile | io.BufferedReader, path: Path, num_axes: int) -> np.ndarray:
     magic = file.read(4)
     if magic != bytes([0, 0, 8, num_axes]):
-        raise IdxError(f"{path}: not an IDX file of bytes with {num_axes} axes (it begins with {magic.hex(' ')})")
+        raise ReadError(f"{path}: not an IDX file of bytes with {num_axes} axes (it begins with {magic.hex(' ')})")
     shape = struct.unpack(f">{num_axes}I", file.read(4 * num_axes))
     size = math.prod(shape)
     if size > min(MAX_BYTES, GROWTH * path.stat().st_size):
-        raise IdxError(f"{path}: claims {size:,} bytes of data")
+        raise ReadError(f"{path}: claims {size:,} bytes of data")
     data = file.read(size + 1)
     if len(data) != size:
         fault = "fewer" if len(data) < size else "more"
-        raise IdxError(f"{path}: its header, shape {shape}, asks for {size:,} bytes of data, but it has {fault}")
+        raise ReadError(f"{path}: its header, shape {shape}, asks for {size:,} bytes of data, but it has {fault}")
     return np.frombuffer(bytearray(data), dtype=np.uint8).reshape(shape)
 
 

@@ -5,7 +5,7 @@ Also the closest points of a mesh, which give the matrices from a coarse to a fi
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -50,38 +50,22 @@ def mesh_hierarchy(
     """
     check_type("mesh", mesh, Mesh)
     name, given = ("factors", factors) if targets is None else ("targets", targets)
-    numbers = whole_numbers(name, given, "a hierarchy", least=None)
-    counts = numbers if targets is not None else _counts(mesh.num_vertices, numbers)
-    _check_counts(name, mesh.num_vertices, counts)
+    numbers = whole_numbers(name, given, "a hierarchy")
+    counts = [mesh.num_vertices]
+    for number in numbers:
+        counts.append(-(-counts[-1] // number) if targets is None else number)
+    if any(coarse > fine for fine, coarse in pairwise(counts)):
+        raise MeshError(f"{name}: levels of {counts[1:]} vertices for {counts[0]}; each must be at most the one before")
+    if any(count < 3 for count in counts[1:]):
+        raise MeshError(f"{name}: levels of {counts[1:]} vertices, but a triangle needs 3; use fewer or larger levels")
     levels, kept = [mesh], []
-    for count in counts:
+    for count in counts[1:]:
         step = decimate(levels[-1], count)
         levels.append(step.mesh)
         kept.append(step.kept)
-    down = tuple(_selection(k, fine.num_vertices) for k, fine in zip(kept, levels, strict=False))
+    down = tuple(_selection(indices, fine.num_vertices) for indices, fine in zip(kept, levels, strict=False))
     up = tuple(_barycentric(*step) for step in zip(levels, levels[1:], kept, strict=False))
     return MeshHierarchy(tuple(levels), tuple(kept), down, up)
-
-
-def _counts(num_vertices: int, factors: Sequence[int]) -> Sequence[int]:
-    counts = []
-    for factor in factors:
-        if factor < 1:
-            raise MeshError(f"factors: must be 1 or more, got a factor of {factor}")
-        num_vertices = -(-num_vertices // factor)
-        counts.append(num_vertices)
-    return counts
-
-
-def _check_counts(argument: str, num_vertices: int, counts: Sequence[int]) -> None:
-    if any(coarse > fine for fine, coarse in zip([num_vertices, *counts], counts, strict=False)):
-        raise MeshError(
-            f"{argument}: levels of {list(counts)} vertices for {num_vertices}; each must be at most the one before"
-        )
-    if any(count < 3 for count in counts):
-        raise MeshError(
-            f"{argument}: levels of {list(counts)} vertices, but a triangle needs 3; use fewer or larger levels"
-        )
 
 
 def _selection(kept: np.ndarray, num_vertices: int) -> csr_array:

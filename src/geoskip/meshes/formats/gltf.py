@@ -46,7 +46,7 @@ def parse_gltf(data: bytes, folder: Path | None = None) -> Polygons:
     verts, faces, num_vertices = [np.empty((0, 3))], [np.empty((0, 3), dtype=np.int64)], 0
     for mesh, transform in _placed_meshes(document):
         starts: dict[int, int] = {}
-        for primitive in _objects(mesh, "primitives"):
+        for primitive in _list(mesh, "primitives", dict):
             key, positions, triangles = _primitive(primitive, buffers)
             budget -= len(positions) + triangles.size
             if budget < 0:
@@ -109,13 +109,6 @@ def _natural(holder: Json, key: str, default: int | None = None) -> int:
     return value
 
 
-def _naturals(holder: Json, key: str) -> list[int]:
-    values = holder.get(key, [])
-    if not isinstance(values, list):
-        raise MeshError(f"glTF {key!r} must be a list")
-    return [_natural({key: value}, key) for value in values]
-
-
 def _numbers(holder: Json, key: str, default: list[float]) -> list[float]:
     """A list of finite numbers, as long as ``default``."""
     values = holder.get(key, default)
@@ -126,12 +119,12 @@ def _numbers(holder: Json, key: str, default: list[float]) -> list[float]:
     return [float(value) for value in values]
 
 
-def _objects(holder: Json, key: str) -> list[Json]:
-    """A list of objects, empty if the key is missing."""
+def _list(holder: Json, key: str, kind: type) -> list[Any]:
+    """A list of objects (dict) or of integers of at least 0; empty if the key is missing."""
     values = holder.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise MeshError(f"glTF {key!r} must be a list of objects")
-    return values
+    if not isinstance(values, list) or not all(type(value) is kind for value in values):
+        raise MeshError(f"glTF {key!r} must be a list of {'objects' if kind is dict else 'integers'}")
+    return values if kind is dict else [_natural({key: value}, key) for value in values]
 
 
 def _pick(values: list[Any], index: int, name: str) -> Any:
@@ -148,9 +141,9 @@ class _Buffers:
     """
 
     def __init__(self, document: Json, chunk: bytes, folder: Path | None) -> None:
-        self.accessors = _objects(document, "accessors")
-        self.views = _objects(document, "bufferViews")
-        listed = _objects(document, "buffers")
+        self.accessors = _list(document, "accessors", dict)
+        self.views = _list(document, "bufferViews", dict)
+        listed = _list(document, "buffers", dict)
         uris = [buffer.get("uri", "") for buffer in listed]
         if not all(isinstance(uri, str) for uri in uris) or len(set(uris)) != len(uris):
             raise MeshError("every glTF buffer must have its own uri")
@@ -178,29 +171,25 @@ class _Buffers:
 
 def _contents(buffer: Json, chunk: bytes, folder: Path | None) -> bytes:
     uri, data = buffer.get("uri", ""), chunk
-    if uri.startswith("data:"):
-        head, _, body = uri.partition(";base64,")
-        try:
-            data = base64.b64decode(body, validate=True)
-        except ValueError:
-            raise MeshError(f"glTF buffer is not base64: {head[:40]!r}") from None
-    elif uri:
-        data = _external(uri, folder)
+    try:
+        if uri.startswith("data:"):
+            data = base64.b64decode(uri.partition(";base64,")[2], validate=True)
+        elif uri:
+            data = read_bytes(_external(uri, folder))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise MeshError(f"glTF buffer {uri[:60]!r}: {reason}") from error
     if _natural(buffer, "byteLength") > len(data):
         raise MeshError("truncated: a glTF buffer announces more bytes than it has")
     return data
 
 
-def _external(uri: str, folder: Path | None) -> bytes:
+def _external(uri: str, folder: Path | None) -> Path:
     """Only plain names in the document's own folder are read, so that a mesh file cannot access other files."""
     name = unquote(uri)
     if folder is None or name.startswith(".") or not name.isprintable() or not {*"/\\:"}.isdisjoint(name):
-        raise MeshError(f"glTF buffer {uri[:60]!r} is not a file in the folder of the document")
-    try:
-        return read_bytes(folder / name)
-    except (OSError, ReadError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise MeshError(f"glTF buffer {uri[:60]!r}: {reason}") from error
+        raise MeshError("is not a file in the folder of the document")
+    return folder / name
 
 
 def _placed_meshes(document: Json) -> list[tuple[Json, np.ndarray]]:
@@ -209,7 +198,7 @@ def _placed_meshes(document: Json) -> list[tuple[Json, np.ndarray]]:
     A file without nodes shows every mesh untransformed. A node that is reached twice (a cycle, a second parent) is an
     error, as in the standard.
     """
-    nodes, meshes = _objects(document, "nodes"), _objects(document, "meshes")
+    nodes, meshes = _list(document, "nodes", dict), _list(document, "meshes", dict)
     if not nodes:
         return [(mesh, np.eye(4)) for mesh in meshes]
     placed = []
@@ -224,15 +213,15 @@ def _placed_meshes(document: Json) -> list[tuple[Json, np.ndarray]]:
         transform = parent @ _transform(node)
         if "mesh" in node:
             placed.append((_pick(meshes, _natural(node, "mesh"), "mesh"), transform))
-        pending += [(child, transform) for child in reversed(_naturals(node, "children"))]
+        pending += [(child, transform) for child in reversed(_list(node, "children", int))]
     return placed
 
 
 def _roots(document: Json, nodes: list[Json]) -> list[int]:
-    scenes = _objects(document, "scenes")
+    scenes = _list(document, "scenes", dict)
     if scenes:
-        return _naturals(_pick(scenes, _natural(document, "scene", 0), "scene"), "nodes")
-    children = {child for node in nodes for child in _naturals(node, "children")}
+        return _list(_pick(scenes, _natural(document, "scene", 0), "scene"), "nodes", int)
+    children = {child for node in nodes for child in _list(node, "children", int)}
     return [index for index in range(len(nodes)) if index not in children]
 
 

@@ -12,6 +12,7 @@ vertices are numbered by first appearance. Normals are ignored. Files are writte
 """
 
 import re
+from collections.abc import Container
 
 import numpy as np
 
@@ -44,15 +45,17 @@ def parse_obj(data: bytes) -> Polygons:
             num_vertices_so_far.append(len(coordinates))
         elif words[0] not in _OBJ_SKIPPED and not words[0].startswith(b"#"):
             raise MeshError(f"unknown OBJ statement {words[0][:20].decode('latin-1')!r}")
-    return Polygons(_obj_verts(coordinates), *_obj_corners(polygons, num_vertices_so_far))
-
-
-def _obj_verts(coordinates: list[list[bytes]]) -> np.ndarray:
     # x y z, optionally followed by a weight, a color, or both
-    bad = next((i for i, words in enumerate(coordinates) if len(words) not in (3, 4, 6, 7)), None)
-    if bad is not None:
-        raise MeshError(f"OBJ vertex {bad + 1} has {len(coordinates[bad])} values")
-    return float_array([word for words in coordinates for word in words[:3]]).reshape(-1, 3)
+    verts = _positions("OBJ", coordinates, (3, 4, 6, 7))
+    return Polygons(verts, *_obj_corners(polygons, num_vertices_so_far))
+
+
+def _positions(kind: str, lines: list[list[bytes]], counts: Container[int]) -> np.ndarray:
+    """The first three of the numbers in each line; ``counts`` says how many a line may have."""
+    for i, words in enumerate(lines):
+        if len(words) not in counts:
+            raise MeshError(f"{kind} vertex {i + 1} has {len(words)} values")
+    return float_array([word for words in lines for word in words[:3]]).reshape(-1, 3)
 
 
 def _obj_corners(polygons: list[list[bytes]], num_vertices_so_far: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -82,14 +85,9 @@ def parse_off(data: bytes) -> Polygons:
         raise MeshError(
             f"OFF header announces {num_vertices} vertices and {num_faces} faces, but {len(lines) - 1} lines follow"
         )
-    return Polygons(_off_verts(lines[1 : 1 + num_vertices]), *_off_corners(lines[1 + num_vertices :]))
-
-
-def _off_verts(lines: list[list[bytes]]) -> np.ndarray:
-    short = next((i for i, words in enumerate(lines) if len(words) < 3), None)
-    if short is not None:
-        raise MeshError(f"OFF vertex {short} has {len(lines[short])} coordinates")
-    return float_array([word for words in lines for word in words[:3]]).reshape(-1, 3)
+    # x y z, optionally followed by a normal, a color and texture coordinates
+    verts = _positions("OFF", lines[1 : 1 + num_vertices], range(3, 100))
+    return Polygons(verts, *_off_corners(lines[1 + num_vertices :]))
 
 
 def _off_corners(lines: list[list[bytes]]) -> tuple[np.ndarray, np.ndarray]:
@@ -146,9 +144,7 @@ def _stl_text_corners(data: bytes) -> np.ndarray:
     if keywords[-1] != b"endsolid" or inner != _STL_FACET * (len(inner) // len(_STL_FACET)):
         raise MeshError("STL text is truncated or not a sequence of facets with three vertices")
     corners = [words[1:] for words, keyword in zip(lines, keywords, strict=True) if keyword == b"vertex"]
-    if any(len(words) != 3 for words in corners):
-        raise MeshError("an STL vertex does not have three coordinates")
-    return float_array([word for words in corners for word in words]).reshape(-1, 3)
+    return _positions("STL", corners, (3,))
 
 
 def encode_stl(mesh: Mesh) -> bytes:
