@@ -132,7 +132,7 @@ def _comparison(serving: Sequence[ClaimResult]) -> tuple[str, ...]:
         claim.better.label,
         result.rival.label if len(claim.rivals) == 1 else f"{result.rival.label} (the closest of all)",
         f"{result.data}, {result.schedule}",
-        claim.shown(claim.paper_gain),
+        claim.shown(claim.paper_gain(result.rival)),
         claim.shown(comparison.gain, comparison.half),
         str(comparison.pairs),
         MISSING if result.p is None else "< 0.001" if result.p < 0.001 else f"{result.p:.3f}",

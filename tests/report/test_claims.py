@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from geoskip.report.tables import ClaimRow, claims_table
 
-ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", 0.0004, "holds")
+ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
 
 
 def test_every_claim_is_a_row_with_its_verdict() -> None:

@@ -49,13 +49,14 @@ class Claim:
     metric: str
 
     @property
-    def paper_gain(self) -> float | None:
-        """The paper's gain over the strongest rival; None if the paper does not print all figures."""
-        figures = [row.paper.get(self.metric) for row in (self.better, *self.rivals)]
-        if None in figures:
-            return None
-        ours, *theirs = (value for value in figures if value is not None)
-        return min(self.gain(ours, value) for value in theirs)
+    def is_borne_out(self) -> bool:
+        """Whether the paper prints all figures, and they agree with the claim."""
+        printed = all(self.metric in row.paper for row in (self.better, *self.rivals))
+        return printed and all(self.paper_gain(rival) > 0 for rival in self.rivals)
+
+    def paper_gain(self, rival: PaperRow) -> float:
+        """The gain over a rival in the paper."""
+        return self.gain(self.better.paper[self.metric], rival.paper[self.metric])
 
     @property
     def unit(self) -> Metric:
@@ -65,10 +66,10 @@ class Claim:
         """Positive if ``ours`` is better."""
         return ours - theirs if self.unit.better == "higher" else theirs - ours
 
-    def shown(self, gain: float | None, half: float | None = None) -> str:
-        """A gain with its unit and half of its interval: ``16.36 ± 4.21 points``."""
+    def shown(self, gain: float, half: float | None = None, sign: str = "") -> str:
+        """A gain with half of its interval and its unit: ``16.36 ± 4.21 points``; ``sign`` is that of a format."""
         digits, unit = self.unit.digits, "points" if self.unit.unit == "%" else self.unit.unit
-        return f"{gain:.{digits}f}{'' if half is None else f' ± {half:.{digits}f}'} {unit}"
+        return f"{gain:{sign},.{digits}f}{'' if half is None else f' ± {half:.{digits}f}'} {unit}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 @cache
 def all_claims() -> tuple[Claim, ...]:
     """Every claim that a comparison of rows can settle and that the paper's own figures bear out."""
-    return tuple(claim for claim in _claims() if (claim.paper_gain or 0) > 0)
+    return tuple(claim for claim in _claims() if claim.is_borne_out)
 
 
 def _claims() -> Iterator[Claim]:
@@ -220,16 +221,16 @@ def claim_rows(runs: Iterable[ReportRun]) -> tuple[ClaimRow, ...]:
 
 
 def _claim_row(result: ClaimResult) -> ClaimRow:
-    claim = result.claim
+    claim, comparison = result.claim, result.comparison
     # The gain is positive if the claim holds; the table shows the first method minus the second.
-    difference = result.comparison.gain if claim.unit.better == "higher" else -result.comparison.gain
-    unit = "points" if claim.unit.unit == "%" else claim.unit.unit
+    sign = 1 if claim.unit.better == "higher" else -1
     return ClaimRow(
         claim=claim.subject[:1].upper() + claim.subject[1:],
         compared=f"{claim.better.label} against {result.rival.label}",
         data=result.data if result.schedule == "full" else f"{result.data}, {result.schedule} schedule",
-        seeds=result.comparison.pairs,
-        difference=f"{difference:+,.{claim.unit.digits}f} {unit}".replace("-", "−"),
+        seeds=comparison.pairs,
+        difference=claim.shown(sign * comparison.gain, comparison.half, "+").replace("-", "−"),
+        paper=claim.shown(sign * claim.paper_gain(result.rival), sign="+").replace("-", "−"),
         p=result.p,
         verdict=result.verdict,
     )

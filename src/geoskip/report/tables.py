@@ -203,7 +203,8 @@ class ClaimRow:
     compared: the two methods: ``"A against B"``.
     data: the data set, and the schedule if it is not the paper's.
     seeds: how many pairs of runs were compared.
-    difference: the mean of A minus B, with its unit.
+    difference: the mean of A minus B, with half of its 95 % interval and its unit.
+    paper: the same difference in the paper.
     p: two-sided p-value of the difference; None for a single pair of runs.
     verdict: one of ``VERDICTS``.
     """
@@ -213,6 +214,7 @@ class ClaimRow:
     data: str
     seeds: int
     difference: str
+    paper: str
     p: float | None
     verdict: str
 
@@ -225,13 +227,15 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     distinct = list({(row.compared, row.data, row.difference): row for row in claims}.values())
     comparisons = _claims_html(
         "All comparisons",
-        "Difference: first method minus second, on the same seeds. p: paired t-test, corrected by Holm's method.",
+        "Difference: first method minus second, on the same seeds; ± is half the width of its 95 % interval. "
+        "p: paired t-test, corrected by Holm's method.",
         {
             "Claim": "",
             "Compared": "",
             "Data": "",
             "Seeds": "number",
             "Difference": "number",
+            "In the paper": "number",
             "<i>p</i>": "number",
             "Verdict": "",
         },
@@ -267,6 +271,7 @@ def _claim_line(row: ClaimRow) -> str:
     return (
         f'<tr><th scope="row">{escape(row.claim)}</th><td>{escape(row.compared)}</td><td>{escape(row.data)}</td>'
         f'<td class="number">{row.seeds}</td><td class="number">{escape(row.difference)}</td>'
+        f'<td class="number">{escape(row.paper)}</td>'
         f"{_number(chance, 2.0 if row.p is None else row.p)}<td>{_verdict_html(row.verdict, row.verdict)}</td></tr>"
     )
 
