@@ -194,7 +194,7 @@ def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path
     for root in (tmp_path / "cache", tmp_path / "other"):
         cached("faces", recipe, lambda: CacheEntry({"verts": np.zeros(3)}), root=root)
     faces = states()["faces"]
-    assert faces.message == "Generated faces in the manner of CoMA: subjects=2 expressions=2 seed=0"
+    assert faces.message == "Generated faces like those of CoMA: subjects=2 expressions=2 seed=0"
     assert faces.place is not None
     assert faces.place.parent == tmp_path / "cache"
     assert faces.place.is_dir()

@@ -26,12 +26,8 @@ def demo(
     from geoskip.training.progress import choose_progress
     from geoskip.training.run import SAMPLES
 
-    typer.echo(
-        "Generating spheres."
-        if data == "spheres"
-        else "Generating faces; this takes about two minutes the first time.",
-        err=True,
-    )
+    what = "spheres" if data == "spheres" else "faces, which takes about two minutes the first time"
+    typer.echo(f"Generating {what}.", err=True)
     made = demo_set(data)
     if made.note:
         typer.echo(made.note, err=True)
