@@ -36,7 +36,6 @@ OPTIONAL = {
     "plotly",
     "potpourri3d",
     "pygeodesic",
-    "pyvista",
     "ray",
     "skimage",
     "torch_geometric",

@@ -42,7 +42,7 @@ WRITERS = {
     "training/checkpoint.py",
     "training/progress.py",
 }
-HEAVY = {"anny", "matplotlib", "plotly", "pyvista", "ray", "skimage", "torch_geometric", "trimesh"}
+HEAVY = {"anny", "matplotlib", "plotly", "ray", "skimage", "torch_geometric", "trimesh"}
 
 
 def module(path: Path) -> str:

@@ -160,7 +160,6 @@ def test_text(tmp_path: Path) -> None:
 
 # Those that read no file of a user: answers of processes that geoskip started, the paper's tables, lock files.
 OWN = {
-    "report/renders.py",
     "paper/parallel.py",
     "paper/rows.py",
     "paper/running.py",

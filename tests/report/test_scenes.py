@@ -94,7 +94,7 @@ def test_plain_is_next_to_affine_even_without_samples() -> None:
     assert [row.method for row, _ in scene.shown] == ["Aff-MoNet"]
     plain = embed.embedded_meshes(scene, Blobs(), 1)["methods"][0]
     assert (plain["parts"], plain["test"]) == ({}, "test set: mean 0.900 mm")
-    assert "MoNet 1.00 mm" in mesh_still(scene, 32).text
+    assert "MoNet 1.00 mm" in mesh_still(scene).text
     bodies = [made_run(r, "bodies", 0) for r in MATCHING.select(["*MoNet*"])]
     bodies[1] = ReportRun(bodies[1].record, matched(SPHERES, 0.1, 0))
     (matching,) = scenes.match_scenes(result_tables(bodies))
@@ -192,7 +192,7 @@ def test_a_matching_carries_predictions_and_errors() -> None:
     assert unpacked(blobs, entry["methods"][2]["errors"][1]) == pytest.approx(body.error_pct, abs=0.01)
     assert entry["methods"][2]["right"][1] == pytest.approx(100 * (body.predicted == body.labels).mean())
     assert not entry["unlabeled"]
-    assert "Mean geodesic error: GCN" in match_still(matching, 32).text
+    assert "Mean geodesic error: GCN" in match_still(matching).text
 
 
 def without_labels(samples: CorrespondenceSamples, every: int) -> CorrespondenceSamples:
@@ -217,14 +217,14 @@ def test_vertices_without_a_label_do_not_count() -> None:
     assert (errors[~known] < 0).all()
     assert errors[known] == pytest.approx(body.error_pct[known], abs=0.01)
     assert entry["methods"][0]["right"] == pytest.approx([100 * (body.predicted == body.labels)[known].mean()])
-    assert f" {body.error_pct[known].mean():.1f} %" in match_still(matching, 32).text
+    assert f" {body.error_pct[known].mean():.1f} %" in match_still(matching).text
 
 
 def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
     (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     assert embed.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
-    assert "the error is unknown" in match_still(matching, 32).text
+    assert "the error is unknown" in match_still(matching).text
 
 
 def test_bodies_of_any_connectivity_are_embedded() -> None:
@@ -262,7 +262,7 @@ def test_digits_have_every_edge_once_and_the_predictions_of_their_group() -> Non
 
 def test_a_still_says_what_it_shows() -> None:
     (scene,) = scenes.mesh_scenes(result_tables(reconstructed("*MoNet M=9")))
-    still = mesh_still(scene, 40)
-    assert still.png.startswith(b"\x89PNG")
+    still = mesh_still(scene)
+    assert still.png(40).startswith(b"\x89PNG")
     assert "“sphere 0”" in still.text
     assert all(f"{row.method} 0." in still.text for row in scene.methods)

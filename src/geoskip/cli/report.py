@@ -16,7 +16,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("report"),
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     figures: Annotated[bool, typer.Option(help="Also write charts and pictures as PNG and SVG files.")] = True,
-    renders: Annotated[bool, typer.Option(help="Also write large renders of the meshes (needs pyvista).")] = False,
+    renders: Annotated[bool, typer.Option(help="Also write large pictures of each mesh.")] = False,
 ) -> None:
     """Write one HTML page with tables, charts and rotatable meshes. The page works offline."""
     from geoskip.paper.claims import claim_rows, published_tables

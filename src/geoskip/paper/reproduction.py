@@ -11,7 +11,6 @@ from statistics import fmean
 
 import numpy as np
 
-from geoskip.meshes import Mesh
 from geoskip.paper.baselines import stored_baselines
 from geoskip.paper.experiments import Experiment, chosen_data, find_experiment
 from geoskip.paper.rows import PaperRow
@@ -21,8 +20,8 @@ from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_
 from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.report.palette import colored
-from geoskip.report.pictures import picture, png_bytes, sheet
-from geoskip.report.sheets import errors_mm, part_pictures
+from geoskip.report.pictures import png_bytes, sheet
+from geoskip.report.sheets import errors_mm, part_shapes, shape_pictures
 
 
 @dataclass
@@ -162,14 +161,13 @@ def _pictures(figure: str, job: Job, samples: Samples, size: int) -> list[tuple[
     label = job.row.label
     if isinstance(samples, CorrespondenceSamples):
         # Blue-gray where a vertex has no label.
-        errors = (colored(body.error_pct.astype(float), LARGEST_PCT, "viridis") for body in samples.meshes)
-        meshes = (Mesh(body.verts.astype(float), body.faces) for body in samples.meshes)
-        return [(label, [picture(m, colors=colors, size=size) for m, colors in zip(meshes, errors, strict=True)])]
+        shapes = [(b.verts, b.faces, colored(b.error_pct, LARGEST_PCT, "viridis")) for b in samples.meshes]
+        return [(label, shape_pictures(shapes, size))]
     assert isinstance(samples, MeshSamples)
     if figure == "errors":
         colors = [colored(errors, LARGEST_MM, "viridis") for errors in errors_mm(samples)]
-        return [(label, part_pictures(samples, "full", size, colors=colors))]
+        return [(label, shape_pictures(part_shapes(samples, "full", colors), size))]
     parts = {"input": "input", label: "full"}
     if figure == "affine":
         parts = {f"{label}: {part}": part for part in ("input", "full", "affine")}
-    return [(name, part_pictures(samples, part, size)) for name, part in parts.items()]
+    return [(name, shape_pictures(part_shapes(samples, part), size)) for name, part in parts.items()]

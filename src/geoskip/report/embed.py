@@ -5,18 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from geoskip.meshes import Mesh
 from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples
 from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import png_bytes, sheet
 from geoskip.report.scenes import Kind, Scene, described, saturation_mm
-from geoskip.report.sheets import PAPER_PCT, errors_mm, shape_pictures
+from geoskip.report.sheets import PAPER_PCT, Shape, errors_mm, shape_pictures
 from geoskip.shapes import Float, Shaped
 
 TYPES = {"uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32"}
@@ -176,40 +175,38 @@ def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Still:
-    """A PNG file and its description."""
+    """The first item of a scene: the meshes, and in words what they show."""
 
-    png: bytes
+    shapes: list[Shape]
     text: str
 
+    def png(self, size: int) -> bytes:
+        """The meshes side by side on a transparent background."""
+        return png_bytes(sheet(shape_pictures(self.shapes, size, transparent=True), columns=len(self.shapes)))
 
-def mesh_still(scene: Scene[MeshSamples], size: int = 300) -> Still:
+
+def mesh_still(scene: Scene[MeshSamples]) -> Still:
     """The input and the reconstruction of each method, colored by the error."""
     first, high = scene.first, saturation_mm(scene)
     results = [(row, samples, errors_mm(samples)[0]) for row, samples in scene.shown]
-    shapes = [(first.parts["input"][0], first.faces, colored(np.zeros(first.parts["input"].shape[1]), high))]
+    shapes: list[Shape] = [(first.parts["input"][0], first.faces, colored(np.zeros_like(results[0][2]), high))]
     shapes += [(samples.parts["full"][0], first.faces, colored(errors, high)) for _, samples, errors in results]
     means = ", ".join(f"{row.method} {errors.mean():.2f} mm" for row, _, errors in results)
     shown = f"the mesh “{', '.join(described(first.names[0]))}” and its reconstruction by each method"
-    return Still(_png(shapes, size), f"{scene.title}: {shown}. Mean error: {means}.")
+    return Still(shapes, f"{scene.title}: {shown}. Mean error: {means}.")
 
 
-def match_still(scene: Scene[CorrespondenceSamples], size: int = 300) -> Still:
+def match_still(scene: Scene[CorrespondenceSamples]) -> Still:
     """The target, and the geodesic error of each method on the first body."""
     first = scene.first
     bodies = [(row, samples.meshes[0]) for row, samples in scene.shown]
-    shapes = [(first.target_verts, first.target_faces, colored(np.zeros(len(first.target_verts)), PAPER_PCT))]
-    shapes += [(b.verts, b.faces, colored(b.error_pct.astype(np.float64), PAPER_PCT)) for _, b in bodies]
-    means = [f"{row.method} {b.mean_error_pct:.1f} %" for row, b in bodies if b.mean_error_pct is not None]
-    error = (
-        f"Mean geodesic error: {', '.join(means)} of the diameter; the color scale ends at {PAPER_PCT:g} %."
-        if means
-        else "Its vertices have no labels, so the error is unknown."
-    )
+    shapes: list[Shape] = [
+        (first.target_verts, first.target_faces, colored(np.zeros(len(first.target_verts)), PAPER_PCT))
+    ]
+    shapes += [(body.verts, body.faces, colored(body.error_pct, PAPER_PCT)) for _, body in bodies]
+    means = [f"{row.method} {body.mean_error_pct:.1f} %" for row, body in bodies if body.mean_error_pct is not None]
+    error = "Its vertices have no labels, so the error is unknown."
+    if means:
+        error = f"Mean geodesic error: {', '.join(means)} of the diameter; the color scale ends at {PAPER_PCT:g} %."
     shown = f"the target, and the geodesic error of each method on the body “{', '.join(described(first.names[0]))}”"
-    return Still(_png(shapes, size), f"{scene.title}: {shown}. {error}")
-
-
-def _png(shapes: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], size: int) -> bytes:
-    """Vertices, faces and colors of meshes, side by side on a transparent background."""
-    meshes = [(Mesh(verts.astype(np.float64), faces.astype(np.int64)), colors) for verts, faces, colors in shapes]
-    return png_bytes(sheet(shape_pictures(meshes, size, transparent=True), columns=len(meshes)))
+    return Still(shapes, f"{scene.title}: {shown}. {error}")

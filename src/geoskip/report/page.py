@@ -27,7 +27,6 @@ from geoskip.report.embed import (
     mesh_still,
 )
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.renders import write_renders
 from geoskip.report.runs import DATA, SCHEDULES, ReportRun
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
@@ -38,6 +37,7 @@ SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "sta
 TITLE = "What does a skip connection change?"
 # Upper bound of the embedded samples in bytes of base64, so that the page can still be mailed and committed.
 BUDGET = 7_000_000
+RENDER_SIZE = 1200
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         lede=_lede(runs, tables),
         style=css() + _asset("page.css") + _asset("figures.css"),
         headlines="".join(map(headline_html, headlines(tables).values())),
-        meshes_still=_image([mesh_still(scene) for scene in meshes[:1]]),
-        matches_still=_image([match_still(scene) for scene in bodies[:1]]),
+        meshes_still=_image(mesh_still(meshes[0])) if meshes else "",
+        matches_still=_image(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
         tables="".join(map(_section, tables)),
         about=_about(runs, page.problems),
@@ -121,11 +121,9 @@ def _section(table: ResultTable) -> str:
     )
 
 
-def _image(stills: Sequence[Still]) -> str:
-    if not stills:
-        return ""
-    source = base64.b64encode(stills[0].png).decode("ascii")
-    return f'<img src="data:image/png;base64,{source}" alt="{escape(stills[0].text)}">'
+def _image(still: Still) -> str:
+    source = base64.b64encode(still.png(300)).decode("ascii")
+    return f'<img src="data:image/png;base64,{source}" alt="{escape(still.text)}">'
 
 
 def _about(runs: Sequence[ReportRun], problems: Sequence[str]) -> str:
@@ -174,27 +172,29 @@ class WrittenReport:
 def write_report(
     runs: Sequence[ReportRun], folder: Path, page: Page | None = None, *, figures: bool = True, renders: bool = False
 ) -> WrittenReport:
-    """Write the page, then the figures (charts, pictures) and renders as far as the installed packages allow."""
+    """Write the page, then the figures (charts, pictures) and renders (large pictures of each mesh).
+
+    Charts need matplotlib; without it the report says so.
+    """
     page = page or Page()
     index = folder / "index.html"
     atomic_write(index, page_html(runs, page).encode())
     tables = result_tables(runs, page.published)
-    files: list[Path] = []
-    missing: list[str] = []
-    meshes = mesh_scenes(tables)
+    stills = {f"meshes-{scene.key}": mesh_still(scene) for scene in mesh_scenes(tables)}
+    stills |= {f"bodies-{scene.key}": match_still(scene) for scene in match_scenes(tables)}
+    pictures: dict[Path, bytes] = {}
     if figures:
-        stills = {f"meshes-{scene.key}": mesh_still(scene, 400) for scene in meshes}
-        stills |= {f"bodies-{scene.key}": match_still(scene, 400) for scene in match_scenes(tables)}
-        for name, still in stills.items():
-            files.append(folder / "figures" / f"{name}.png")
-            atomic_write(files[-1], still.png)
-        try:
-            files += write_charts(charts(tables), folder / "figures")
-        except ImportError as error:
-            missing.append(str(error))
+        pictures |= {folder / "figures" / f"{name}.png": still.png(400) for name, still in stills.items()}
     if renders:
-        try:
-            files += write_renders(meshes, folder / "renders")
-        except RuntimeError as error:
-            missing.append(str(error))
-    return WrittenReport(index, tuple(files), tuple(missing))
+        pictures |= {
+            folder / "renders" / f"{name}-{number}.png": Still([shape], "").png(RENDER_SIZE)
+            for name, still in stills.items()
+            for number, shape in enumerate(still.shapes)
+        }
+    for path, png in pictures.items():
+        atomic_write(path, png)
+    try:
+        drawn = write_charts(charts(tables), folder / "figures") if figures else []
+    except ImportError as error:
+        return WrittenReport(index, tuple(pictures), (str(error),))
+    return WrittenReport(index, (*pictures, *drawn), ())

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from geoskip.meshes import Mesh, MeshHierarchy
-from geoskip.records.samples import PARTS, CorrespondenceSamples, MeshSamples, Samples
+from geoskip.records.samples import CorrespondenceSamples, MeshSamples, Samples
 from geoskip.report.charts import draw_confusion, draw_geodesic_curve
 from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, picture, sheet, view_of, write_png
@@ -17,6 +17,8 @@ from geoskip.shapes import Float, Shaped
 
 Colors = Float[np.ndarray, "_ 3"]  # of meshes of any size
 Picture = Shaped[np.ndarray, "rows cols channels"]
+# Vertices, faces and colors of a mesh; clay if there are none.
+Shape = tuple[np.ndarray, np.ndarray, Colors | None]
 # Where the paper's color scales end: vertex distance in mm, geodesic error in percent of the diameter.
 PAPER_MM, PAPER_PCT = 5.0, 10.0
 
@@ -56,21 +58,21 @@ def errors_mm(samples: MeshSamples, part: str = "full") -> Float[np.ndarray, "sa
     return distances * samples.unit_mm
 
 
-def part_pictures(
-    samples: MeshSamples, part: str, size: int, view: View | None = None, colors: Iterable[Colors] | None = None
-) -> list[Picture]:
-    """One picture per sample of a part: the input, the reconstruction, or what skips or convolutions decode alone."""
-    meshes = [Mesh(verts.astype(np.float64), samples.faces) for verts in samples.parts[part]]
-    chosen: Iterable[Colors | None] = colors if colors is not None else [None] * len(meshes)
-    return [picture(m, view, c, size) for m, c in zip(meshes, chosen, strict=True)]
-
-
 def shape_pictures(
-    shapes: Iterable[tuple[Mesh, Colors | None]], size: int, up: Up = "y", transparent: bool = False
+    shapes: Iterable[Shape], size: int, view: View | None = None, up: Up = "y", transparent: bool = False
 ) -> list[Picture]:
-    """Each mesh in its own frame, from the view that the page starts with."""
-    views = ((mesh, view_of(mesh.verts, AZIMUTH, ELEVATION, up), colors) for mesh, colors in shapes)
-    return [picture(mesh, view, colors, size, transparent=transparent) for mesh, view, colors in views]
+    """A picture of each mesh: from ``view``, or in its own frame from the view that the page starts with."""
+    meshes = [(Mesh(verts.astype(np.float64), faces.astype(np.int64)), colors) for verts, faces, colors in shapes]
+    return [
+        picture(mesh, view or view_of(mesh.verts, AZIMUTH, ELEVATION, up), colors, size, transparent=transparent)
+        for mesh, colors in meshes
+    ]
+
+
+def part_shapes(samples: MeshSamples, part: str, colors: Iterable[Colors] | None = None) -> list[Shape]:
+    """The samples of a part: the input, the reconstruction, or what skips or convolutions decode alone."""
+    chosen = [None] * samples.count if colors is None else colors
+    return [(verts, samples.faces, color) for verts, color in zip(samples.parts[part], chosen, strict=True)]
 
 
 def reconstruction_sheet(
@@ -82,34 +84,9 @@ def reconstruction_sheet(
     """
     errors = errors_mm(samples)
     high = (float(np.percentile(errors, 99)) if largest is None else largest) or 1.0
-    view = view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), AZIMUTH, ELEVATION, up)
-    rows = part_pictures(samples, "input", size, view) + part_pictures(samples, "full", size, view)
-    rows += part_pictures(samples, "full", size, view, [colored(error, high) for error in errors])
-    return sheet(rows, columns=samples.count)
-
-
-def mean_error_sheet(
-    samples: MeshSamples, errors: Float[np.ndarray, " vertices"], size: int = 420, up: Up = "y"
-) -> Shaped[np.ndarray, "rows cols 3"]:
-    """The mean error of each vertex over the test items, on the first sample, from the front and the back."""
-    mesh = Mesh(samples.parts["input"][0].astype(np.float64), samples.faces)
-    colors = colored(errors.astype(np.float64), float(errors.max()) or 1.0)
-    views = (view_of(mesh.verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
-    return sheet([picture(mesh, view, colors, size) for view in views], columns=2)
-
-
-def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
-    """Top: the target in its own colors, and each sample in the colors transferred to it. Bottom: the geodesic error.
-
-    The color scale ends at 10 % of the diameter, as in the paper; vertices without a label are blue-gray.
-    """
-    target = Mesh(samples.target_verts.astype(np.float64), samples.target_faces)
-    colors = position_colors(target.verts)
-    bodies = [(body, Mesh(body.verts.astype(np.float64), body.faces)) for body in samples.meshes]
-    top = [(target, colors), *((mesh, colors[body.predicted]) for body, mesh in bodies)]
-    bottom = [(target, colored(np.zeros(target.num_vertices), PAPER_PCT))]
-    bottom += [(mesh, colored(body.error_pct.astype(np.float64), PAPER_PCT)) for body, mesh in bodies]
-    return sheet(shape_pictures(top + bottom, size, up), columns=len(top))
+    rows = part_shapes(samples, "input") + part_shapes(samples, "full")
+    rows += part_shapes(samples, "full", [colored(error, high) for error in errors])
+    return sheet(shape_pictures(rows, size, _view_of_inputs(samples, up)), columns=samples.count)
 
 
 def parts_sheet(samples: MeshSamples, size: int = 190) -> Shaped[np.ndarray, "rows cols 3"]:
@@ -117,20 +94,45 @@ def parts_sheet(samples: MeshSamples, size: int = 190) -> Shaped[np.ndarray, "ro
 
     All share the view of the inputs, so larger shapes leave their frame. This is the paper's Figure 4 with another row.
     """
-    view = view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), 20.0, 5.0)
-    parts = [name for name in PARTS if name in samples.parts]
-    return sheet([one for name in parts for one in part_pictures(samples, name, size, view)], columns=samples.count)
+    rows = [shape for part in samples.parts for shape in part_shapes(samples, part)]
+    return sheet(shape_pictures(rows, size, _view_of_inputs(samples, "y")), columns=samples.count)
 
 
-def level_sheet(
-    meshes: MeshHierarchy, size: int = 320, azimuth: float = 25.0, elevation: float = 10.0, up: Up = "y"
+def _view_of_inputs(samples: MeshSamples, up: Up) -> View:
+    return view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), AZIMUTH, ELEVATION, up)
+
+
+def mean_error_sheet(
+    samples: MeshSamples, errors: Float[np.ndarray, " vertices"], up: Up = "y"
 ) -> Shaped[np.ndarray, "rows cols 3"]:
+    """The mean error of each vertex over the test items, on the first sample, from the front and the back."""
+    verts = samples.parts["input"][0].astype(np.float64)
+    shape = (verts, samples.faces, colored(errors.astype(np.float64), float(errors.max()) or 1.0))
+    views = (view_of(verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
+    return sheet([one for view in views for one in shape_pictures([shape], 420, view)], columns=2)
+
+
+def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+    """Top: the target in its own colors, and each sample in the colors transferred to it. Bottom: the geodesic error.
+
+    The color scale ends at 10 % of the diameter, as in the paper; vertices without a label are blue-gray.
+    """
+    verts, faces = samples.target_verts, samples.target_faces
+    colors = position_colors(verts.astype(np.float64))
+    top: list[Shape] = [(verts, faces, colors)]
+    top += [(body.verts, body.faces, colors[body.predicted]) for body in samples.meshes]
+    bottom: list[Shape] = [(verts, faces, colored(np.zeros(len(verts)), PAPER_PCT))]
+    bottom += [(body.verts, body.faces, colored(body.error_pct, PAPER_PCT)) for body in samples.meshes]
+    return sheet(shape_pictures(top + bottom, size, up=up), columns=len(top))
+
+
+def level_sheet(meshes: MeshHierarchy, size: int = 320, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
     """Top: each level with its edges, finest first. Bottom: the finest mesh, upsampled from that level alone.
 
     The bottom row shows how much of the shape a level retains.
     """
     finest = meshes.levels[0]
-    view = view_of(finest.verts, azimuth, elevation, up)
+    view = view_of(finest.verts, AZIMUTH, ELEVATION, up)
     # U_0 U_1 … U_{k-1} x_k for every level k.
     products = accumulate(meshes.up, lambda product, following: product @ following)
     upsampled = [matrix @ level.verts for matrix, level in zip(products, meshes.levels[1:], strict=True)]
