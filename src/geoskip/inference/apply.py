@@ -6,7 +6,6 @@ All inputs are checked before the first output is written. Files that cannot be 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,16 +20,16 @@ from geoskip.inference.files import (
     Inputs,
     Outputs,
     array_bytes,
-    code_bytes,
     is_mesh,
-    mesh_bytes,
+    json_bytes,
     mesh_suffix,
     read_codes,
     read_user_mesh,
     read_values,
 )
-from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, interpolated, verts_of
+from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.meshes import Mesh
+from geoskip.meshes.formats import WRITERS
 from geoskip.registry import import_object, unknown_name
 from geoskip.shapes import Float, Shaped
 from geoskip.training.tasks import find_task
@@ -39,8 +38,12 @@ from geoskip.training.trained import Trained
 
 @dataclass(frozen=True)
 class Applied:
-    """Files that were written, a line on each input (its name and what there is to say about it), and what is wrong
-    with those that were left out."""
+    """What an action did.
+
+    written: the files.
+    messages: for each input, its name and a message.
+    skipped: what is wrong with the inputs that were skipped.
+    """
 
     written: list[Path]
     messages: list[tuple[str, str]]
@@ -62,19 +65,14 @@ def find_action(trained: Trained, name: str | None = None) -> Callable[..., Appl
 def reconstruct(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, mesh_format: str | None = None, skip_bad: bool = False
 ) -> Applied:
-    """Each mesh through the autoencoder and back, with its mean error in millimetres."""
+    """Each mesh through the autoencoder and back, with its mean error in millimeters."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
-    true = _verts(coder, inputs)
-    paths = inputs.paths
+    true, paths = _verts(coder, inputs), inputs.paths
     targets = [outputs.claim(path.stem + mesh_suffix(path, mesh_format), str(path)) for path in paths]
     reconstructed = coder.reconstruct(true)
     errors = (reconstructed - true).norm(dim=-1).mean(-1) * coder.unit_mm
-    files = (
-        (target, mesh_bytes(mesh, target.suffix))
-        for target, mesh in zip(targets, coder.meshes(reconstructed), strict=True)
-    )
     messages = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
-    return Applied(outputs.write(files), messages, inputs.skipped)
+    return Applied(_write_meshes(outputs, targets, coder.meshes(reconstructed)), messages, inputs.skipped)
 
 
 def encode(
@@ -82,14 +80,16 @@ def encode(
 ) -> Applied:
     """Each mesh to a file with its latent code."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
-    true = _verts(coder, inputs)
-    paths = inputs.paths
+    true, paths = _verts(coder, inputs), inputs.paths
     targets = [outputs.claim(path.stem + code_format, str(path)) for path in paths]
-    codes = coder.encode(true)
-    items = zip(targets, codes, paths, strict=True)
-    written = outputs.write(
-        (target, code_bytes(code, code_format, {"mesh": path.name})) for target, code, path in items
-    )
+
+    def contents(path: Path, code: Tensor) -> bytes:
+        if code_format == ".json":
+            return json_bytes({"mesh": path.name, "latent": code.tolist()})
+        return array_bytes(code.numpy())
+
+    items = zip(targets, paths, coder.encode(true), strict=True)
+    written = outputs.write((target, contents(path, code)) for target, path, code in items)
     return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
 
 
@@ -99,17 +99,14 @@ def decode(
     """Each file of latent codes to a mesh, or a numbered mesh for each of its codes."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     codes = inputs.each(lambda path: read_codes(path, coder.latent))
-    paths = inputs.paths
-    ending = mesh_suffix(Path("mesh.ply"), mesh_format)
-    targets = []
-    for path, batch in zip(paths, codes, strict=True):
+    suffix = mesh_suffix(Path("mesh.ply"), mesh_format)
+    targets, messages = [], []
+    for path, batch in zip(inputs.paths, codes, strict=True):
         names = [path.stem] if len(batch) == 1 else [f"{path.stem}-{number:03d}" for number in range(len(batch))]
-        targets += [outputs.claim(name + ending, str(path)) for name in names]
+        targets += [outputs.claim(name + suffix, str(path)) for name in names]
+        messages.append((str(path), "1 code" if len(batch) == 1 else f"{len(batch)} codes"))
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
-    written = outputs.write((target, mesh_bytes(mesh, ending)) for target, mesh in zip(targets, meshes, strict=True))
-    counts = ["1 code" if len(batch) == 1 else f"{len(batch)} codes" for batch in codes]
-    messages = [(str(path), count) for path, count in zip(paths, counts, strict=True)]
-    return Applied(written, messages, inputs.skipped)
+    return Applied(_write_meshes(outputs, targets, meshes), messages, inputs.skipped)
 
 
 def interpolate(
@@ -118,13 +115,14 @@ def interpolate(
     """Meshes on the straight line between the codes of two meshes, or between two codes."""
     if len(paths) != 2:
         raise ValueError(f"interpolation is between two files, meshes or latent codes, got {len(paths)}")
+    if steps < 2:
+        raise ValueError(f"steps: an interpolation has at least 2, its two ends, got {steps}")
     coder = MeshCoder(trained)
     first, last = Inputs(paths).each(lambda path: _code(coder, path))
-    ending, stem = mesh_suffix(paths[0], mesh_format), f"{paths[0].stem}-to-{paths[1].stem}"
-    codes = interpolated(first, last, steps)
-    targets = [outputs.claim(f"{stem}-{number:03d}{ending}", str(paths[0])) for number in range(steps)]
-    meshes = coder.meshes(coder.decode(codes))
-    written = outputs.write((target, mesh_bytes(mesh, ending)) for target, mesh in zip(targets, meshes, strict=True))
+    codes = torch.stack([first.lerp(last, number / (steps - 1)) for number in range(steps)])
+    suffix, stem = mesh_suffix(paths[0], mesh_format), f"{paths[0].stem}-to-{paths[1].stem}"
+    targets = [outputs.claim(f"{stem}-{number:03d}{suffix}", str(paths[0])) for number in range(steps)]
+    written = _write_meshes(outputs, targets, coder.meshes(coder.decode(codes)))
     return Applied(written, [(f"{paths[0]} to {paths[1]}", f"{steps} meshes")])
 
 
@@ -162,25 +160,20 @@ def classify(
     Images are scaled to ``size`` (height, width), or to that of the training images where the configuration tells it.
     """
     classifier, inputs = ImageClassifier(trained), Inputs(paths, skip_bad)
-    images = _images(inputs, size or classifier.image_size, colour=classifier.in_channels == 3)
+    images = _images(inputs, size or classifier.image_size, color=classifier.in_channels == 3)
     paths = inputs.paths
     targets = [outputs.claim(f"{path.stem}.classes.json", str(path)) for path in paths]
-    likely = classifier.classify(images)
-    best = [classifier.class_names[int(row.argmax())] for row in likely]
-    entries = (
-        {
-            "image": path.name,
-            "class": name,
-            "probabilities": dict(zip(classifier.class_names, row.tolist(), strict=True)),
-        }
-        for path, name, row in zip(paths, best, likely, strict=True)
-    )
-    files = (
-        (target, (json.dumps(entry, indent=1) + "\n").encode()) for target, entry in zip(targets, entries, strict=True)
-    )
-    written = outputs.write(files)
-    messages = [f"{name} ({100 * float(row.max()):.0f} %)" for name, row in zip(best, likely, strict=True)]
-    return Applied(written, list(zip(map(str, paths), messages, strict=True)), inputs.skipped)
+    files, messages = [], []
+    for path, target, row in zip(paths, targets, classifier.classify(images), strict=True):
+        probabilities = dict(zip(classifier.class_names, row.tolist(), strict=True))
+        name = classifier.class_names[int(row.argmax())]
+        files.append((target, json_bytes({"image": path.name, "class": name, "probabilities": probabilities})))
+        messages.append((str(path), f"{name} ({100 * float(row.max()):.0f} %)"))
+    return Applied(outputs.write(files), messages, inputs.skipped)
+
+
+def _write_meshes(outputs: Outputs, targets: Sequence[Path], meshes: Sequence[Mesh]) -> list[Path]:
+    return outputs.write((path, WRITERS[path.suffix](mesh)) for path, mesh in zip(targets, meshes, strict=True))
 
 
 def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3"]:
@@ -193,10 +186,10 @@ def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3
 
 
 def _images(
-    inputs: Inputs, size: tuple[int, int] | None, colour: bool
+    inputs: Inputs, size: tuple[int, int] | None, color: bool
 ) -> Shaped[np.ndarray, "images height width *channels"]:
     """Images of one size: that of most of them, where none is given."""
-    images = dict(zip(inputs.paths, inputs.each(lambda path: read_image(path, size, colour)), strict=True))
+    images = dict(zip(inputs.paths, inputs.each(lambda path: read_image(path, size, color)), strict=True))
     usual = Counter(image.shape for image in images.values()).most_common(1)[0][0]
     like = next(path for path, image in images.items() if image.shape == usual)
 

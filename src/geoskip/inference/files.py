@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
@@ -83,10 +83,6 @@ def read_user_mesh(path: Path) -> Mesh:
     return read_mesh(path)
 
 
-def mesh_bytes(mesh: Mesh, suffix: str) -> bytes:
-    return WRITERS[suffix](mesh)
-
-
 def mesh_suffix(path: Path, chosen: str | None = None) -> str:
     """The suffix of the mesh made from ``path``: the chosen one, or its own; STL has no vertex order to keep."""
     suffix = chosen or path.suffix.lower()
@@ -124,16 +120,14 @@ def read_values(path: Path) -> np.ndarray:
         raise ValueError(f"{path}: not a list of numbers: {error}") from error
 
 
-def code_bytes(code: Float[Tensor, " latent"], suffix: str, about: Mapping[str, Any]) -> bytes:
-    if suffix == ".json":
-        return (json.dumps({**about, "latent": [float(value) for value in code]}, indent=1) + "\n").encode()
-    return array_bytes(code.numpy())
-
-
 def array_bytes(array: np.ndarray) -> bytes:
     buffer = BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
+
+
+def json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()
 
 
 def is_mesh(path: Path) -> bool:

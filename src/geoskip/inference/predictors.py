@@ -85,15 +85,6 @@ class MeshCoder:
         return torch.cat(parts)
 
 
-def interpolated(
-    first: Float[Tensor, " latent"], last: Float[Tensor, " latent"], steps: int
-) -> Float[Tensor, "steps latent"]:
-    """``steps`` codes on the straight line from ``first`` to ``last``, both included."""
-    if steps < 2:
-        raise ValueError(f"steps: an interpolation has at least 2, its two ends, got {steps}")
-    return torch.stack([first.lerp(last, k / (steps - 1)) for k in range(steps)])
-
-
 def verts_of(meshes: list[Mesh]) -> Float[Tensor, "meshes vertices 3"]:
     return torch.from_numpy(np.stack([mesh.verts for mesh in meshes])).float()
 

@@ -76,8 +76,6 @@ def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
     of later steps were abandoned by resuming before them, and are removed too. If writing fails, CheckpointNotSaved is
     raised and the folder is as it was before.
     """
-    if keep < 1:
-        raise ValueError(f"keep: at least 1 checkpoint has to be kept, got {keep}")
     target, files = folder / f"step-{state.step:08d}", _to_files(state)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,9 +19,9 @@ from geoskip.data.cache import versions_of
 from geoskip.data.locks import HeldLock, hold_lock
 from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers
-from geoskip.records.os_errors import WRITE_ERRORS, explain_out_of_memory
+from geoskip.records.os_errors import explain_out_of_memory
 from geoskip.records.samples import write_samples
-from geoskip.training.checkpoint import CheckpointNotSaved, State, remove_unfinished, save_checkpoint
+from geoskip.training.checkpoint import State, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import Group, arithmetic, choose_device, device_name, own_device, process_group
 from geoskip.training.evaluation import check_same_data
@@ -88,7 +88,6 @@ def train(
         process_group(device) as group,
         Interrupts() as interrupts,
         arithmetic(config),
-        _explaining_os_errors(run.folder),
         explain_out_of_memory(f"with batches of {config.optim.batch_size}", LESS_MEMORY),
         _locked(run.folder, group) as lock,
     ):
@@ -314,18 +313,3 @@ def _locked(folder: Path, group: Group) -> Iterator[HeldLock | None]:
         remove_leftovers(folder)
         remove_unfinished(folder / CHECKPOINTS)
         yield lock
-
-
-@contextmanager
-def _explaining_os_errors(folder: Path) -> Iterator[None]:
-    """Turns operating-system errors into actionable messages."""
-    try:
-        yield
-    except CheckpointNotSaved:
-        raise
-    except OSError as error:
-        if error.errno not in WRITE_ERRORS:
-            raise
-        explained = OSError(f"{error.filename or folder}: {WRITE_ERRORS[error.errno]} ({error.strerror})")
-        explained.errno = error.errno
-        raise explained from error

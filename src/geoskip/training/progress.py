@@ -26,13 +26,22 @@ class Progress:
 
     def update(self, step: int, epoch: int, loss: float | None, metric: str = "") -> None:
         """A step is done; ``loss`` is that of the last complete epoch, ``metric`` the result of the last evaluation."""
-        if (now := time.monotonic()) >= self.next:
-            self.next = now + self.seconds
-            rate = (step - self.first) / (now - self.began) if now > self.began else 0.0
-            self.show(step, status(step, self.total, epoch, loss, metric), time_left(self.total - step, rate))
+        if (now := time.monotonic()) < self.next:
+            return
+        self.next = now + self.seconds
+        parts = ["" if loss is None else f"loss {loss:.4g}", metric]
+        status = ", ".join([f"step {step:,} of {self.total:,}", f"epoch {epoch + 1:,}", *filter(None, parts)])
+        time_left = "starting"
+        if step > self.first and now > self.began:
+            rate = (step - self.first) / (now - self.began)
+            seconds = round((self.total - step) / rate)
+            hours, minutes = seconds // 3600, seconds // 60 % 60
+            left = f"{hours}:{minutes:02d} h" if hours else f"{minutes}:{seconds % 60:02d} min"
+            time_left = f"{rate:,.1f} steps/s, {left} left"
+        self.show(step, status, time_left)
 
     def show(self, step: int, status: str, time_left: str) -> None:
-        """Display the state of training."""
+        """Display the state of training: ``step 7 of 9, epoch 3, loss 0.5``, ``2.0 steps/s, 0:10 min left``."""
 
     def message(self, text: str) -> None:
         """Display a message."""
@@ -88,22 +97,6 @@ class Bar(Progress):
 def choose_progress() -> Progress:
     """A bar if standard error is a terminal, otherwise lines."""
     return Bar() if sys.stderr.isatty() else Lines()
-
-
-def status(step: int, total: int, epoch: int, loss: float | None, metric: str = "") -> str:
-    """``step 7 of 9, epoch 3, loss 0.5, mean_mm 3``"""
-    parts = ["" if loss is None else f"loss {loss:.4g}", metric]
-    return ", ".join([f"step {step:,} of {total:,}", f"epoch {epoch + 1:,}", *filter(None, parts)])
-
-
-def time_left(steps: int, rate: float) -> str:
-    """``2.0 steps/s, 0:10 min left``"""
-    if rate <= 0:
-        return "starting"
-    seconds = round(steps / rate)
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    left = f"{hours}:{minutes:02d} h" if hours else f"{minutes}:{seconds % 60:02d} min"
-    return f"{rate:,.1f} steps/s, {left} left"
 
 
 class MetricsWriter:
