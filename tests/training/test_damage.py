@@ -51,7 +51,7 @@ def flip(path: Path, random: np.random.Generator) -> None:
     path.write_bytes(data)
 
 
-LISTED = ("config", "context", "evaluation", "manifest", "metrics", "model", "record", "samples")
+LISTED = ("config", "context", "evaluation", "items", "manifest", "metrics", "model", "record", "samples")
 
 
 def test_a_flipped_bit_in_any_file_of_a_run_is_found(tmp_path: Path, finished: dict[str, bytes]) -> None:
@@ -193,7 +193,7 @@ class AnyContext(Context):
         ({"faces": torch.zeros(4, 3)}, {}, "faces must be a tensor of torch.int64"),
         ({"deviation": torch.zeros(42, 3)}, {}, "deviation must be positive"),
         ({"mean": torch.full((42, 3), torch.nan)}, {}, "mean is not finite"),
-        ({}, {"unit_mm": "1"}, "unit_mm must be a number"),
+        ({}, {"unit_mm": "1"}, "unit_mm: expected a number"),
         ({}, {"unit_mm": 0}, "unit_mm must be positive"),
     ],
 )

@@ -50,7 +50,8 @@ def export_program(path: Path, trained: Trained) -> torch.export.ExportedProgram
 def export_onnx(path: Path, trained: Trained) -> float | None:
     """Write the model as ONNX. Where onnxruntime is installed, run it there and return the largest difference from
     PyTorch's output, relative to its largest value; None where it is not."""
-    _need_onnx()
+    if find_spec("onnx") is None or find_spec("onnxscript") is None:
+        raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install geoskip[export]")
     program = program_of(trained)
     with _quiet():
         made = torch.onnx.export(
@@ -77,11 +78,6 @@ def _difference(path: Path, program: Program) -> float | None:
     with torch.inference_mode():
         expected = program.module(program.example)
     return float((found - expected).abs().max() / expected.abs().max())
-
-
-def _need_onnx() -> None:
-    if find_spec("onnx") is None or find_spec("onnxscript") is None:
-        raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install geoskip[export]")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
 
 from geoskip import __version__
 from geoskip.records.files import (
@@ -25,7 +24,7 @@ from geoskip.records.files import (
     verify_folder,
     write_with_checksum,
 )
-from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_json
+from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes, read_json
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
 from geoskip.training.run import Run
@@ -70,24 +69,20 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
     """Load what :func:`save_pretrained` wrote. ValueError says what is missing, damaged or of another version."""
     folder = Path(folder)
     about = _read_config(folder / CONFIG)
-    _check_complete(folder)
-    tensors = _read_tensors(folder / WEIGHTS)
-    weights = {name: tensor for name, tensor in tensors.items() if not name.startswith(_PREFIX)}
-    constants = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
-    try:
-        config = Config.from_json(about["config"])
-        task = find_task(config.task)
-        trained = rebuild(task, config, weights, task.context_class.from_parts(constants, about["facts"]), folder)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder}: not a whole model: {error}") from error
-    return trained.to(device)
-
-
-def _check_complete(folder: Path) -> None:
     if not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: not a pretrained model: it has no {WEIGHTS}")
     if missing := [name for name in (WEIGHTS, CONFIG) if name not in verify_folder(folder)]:
         raise ValueError(f"{folder}: {missing[0]} has no checksum in {MANIFEST}; export the model again")
+    try:
+        tensors, _ = parse_tensors(read_bytes(folder / WEIGHTS))
+        names = [name for name in tensors if name.startswith(_PREFIX)]
+        constants = {name.removeprefix(_PREFIX): tensors.pop(name) for name in names}
+        config = Config.from_json(about["config"])
+        task = find_task(config.task)
+        trained = rebuild(task, config, tensors, task.context_class.from_parts(constants, about["facts"]), folder)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder}: not a whole model: {error}") from error
+    return trained.to(device)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -108,21 +103,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     return about
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return parse_tensors(read_verified(path))[0]
-    except ReadError as error:
-        raise ValueError(f"{path}: damaged, or not a file of weights ({error})") from error
-
-
 def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
     folder = Path(folder)
-    return from_pretrained(folder, device) if _is_exported(folder / CONFIG) else Run.open(folder).trained(device)
-
-
-def _is_exported(path: Path) -> bool:
     try:
-        return "library_name" in read_json(path)
+        is_exported = "library_name" in read_json(folder / CONFIG)
     except (OSError, ValueError, TypeError):
-        return False
+        is_exported = False
+    return from_pretrained(folder, device) if is_exported else Run.open(folder).trained(device)

@@ -148,29 +148,27 @@ def _small(numbers: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The padded size of a batch: numbers of vertices, edges, and edges with self-loops."""
+    """The padded size of a batch: numbers of vertices, edges, and edges with self-loops, if they are stored."""
 
     verts: int
     edges: int
-    looped: int
+    looped: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The numbers of vertices, edges, and edges with self-loops of graphs, each sorted: what batches may need."""
+    """What batches may need: the sorted sizes of all graphs, in the order of :class:`BatchShape`."""
 
-    verts: Int[Tensor, " graphs"]
-    edges: Int[Tensor, " graphs"]
-    looped: Int[Tensor, " graphs"] | None = None
+    sizes: tuple[Int[Tensor, " graphs"], ...]
 
     def batch_shape(self, num_items: int, margin: float = 1.0) -> BatchShape:
         """Space for any ``num_items`` graphs: that of the largest ones, and padding vertices for padding edges.
 
         A margin of 1.02 leaves space for graphs with 2 % more vertices or edges, or fewer edges.
         """
-        (_, verts), edges, looped = self._ranges(num_items, margin)
-        padding = max(-(-(most - least) // LOOPS) for least, most in (edges, looped))
-        return BatchShape(verts + padding, edges[1], looped[1])
+        (_, verts), *edges = self._ranges(num_items, margin)
+        padding = max(-(-(most - least) // LOOPS) for least, most in edges)
+        return BatchShape(verts + padding, *(most for _, most in edges))
 
     def fit(self, expected: Bounds, num_items: int, margin: float) -> bool:
         """Whether batches of these graphs fit into the shape of ``expected``."""
@@ -178,12 +176,11 @@ class Bounds:
         return all(least >= low and most <= high for (least, most), (low, high) in pairs)
 
     def _ranges(self, num_items: int, margin: float) -> list[tuple[int, int]]:
-        """The smallest and largest number of each that ``num_items`` different graphs can have."""
+        """The smallest and largest size that ``num_items`` different graphs can have together."""
         ranges = []
-        for counts in (self.verts, self.edges, self.looped):
-            least, most = (0, 0) if counts is None else (int(counts[:num_items].sum()), int(counts[-num_items:].sum()))
-            more = 0 if counts is None else (margin - 1) * (most + num_items)
-            ranges.append((math.floor(least / margin), most + math.ceil(more)))
+        for sizes in self.sizes:
+            least, most = int(sizes[:num_items].sum()), int(sizes[-num_items:].sum())
+            ranges.append((math.floor(least / margin), most + math.ceil((margin - 1) * (most + num_items))))
         return ranges
 
 
@@ -241,14 +238,15 @@ class PackedLevel:
 
     @property
     def bounds(self) -> Bounds:
-        verts, edges = (offsets.diff().sort().values for offsets in (self.offsets, self.edges.offsets))
-        return Bounds(verts, edges, None if self.looped is None else self.looped.offsets.diff().sort().values)
+        return Bounds(tuple(offsets.diff().sort().values for offsets in self._offsets))
 
     def exact_shape(self, items: Int[Tensor, " items"]) -> BatchShape:
         """The size of these graphs, without padding."""
-        stored = [self.offsets, self.edges.offsets, *([] if self.looped is None else [self.looped.offsets])]
-        counts = [int((offsets[items + 1] - offsets[items]).sum()) for offsets in stored]
-        return BatchShape(*counts, *([0] * (3 - len(counts))))
+        return BatchShape(*(int((offsets[items + 1] - offsets[items]).sum()) for offsets in self._offsets))
+
+    @property
+    def _offsets(self) -> list[Tensor]:
+        return [self.offsets, self.edges.offsets, *([] if self.looped is None else [self.looped.offsets])]
 
     def rows(self, items: Int[Tensor, " items"], shape: BatchShape) -> Rows:
         return Rows.gather(self.offsets, items, shape.verts)

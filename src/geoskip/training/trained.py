@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from geoskip.arguments import described, fits
+from geoskip.arguments import check_value
 from geoskip.records.files import read_verified
 from geoskip.records.reading import ReadError, parse_json, parse_tensors
 from geoskip.registry import unknown_name
@@ -53,17 +53,13 @@ class Context:
     @classmethod
     def from_parts(cls, constants: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Context:
         """What :attr:`constants` and :attr:`facts` gave; ValueError, naming the entry, for one that does not fit."""
-        if not isinstance(facts, Mapping):
-            raise ValueError("context: its facts are not an object with names")
         given, hints = {**constants, **facts}, get_type_hints(cls)
-        for entry in fields(cls):
-            if entry.name not in given and entry.name not in ("arguments", "content"):
-                raise ValueError(f"context: {entry.name} must be {described(hints[entry.name])}, got nothing")
-            if entry.name in given and not fits(given[entry.name], hints[entry.name]):
-                wanted, value = described(hints[entry.name]), given[entry.name]
-                raise ValueError(f"context: {entry.name} must be {wanted}, got {value!r:.200}")
-        if unknown := sorted(given.keys() - {entry.name for entry in fields(cls)}):
-            raise ValueError(f"context: {unknown_name(unknown[0], [entry.name for entry in fields(cls)])}")
+        if missing := sorted(hints.keys() - given.keys() - {"arguments", "content"}):
+            raise ValueError(f"context: {missing[0]} is missing")
+        for name, value in given.items():
+            if name not in hints:
+                raise ValueError(f"context: {unknown_name(name, list(hints))}")
+            check_value(f"context.{name}", value, hints[name])
         # JSON has lists only.
         tuples = {name: tuple(value) for name, value in facts.items() if get_origin(hints[name]) is tuple}
         return cls(**given | tuples)

@@ -238,16 +238,11 @@ class Task(ABC):
         return operator_info(self.config.operator)
 
     @classmethod
-    def model_options(cls, config: Config) -> dict[str, Any]:
-        """The arguments of the model that the configuration gives."""
-        operator = {"operator": config.operator, "skip": config.skip, "kernel_size": config.kernel_size}
-        given = {name: value for name, value in config.model.items() if name not in cls.data_arguments}
-        return {**operator, **config.options, **given}
-
-    @classmethod
     def build(cls, config: Config, arguments: Mapping[str, Any]) -> nn.Module:
         """The model, its initial values drawn from torch's generator."""
-        options = cls.model_options(config)
+        operator = {"operator": config.operator, "skip": config.skip, "kernel_size": config.kernel_size}
+        given = {name: value for name, value in config.model.items() if name not in cls.data_arguments}
+        options = {**operator, **config.options, **given}
         if both := sorted(arguments.keys() & options.keys()):
             raise ValueError(f"model.{both[0]}: follows from the data and cannot be set")
         return cls.model_class(**arguments, **options)
