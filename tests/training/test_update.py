@@ -43,7 +43,7 @@ def stepped(held: Learner, number: int, without: int | None = None) -> None:
         # Gradients of very different sizes, at addresses that 16 does not divide.
         drawn = torch.randn(parameter.numel() + 1, generator=generator) * 10.0 ** (place % 7 - 5)
         parameter.grad = None if place == without else drawn.to(parameter.device)[1:].view(parameter.shape)
-    held.move(torch.tensor(float(number), device=held.device), 3)
+    held.apply_gradients(torch.tensor(float(number), device=held.device), 3)
 
 
 def tensors(held: Learner) -> dict[str, Tensor]:
@@ -90,7 +90,7 @@ def test_the_first_fault_is_recorded(path: str, device: str, where: str, value: 
                     assert parameter.grad is not None
                     if where == "gradient" and parameter.numel() == 2049:
                         parameter.grad[-1] = value
-                held.move(torch.tensor(value if where == "loss" else 1.0, device=device), 3)
+                held.apply_gradients(torch.tensor(value if where == "loss" else 1.0, device=device), 3)
                 assert int(held.fault) == 1
     assert int(held.step) == 6
 
@@ -127,7 +127,7 @@ def test_gradients_may_lie_in_another_order(path: str, device: str) -> None:
                 third = held.parameters[2]
                 drawn = torch.arange(third.numel(), device=device).float().view(third.shape)
                 third.grad = drawn.t().contiguous().t()
-            held.move(torch.tensor(1.0, device=device), 1)
+            held.apply_gradients(torch.tensor(1.0, device=device), 1)
         assert len(held._adam_tables) == 1
         found.append(tensors(held))
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
@@ -147,6 +147,6 @@ def test_what_does_not_fit_is_left_to_torch(case: str) -> None:
     (parameter,) = held.parameters
     parameter.grad = held.scaler.scale(torch.ones(())) * torch.ones_like(parameter)
     with use_path("interpreter"):
-        held.move(torch.tensor(1.0), 1)
+        held.apply_gradients(torch.tensor(1.0), 1)
     assert not held._adam_tables
     torch.testing.assert_close(parameter.data, torch.full_like(parameter, 0.9), rtol=0, atol=1e-4)

@@ -102,7 +102,7 @@ class Skip(nn.Module, ABC):
             raise TypeError(f"conv: {name} wraps a torch.nn.Module, got a {type(conv).__name__}")
         if (reason := why_unfit(conv)) is not None:
             raise TypeError(f"conv: {name} does not fit around {type(conv).__name__}: {reason}")
-        self.init = check_init(init, name)
+        self.init = check_skip_init(init, name)
         self.skip_channels = self._choose_channels(conv, in_channels, out_channels)
         self.conv = conv
         self._features_at = features_at(conv)
@@ -335,7 +335,7 @@ class Skip(nn.Module, ABC):
         return "channels at the first call" if self.skip_channels is None else "{} → {}".format(*self.skip_channels)
 
 
-def check_init(init: str, owner: str) -> str:
+def check_skip_init(init: str, owner: str) -> str:
     """``init``, if it names the initial values of a skip."""
     if not isinstance(init, str) or init not in ("glorot", "zeros"):
         raise ValueError(f"init: {owner} starts with one of ['glorot', 'zeros'], got {init!r}")

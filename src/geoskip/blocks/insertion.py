@@ -15,7 +15,7 @@ import torch
 from torch import fx, nn
 
 from geoskip.arguments import check_type, short_repr
-from geoskip.blocks.base import Skip, check_init
+from geoskip.blocks.base import Skip, check_skip_init
 from geoskip.blocks.channels import device_and_dtype, is_convolution, takes_any_width, why_unfit
 from geoskip.blocks.skips import find_skip, takes_init
 
@@ -136,7 +136,7 @@ def add_skips(
 def _check(model: nn.Module, kind: str, init: str) -> type[Skip]:
     check_type("model", model, nn.Module)
     skip = find_skip(kind, "kind")
-    if check_init(init, "add_skips") == "zeros" and not takes_init(skip):
+    if check_skip_init(init, "add_skips") == "zeros" and not takes_init(skip):
         raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
     if is_convolution(model):
         raise ValueError(

@@ -72,18 +72,18 @@ class Learner:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
             self.group.sum_all([parameter.grad for parameter in self.parameters if parameter.grad is not None])
-        self.move(loss.detach(), len(own))
+        self.apply_gradients(loss.detach(), len(own))
 
-    def move(self, loss: Float[Tensor, ""], count: int) -> None:
-        """Move the weights along their gradients, and record the ``loss`` of ``count`` items."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        if moved and self._has_kernels(moved):
-            self._move_with_kernels(moved, loss, count)
+    def apply_gradients(self, loss: Float[Tensor, ""], count: int) -> None:
+        """Update the weights by their gradients, and record the ``loss`` of ``count`` items."""
+        updated = [parameter for parameter in self.parameters if parameter.grad is not None]
+        if updated and self._has_kernels(updated):
+            self._apply_with_kernels(updated, loss, count)
             return
         # With fp16 the scale may have made the gradients overflow: the scaler skips the step and halves the scale. At a
         # scale of 1 or less they are not finite by themselves, and further halving would skip steps for ever.
         scaled = self.scaler.scale(torch.ones_like(self.last)) > 1
-        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in moved if parameter.grad is not None])
+        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in updated if parameter.grad is not None])
         is_finite = loss.isfinite() & (norm.isfinite() | scaled)
         self.fault.copy_(torch.where((self.fault < 0) & ~is_finite, self.step, self.fault))
         self.step.add_(1)
@@ -92,23 +92,23 @@ class Learner:
         self.last.copy_(loss)
         self.loss.add_(loss.double() * count)
 
-    def _has_kernels(self, moved: list[nn.Parameter]) -> bool:
-        """Whether all of ``moved`` can be updated at once: the kernels read the rate from the device and do not know
+    def _has_kernels(self, updated: list[nn.Parameter]) -> bool:
+        """Whether all of ``updated`` can be updated at once: the kernels read the rate from the device and do not know
         the loss scale."""
         if self.scaler.is_enabled() or not isinstance(self.optimizer.param_groups[0]["lr"], Tensor):
             return False
-        return all(on_triton(p) and p.dtype == torch.float32 and p.is_contiguous() and p.numel() for p in moved)
+        return all(on_triton(p) and p.dtype == torch.float32 and p.is_contiguous() and p.numel() for p in updated)
 
-    def _move_with_kernels(self, moved: list[nn.Parameter], loss: Tensor, count: int) -> None:
+    def _apply_with_kernels(self, updated: list[nn.Parameter], loss: Tensor, count: int) -> None:
         """What torch's Adam does, with its state, in a few kernels for all parameters."""
         from geoskip.kernels.triton.training import AdamTable, adam, locate, record_step
 
         (group,), states = self.optimizer.param_groups, self.optimizer.state
-        located = tuple(locate(p, states[p]["exp_avg"], states[p]["exp_avg_sq"], states[p]["step"]) for p in moved)
+        located = tuple(locate(p, states[p]["exp_avg"], states[p]["exp_avg_sq"], states[p]["step"]) for p in updated)
         table = self._adam_tables.get(located)
         if table is None:
             table = self._adam_tables[located] = AdamTable(located, self.device)
-        gradients = [parameter.grad.contiguous() for parameter in moved if parameter.grad is not None]
+        gradients = [parameter.grad.contiguous() for parameter in updated if parameter.grad is not None]
         adam(table, gradients, group["lr"], group["betas"], group["eps"], group["weight_decay"])
         record_step(table, loss.float(), count, (self.last, self.loss, self.step, self.fault))
 
