@@ -18,7 +18,7 @@ import numpy as np
 
 from geoskip.data import GraphSet, Split, superpixel_set
 from geoskip.data.cache import entries
-from geoskip.data.graph_sets import find_clusters, gaussian_weights
+from geoskip.data.graph_sets import find_clusters
 from geoskip.data.idx import CLASSES, read_images
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def main(folder: Path, count: int | None, workers: int | None) -> None:
 
         graphs = timed("whole set, nothing cached", build)
         timed("whole set, out of the cache", build)
-        timed("coarsening alone", lambda: find_clusters(graphs.levels[0], lambda g: gaussian_weights(g, 4.6), 2))
+        timed("coarsening alone", lambda: find_clusters(graphs.levels[0], 4.6, 2))
         print(f"on disk {sum(entry.num_bytes for entry in entries(Path(cache))) / 2**20:.2f} MiB")
     levels(graphs)
 

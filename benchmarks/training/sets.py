@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.surfaces import sphere, superpixel_points
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
-from geoskip.data.graph_sets import find_clusters, gaussian_weights, local_dtype, with_levels
+from geoskip.data.graph_sets import find_clusters, local_dtype, with_levels
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float
 
@@ -44,7 +44,7 @@ def graph_set(
         torch.from_numpy(both.reshape(2, -1)).to(local_dtype(num_vertices)),
         torch.arange(num_graphs + 1) * 2 * num_pairs,
     )
-    clusters = find_clusters(finest, lambda level: gaussian_weights(level, 0.1), num_coarsenings, seed=seed)
+    clusters = find_clusters(finest, 0.1, num_coarsenings, seed=seed)
     x = torch.from_numpy(rng.random((len(points), 1))).float()
     labels = torch.arange(num_graphs) % classes
     names = tuple(str(number) for number in range(classes))

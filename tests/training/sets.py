@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
-from geoskip.data.graph_sets import find_clusters, gaussian_weights, local_dtype, with_levels
+from geoskip.data.graph_sets import find_clusters, local_dtype, with_levels
 from geoskip.meshes import Mesh, icosphere
 from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve
@@ -92,7 +92,7 @@ def graphs(count: int = 14, seed: int = 0, num_test: int = 4, uneven: bool = Tru
     finest = GraphLevel(
         torch.cat(pos), offsets, torch.cat(edges, 1).to(local_dtype(64)), torch.tensor([0, *edge_sizes]).cumsum(0)
     )
-    clusters = find_clusters(finest, lambda level: gaussian_weights(level, 0.3), 2)
+    clusters = find_clusters(finest, 0.3, 2)
     labels = torch.arange(count) % 2
     x = torch.rand(len(finest.pos), 1, generator=random) + labels.repeat_interleave(torch.tensor(sizes))[:, None]
     return GraphSet(x, with_levels(finest, clusters), labels, ("low", "high"), Split.leading(count, count - num_test))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -200,23 +200,20 @@ def gaussian_weights(level: GraphLevel, sigma: float) -> Float[np.ndarray, " edg
     return torch.exp((senders - receivers).square().sum(1) / (-2 * sigma**2)).numpy()
 
 
-def find_clusters(
-    level: GraphLevel, weigh: Callable[[GraphLevel], np.ndarray], num_levels: int, matchings: int = 2, seed: int = 0
-) -> list[Shaped[Tensor, " _"]]:
+def find_clusters(level: GraphLevel, sigma: float, num_levels: int, seed: int = 0) -> list[Shaped[Tensor, " _"]]:
     """Clusters of each level but the coarsest, numbered within their graph, for ``num_levels`` coarser levels.
 
-    Each level is ``matchings`` Graclus matchings coarser than the one before. ``weigh`` computes the edge weights of
-    the finest level; coarser levels use their sums.
+    Each level is two Graclus matchings coarser than the one before. The edges of the finest level have
+    :func:`gaussian_weights`; coarser levels use their sums.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(num_levels)]
     with progress_bar("coarsening", len(level)) as advance:
         for items in chunks(len(level)):
             chunk = level.select(items)
-            edges, weights, offsets, volumes = chunk.edge_index.numpy(), weigh(chunk), chunk.offsets.numpy(), None
+            edges, offsets = chunk.edge_index.numpy(), chunk.offsets.numpy()
+            weights, volumes = gaussian_weights(chunk, sigma), None
             for depth in range(num_levels):
-                coarse = graclus(
-                    edges, weights, offsets, volumes=volumes, matchings=matchings, seed=seed + depth * matchings
-                )
+                coarse = graclus(edges, weights, offsets, volumes=volumes, matchings=2, seed=seed + 2 * depth)
                 parts[depth].append(coarse.clusters - np.repeat(coarse.offsets[:-1], np.diff(offsets)))
                 edges, weights, offsets, volumes = coarse.edge_index, coarse.weights, coarse.offsets, coarse.volumes
             advance(len(items))

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from geoskip.data.cache import CacheEntry, CacheError, cached, entry_name, fingerprint, fingerprint_files
-from geoskip.data.graph_sets import GraphSet, find_clusters, gaussian_weights, with_levels
+from geoskip.data.graph_sets import GraphSet, find_clusters, with_levels
 from geoskip.data.mesh_sets import Split
 from geoskip.data.superpixels import COMPACTNESS, calibrated_radius, radius_graphs, superpixels
 from geoskip.records.reading import ReadError, read_bytes
@@ -84,7 +84,7 @@ def superpixel_set(
         pos = np.rint(centroids * (FULL / side)).astype(np.uint16)
         radius = calibrated_radius(_scaled(pos, side)[split.train.numpy()], degree)
         finest = radius_graphs(_scaled(pos, side), radius)
-        clusters = find_clusters(finest, lambda level: gaussian_weights(level, radius / 2), COARSENINGS, seed=SEED)
+        clusters = find_clusters(finest, radius / 2, COARSENINGS, seed=SEED)
         arrays = {"pos": pos, "x": np.rint(means * FULL).astype(np.uint16), "labels": labels}
         arrays |= {"train": split.train.numpy(), "test": split.test.numpy()}
         arrays |= {f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)}

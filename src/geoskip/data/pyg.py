@@ -21,7 +21,7 @@ from torch import Tensor
 from geoskip.data.archives import read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint
 from geoskip.data.catalog import PUBLISHED_SUPERPIXELS
-from geoskip.data.graph_sets import GraphLevel, GraphSet, find_clusters, gaussian_weights, local_dtype, with_levels
+from geoskip.data.graph_sets import GraphLevel, GraphSet, find_clusters, local_dtype, with_levels
 from geoskip.data.mesh_sets import Split
 
 # Part of the cache key: raise it when the same graphs give other clusters.
@@ -140,7 +140,7 @@ def _clusters(level: GraphLevel, num_coarsenings: int, seed: int, cache: Path | 
 
     def build() -> CacheEntry:
         sigma = level.longest_edge(SAMPLE) / 2 or 1.0
-        clusters = find_clusters(level, lambda part: gaussian_weights(part, sigma), num_coarsenings, seed=seed)
+        clusters = find_clusters(level, sigma, num_coarsenings, seed=seed)
         return CacheEntry({f"clusters{depth}": chosen.numpy() for depth, chosen in enumerate(clusters)})
 
     stored = cached("clusters", key, build, root=cache)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geoskip.data import GraphSet, Split, TemplateError
-from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
+from geoskip.data.graph_sets import find_clusters, with_levels
 from geoskip.data.superpixels import COMPACTNESS, radius_graphs, superpixels
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
@@ -179,8 +178,7 @@ class ImageClassifier:
         finest = radius_graphs(centroids.astype(np.float32), self.context.radius)
         clusters = []
         if not self.config.coarsening:
-            weigh = partial(gaussian_weights, sigma=self.context.radius / 2)
-            clusters = find_clusters(finest, weigh, len(self.context.largest) - 1)
+            clusters = find_clusters(finest, self.context.radius / 2, len(self.context.largest) - 1)
         items, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
         return GraphSet(
             torch.from_numpy(means.astype(np.float32)).flatten(0, 1),

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from geoskip.data import CorrespondenceSet, GraphSet, MeshSet, Split, StoredShapes, data_set
-from geoskip.data.graph_sets import find_clusters, gaussian_weights, with_levels
+from geoskip.data.graph_sets import find_clusters, with_levels
 from geoskip.data.superpixels import radius_graphs
 from geoskip.meshes import Mesh, decimate, icosphere, mesh_hierarchy
 from geoskip.shapes import Float
@@ -36,7 +36,7 @@ def tiny_set(task: str) -> MeshSet | CorrespondenceSet | GraphSet:
     rng = np.random.default_rng(0)
     pos, radius = rng.uniform(0, 28, (NUM_ITEMS, 16, 2)).astype(np.float32), 12.0
     finest = radius_graphs(pos, radius)
-    clusters = find_clusters(finest, lambda level: gaussian_weights(level, radius / 2), 2)
+    clusters = find_clusters(finest, radius / 2, 2)
     x = torch.from_numpy(rng.random((len(finest.pos), 1), dtype=np.float32))
     return GraphSet(x, with_levels(finest, clusters), torch.arange(NUM_ITEMS), DIGITS, split)
 
