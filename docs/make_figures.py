@@ -1,4 +1,4 @@
-"""The figures of README.md and what-skips-learn.md, from the records: ``python docs/make_figures.py [FOLDER]``.
+"""The figures of README.md and what-skips-learn.md, from the records: ``python -m docs.make_figures [FOLDER]``.
 
 The records in results/runs come from ``geoskip reproduce …``, those in results/analysis from ``geoskip analyze …``.
 Only means and spreads are computed here. The colors of the skips are those of the report.
@@ -16,12 +16,12 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from docs.analyze_power import GraphPair, graph_pairs
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geoskip.paper.claims import published_tables
 from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
-from geoskip.paper.power import GraphPair, graph_pairs
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.palette import SERIES
 from geoskip.report.pictures import write_png

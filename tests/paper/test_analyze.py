@@ -9,6 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from docs import analyze_depth, analyze_power
 from geoskip.cli import app
 from geoskip.meshes.formats import write_mesh
 from geoskip.paper.findings import read_analysis
@@ -38,11 +39,14 @@ def make_run(folder: Path, meshes: Path, **chosen: Any) -> Path:
     return folder
 
 
-def test_depth(tmp_path: Path) -> None:
-    told = analyze("depth", "--seeds", 1, "--vertices", 12, "--json", tmp_path / "depth.json")
-    assert told.exit_code == 0, told.output
-    assert "Aff-GCN" in told.output
-    assert f"wrote {tmp_path / 'depth.json'}" in told.output
+def test_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    analyze_depth.main(["--seeds", "1", "--vertices", "12", "--json", str(tmp_path / "depth.json")])
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    lines = [line.split() for line in printed.splitlines() if line.strip().startswith("Aff-GCN")]
+    assert [len(line) for line in lines] == [2 + 7] * 5
     record = read_analysis(tmp_path / "depth.json")
     assert record.settings == {"seeds": 1, "vertices": 12, "width": 32}
     kinds = {(row["skip"], row["activation"]) for row in record.rows}
@@ -50,18 +54,11 @@ def test_depth(tmp_path: Path) -> None:
     assert len(record.rows) == 9 * 7
 
 
-def test_the_tables_fit_a_terminal() -> None:
-    told = CliRunner().invoke(app, ["analyze", "depth", "--seeds", "2", "--vertices", "12"], env={"COLUMNS": "80"})
-    assert "…" not in told.output
-    assert max(map(len, told.output.splitlines())) <= 80
-    rows = [line.split() for line in told.output.splitlines() if line.strip().startswith("Aff-GCN")]
-    assert [len(row) for row in rows] == [2 + 7] * 5
-
-
-def test_power(tmp_path: Path) -> None:
-    told = analyze("power", "--seeds", 1, "--json", tmp_path / "power.json")
-    assert told.exit_code == 0, told.output
-    lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in told.output.splitlines() if "│" in line}
+def test_power(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    analyze_power.main(["--seeds", "1", "--json", str(tmp_path / "power.json")])
+    printed = capsys.readouterr().out
+    lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in printed.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
     assert len(read_analysis(tmp_path / "power.json").rows) == 15 * 10
 

@@ -6,14 +6,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
-from torch.testing import assert_close
-
-from geoskip.blocks import make_block
-from geoskip.graphs import Graph, pack
-from geoskip.meshes import icosphere
-from geoskip.operators import GCNConv
-from geoskip.paper.depth import (
+from docs.analyze_depth import (
     DEPTHS,
     depth_curve,
     depth_curves,
@@ -23,8 +16,15 @@ from geoskip.paper.depth import (
     mean_frequency,
     smoothing_matrix,
 )
+from torch import Tensor
+from torch.testing import assert_close
+
+from geoskip.blocks import make_block
+from geoskip.graphs import Graph, pack
+from geoskip.meshes import icosphere
+from geoskip.operators import GCNConv
 from geoskip.paper.rows import SKIPS
-from tests.specimens import features, specimen, undirected
+from tests.specimens import features, undirected
 
 
 def sphere() -> Graph:
@@ -177,15 +177,3 @@ def test_all_curves_are_made() -> None:
     points = depth_curves(lopsided(), range(2), ["relu"])
     assert len(points) == 2 * len(SKIPS) * len(DEPTHS)
     assert {point.activation for point in points} == {"relu"}
-
-
-def test_bad_input_is_named(unchecked: None) -> None:
-    graph = specimen().graph()
-    with pytest.raises(ValueError, match=r"x: expected shape .* 7 vertices, got"):
-        dirichlet_energy(features(6, 2), graph)
-    with pytest.raises(ValueError, match="activation: choose from linear, elu, relu, got 'tanh'"):
-        depth_curve(graph, "none", "tanh")
-    with pytest.raises(ValueError, match="depths: give numbers of layers"):
-        depth_curve(graph, "none", depths=(-1, 2))
-    with pytest.raises(ValueError, match="skip: choose from none, residual, affine"):
-        expected_frequency(graph, "polynomial")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docs.analyze_power import graph_pairs
 from docs.make_tables import block, compare_roughness, parts_table, smoothness_table, study_summary
 
 from geoskip.paper.findings import AnalysisRecord, read_analysis, spread, write_analysis
-from geoskip.paper.power import graph_pairs
 from tests.docs.pages import DOCS
 
 RECORDS = DOCS.parent / "results" / "analysis"

@@ -6,12 +6,7 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
-
-from geoskip.graphs import Graph, attach, pack, target_degree
-from geoskip.paper.power import (
+from docs.analyze_power import (
     METHODS,
     SAME,
     GraphPair,
@@ -24,7 +19,12 @@ from geoskip.paper.power import (
     undirected,
     wl_distinguishes,
 )
-from geoskip.paper.power import refine as refine_edges
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from geoskip.graphs import Graph, attach, pack, target_degree
+from geoskip.paper.baselines import refine as refine_edges
 from tests.specimens import features
 
 PAIRS = {pair.name: pair for pair in graph_pairs()}

@@ -1,19 +1,16 @@
 """``geoskip analyze``: what skips learn, and what they change."""
 
 import time
-from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 
 from geoskip.cli.console import CommandGroup, print_table
 from geoskip.cli.options import RunFolder
 
 analyze = typer.Typer(
-    cls=CommandGroup, help="Analyze blocks: their parts, their kernels, depth, the graphs they can distinguish."
+    cls=CommandGroup, help="Analyze trained blocks, their parts and their kernels; what a data set gives away."
 )
 
 Data = Annotated[str | None, typer.Option(help="The data folder, if it has moved.")]
@@ -31,60 +28,6 @@ WHEN = {
     "end": "at the end of training",
     "change": "at the end divided by the start of training",
 }
-
-
-@analyze.command()
-def depth(
-    seeds: Seeds = 10,
-    vertices: Annotated[int, typer.Option(help="Minimum number of vertices of the sphere.", min=12)] = 642,
-    json_path: Json = None,
-) -> None:
-    """Laplacian smoothing: what 2 to 64 layers of GCN, Res-GCN and Aff-GCN leave of random features."""
-    from geoskip.blocks import skip_prefix
-    from geoskip.paper.depth import DEPTHS, WIDTH, depth_curves, expected_frequency, sphere_graph
-    from geoskip.paper.rows import SKIPS
-
-    started = time.perf_counter()
-    graph = sphere_graph(vertices)
-    rows = [asdict(point) for point in depth_curves(graph, range(seeds))]
-    for skip in SKIPS:
-        theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
-        rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
-    for quantity, title in (
-        ("frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices"),
-        ("rank", f"Effective rank of {WIDTH} channels"),
-    ):
-        groups: dict[tuple[str, str], dict[int, list[float]]] = {}
-        for row in rows:
-            if quantity in row:
-                by_depth = groups.setdefault((row["skip"], row["activation"]), {})
-                by_depth.setdefault(row["depth"], []).append(row[quantity])
-        lines = [
-            (f"{skip_prefix(skip)}GCN", activation, *(f"{fmean(values):.2g}" for values in by_depth.values()))
-            for (skip, activation), by_depth in groups.items()
-        ]
-        # No lines between the columns: 80 characters must hold them.
-        narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "left": ["activation"]}
-        header = ("method", "activation", *map(str, DEPTHS))
-        print_table(header, lines, title=f"{title}, by number of layers", **narrow)
-    _write(json_path, "depth", {"seeds": seeds, "vertices": graph.num_vertices, "width": WIDTH}, rows, started)
-
-
-@analyze.command()
-def power(seeds: Seeds = 20, json_path: Json = None) -> None:
-    """Discriminative power: the pairs of graphs that random networks distinguish, compared with 1-WL."""
-    from geoskip.paper.power import LAYERS, METHODS, SAME, WIDTH, graph_pairs, power_table
-
-    started = time.perf_counter()
-    rows, pairs = power_table(range(seeds)), graph_pairs()
-    header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(pairs, 1)))
-    lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
-    print_table(header, lines, title=f"Networks, of {seeds}, that distinguish the pair")
-    for number, pair in enumerate(pairs, 1):
-        wl = "" if pair.wl else " 1-WL does not distinguish them."
-        typer.echo(f"{number}. {pair.name}: {pair.about}{wl}")
-    settings = {"seeds": seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
-    _write(json_path, "power", settings, rows, started)
 
 
 @analyze.command()

@@ -24,8 +24,7 @@ from geoskip.data import CorrespondenceSet, MeshSet, find_data_set, geodesics
 from geoskip.meshes import Mesh
 from geoskip.paper.experiments import Experiment
 from geoskip.paper.findings import read_analysis
-from geoskip.paper.power import refine
-from geoskip.shapes import Float, Int
+from geoskip.shapes import Float, Int, Shaped
 from geoskip.training.metrics import (
     correspondence_metrics,
     geodesic_errors,
@@ -165,6 +164,33 @@ def vertex_colors(mesh: Mesh, rounds: int = ROUNDS) -> Int[np.ndarray, " vertice
     edges = mesh.edges().T
     edges = np.concatenate([edges, edges[::-1]], axis=1)
     return refine(edges, np.bincount(edges[1], minlength=mesh.num_vertices), rounds)
+
+
+def refine(
+    edges: Int[np.ndarray, "2 edges"], colors: Int[np.ndarray, " vertices"], rounds: int
+) -> Int[np.ndarray, " vertices"]:
+    r"""Weisfeiler-Lehman colors as 64-bit numbers that mean the same on every graph:
+
+    .. math:: c_i \leftarrow \big(c_i,\ \{\!\{ c_j : j \in \mathcal N(i) \}\!\}\big)
+
+    edges: senders and receivers.
+    """
+    senders, receivers = edges
+    colors = colors.astype(np.uint64)
+    for _ in range(rounds):
+        # A sum of scrambled colors is the same in any order, and differs where the colors do.
+        around = np.zeros_like(colors)
+        np.add.at(around, receivers, _scrambled(colors[senders]))
+        colors = _scrambled(_scrambled(colors + np.uint64(1)) ^ around)
+    return colors.view(np.int64)
+
+
+def _scrambled(numbers: Shaped[np.ndarray, " numbers"]) -> Shaped[np.ndarray, " numbers"]:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014): one number to another, with no two to the same."""
+    x = numbers + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def majority_by_color(data: CorrespondenceSet, rounds: int = ROUNDS) -> tuple[Int[Tensor, " vertices"], float]:

@@ -2,24 +2,35 @@ r"""Laplacian smoothing: what many layers of GCN leave of the features, with and
 
 The paper's section 5.2 assumes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
 convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
+
+    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [--json results/analysis/depth.json]
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import torch
+from rich.box import SIMPLE_HEAD
 from torch import Tensor
 from torch.nn import functional as F
 
-from geoskip.blocks import make_block
+from geoskip.blocks import make_block, skip_prefix
+from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, gcn_edges, with_self_loops
 from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
+from geoskip.paper.findings import AnalysisRecord, write_analysis
 from geoskip.paper.rows import SKIPS
 from geoskip.shapes import Float
+from geoskip.training.loop import commit
 
 DEPTHS = (0, 2, 4, 8, 16, 32, 64)
 WIDTH = 32
@@ -55,10 +66,6 @@ def depth_curve(
     The weights are those that training begins with: Glorot, biases 0. The first layers of a deep network are a
     shallower one, so one network serves all depths.
     """
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation: choose from {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if not depths or min(depths) < 0:
-        raise ValueError(f"depths: give numbers of layers, 0 or more, got {list(depths)}")
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(graph.num_vertices, WIDTH, generator=random, dtype=torch.float64)
     torch.manual_seed(seed)
@@ -98,8 +105,6 @@ def expected_frequency(graph: Graph, skip: str, depths: Sequence[int] = DEPTHS) 
     .. math:: \frac{\mathbb E\, E(x)}{\mathbb E\, \|x\|^2} =
         \frac{\sum_\lambda (1 - \lambda)\, g(\lambda)^k}{\sum_\lambda g(\lambda)^k}
     """
-    if skip not in SKIPS:
-        raise ValueError(f"skip: choose from {', '.join(SKIPS)}, got {skip!r}")
     eigenvalues = torch.linalg.eigvalsh(smoothing_matrix(graph))
     # The largest is 1, once for each component; with a rounding error, it would be all that deep networks leave.
     eigenvalues = torch.where(eigenvalues > 1 - 1e-12, 1.0, eigenvalues)
@@ -135,10 +140,6 @@ def dirichlet_energy(x: Float[Tensor, "*batch vertices channels"], graph: Graph)
     of every edge. It is 0 exactly where each channel is a multiple of :math:`\sqrt{\tilde d}` on every connected
     component. Computed as the sum of squares, so that small energies are exact.
     """
-    if x.dim() < 2 or x.shape[-2] != graph.num_vertices:
-        raise ValueError(
-            f"x: expected shape [*batch, vertices, channels] with {graph.num_vertices} vertices, got {list(x.shape)}"
-        )
     edges = with_self_loops(graph, x.dtype)
     degrees = x.new_zeros(graph.num_vertices).index_add(0, edges.pattern.receivers, edges.weights)
     scaled = x / degrees.sqrt().unsqueeze(1)
@@ -163,3 +164,42 @@ def effective_rank(x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor
     total = sizes.sum(-1)
     shares = sizes / torch.where(total > 0, total, 1).unsqueeze(-1)
     return torch.where(total > 0, torch.special.entr(shares).sum(-1).exp(), 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="What 2 to 64 layers of GCN leave of random features.")
+    parser.add_argument("--seeds", type=int, default=10, help="number of random networks")
+    parser.add_argument("--vertices", type=int, default=642, help="least number of vertices of the sphere")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    given = parser.parse_args(arguments)
+    started, graph = time.perf_counter(), sphere_graph(given.vertices)
+    rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(given.seeds))]
+    for skip in SKIPS:
+        theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
+        rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
+    print_means(rows, "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices")
+    print_means(rows, "rank", f"Effective rank of {WIDTH} channels")
+    if given.json is not None:
+        settings = {"seeds": given.seeds, "vertices": graph.num_vertices, "width": WIDTH}
+        seconds = time.perf_counter() - started
+        write_analysis(given.json, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
+
+
+def print_means(rows: Iterable[dict[str, Any]], quantity: str, title: str) -> None:
+    """One line per method and activation, one column per depth."""
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in rows:
+        if quantity in row:
+            by_depth = groups.setdefault((row["skip"], row["activation"]), {})
+            by_depth.setdefault(row["depth"], []).append(row[quantity])
+    lines = [
+        (f"{skip_prefix(skip)}GCN", activation, *(f"{fmean(values):.2g}" for values in by_depth.values()))
+        for (skip, activation), by_depth in groups.items()
+    ]
+    # No lines between the columns: 80 characters must hold them.
+    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "left": ["activation"]}
+    print_table(("method", "activation", *map(str, DEPTHS)), lines, title=f"{title}, by number of layers", **narrow)
+
+
+if __name__ == "__main__":
+    main()

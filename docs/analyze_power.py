@@ -3,13 +3,18 @@
 The test refines the colors of vertices by the colors of their neighbors (Weisfeiler and Leman, The reduction of a graph
 to canonical form and the algebra which appears therein, 1968). It bounds what any message passing network can
 distinguish (Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019).
+
+    python docs/analyze_power.py [--seeds 20] [--json results/analysis/power.json]
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +23,14 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.blocks import skip_prefix
+from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, attach, target_degree
 from geoskip.models import layer_maker
+from geoskip.paper.baselines import refine
+from geoskip.paper.findings import AnalysisRecord, write_analysis
 from geoskip.paper.rows import SKIPS
-from geoskip.shapes import Float, Int, Shaped
+from geoskip.shapes import Float
+from geoskip.training.loop import commit
 
 # Operator, kernel size and options by their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper
 # on superpixels.
@@ -84,33 +93,6 @@ def gap(method: str, pair: GraphPair, seed: int) -> float:
     network = RandomNetwork(method, pair.features[0].shape[1], seed)
     first, second = (network(x, graph) for x, graph in zip(pair.features, pair.graphs, strict=True))
     return float((first - second).norm() / torch.maximum(first.norm(), second.norm()))
-
-
-def refine(
-    edges: Int[np.ndarray, "2 edges"], colors: Int[np.ndarray, " vertices"], rounds: int
-) -> Int[np.ndarray, " vertices"]:
-    r"""Weisfeiler-Lehman colors as 64-bit numbers that mean the same on every graph:
-
-    .. math:: c_i \leftarrow \big(c_i,\ \{\!\{ c_j : j \in \mathcal N(i) \}\!\}\big)
-
-    edges: senders and receivers.
-    """
-    senders, receivers = edges
-    colors = colors.astype(np.uint64)
-    for _ in range(rounds):
-        # A sum of scrambled colors is the same in any order, and differs where the colors do.
-        around = np.zeros_like(colors)
-        np.add.at(around, receivers, _scrambled(colors[senders]))
-        colors = _scrambled(_scrambled(colors + np.uint64(1)) ^ around)
-    return colors.view(np.int64)
-
-
-def _scrambled(numbers: Shaped[np.ndarray, " numbers"]) -> Shaped[np.ndarray, " numbers"]:
-    """The output function of SplitMix64 (Steele, Lea, Flood 2014): one number to another, with no two to the same."""
-    x = numbers + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def wl_distinguishes(
@@ -257,3 +239,25 @@ def _features(values: Sequence[float] | str) -> Tensor:
     if isinstance(values, str):
         return torch.eye(3, dtype=torch.float64)[["abc".index(letter) for letter in values]]
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Which pairs of graphs random networks distinguish.")
+    parser.add_argument("--seeds", type=int, default=20, help="number of random networks")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    given = parser.parse_args(arguments)
+    started = time.perf_counter()
+    rows, pairs = power_table(range(given.seeds)), graph_pairs()
+    header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(pairs, 1)))
+    lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
+    print_table(header, lines, title=f"Networks, of {given.seeds}, that distinguish the pair")
+    for number, pair in enumerate(pairs, 1):
+        print(f"{number}. {pair.name}: {pair.about}{'' if pair.wl else ' 1-WL does not distinguish them.'}")
+    if given.json is not None:
+        settings = {"seeds": given.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
+        seconds = time.perf_counter() - started
+        write_analysis(given.json, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
+
+
+if __name__ == "__main__":
+    main()
