@@ -12,7 +12,7 @@ from geoskip.data.declaration import Option
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a trained run.", show_default=False)]
 OutputFolder = Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.", show_default=False)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 

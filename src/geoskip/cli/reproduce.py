@@ -50,7 +50,7 @@ def reproduce(
     ] = "full",
     data: Data = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for records and unfinished runs.")] = Path("results"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="Number of rows to train at the same time on this machine.")] = 1,
     on: On = "here",
     address: Annotated[

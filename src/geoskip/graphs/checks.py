@@ -19,6 +19,11 @@ def values_readable(tensor: Tensor) -> bool:
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
+def widest_float(device: torch.device) -> torch.dtype:
+    """The most accurate dtype of a device: Apple GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def as_tensor(name: str, value: Any, device: torch.device | None = None) -> Tensor:
     """A tensor as it is; a NumPy array as a tensor on ``device``."""
     if isinstance(value, Tensor):

@@ -38,6 +38,7 @@ from scipy.sparse import coo_array
 from torch import Tensor
 
 from geoskip.arguments import number_array, whole_number
+from geoskip.graphs.checks import widest_float
 from geoskip.shapes import Bool, Float, Int
 
 WEIGHTS = ("near", "far")
@@ -235,7 +236,8 @@ class DenseGraphs:
     def with_similarity(self, sigma: float) -> DenseGraphs:
         """With the weights of ``"near"``."""
         # exp differs by a bit between devices; in float64, rounded to float32, it does not.
-        kernel = torch.exp(_squared_distances(self.pos).double() / (-2 * sigma**2)).float()
+        distances = _squared_distances(self.pos).to(widest_float(self.pos.device))
+        kernel = torch.exp(distances / (-2 * sigma**2)).float()
         similarity = torch.where(self.adjacency, kernel, 0)
         return replace(self, similarity=similarity, volumes=_row_sums(similarity))
 

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from geoskip.arguments import check_type, real_number
-from geoskip.graphs.checks import as_tensor, check_edge_weight, check_pseudo, check_real_values, values_readable
+from geoskip.graphs.checks import (
+    as_tensor,
+    check_edge_weight,
+    check_pseudo,
+    check_real_values,
+    values_readable,
+    widest_float,
+)
 from geoskip.graphs.graph import Graph
 from geoskip.kernels import Pattern, sort_edges
 from geoskip.shapes import Float
@@ -162,7 +169,7 @@ def gcn_edges(graph: Graph, dtype: torch.dtype, renormalize: bool = True) -> Wei
     weights stay as they are."""
 
     def build() -> WeightedEdges:
-        pattern, weights = with_self_loops(graph, torch.float64)
+        pattern, weights = with_self_loops(graph, widest_float(graph.device))
         own = torch.zeros_like(weights)
         if not renormalize:
             own = torch.where(pattern.senders == pattern.receivers, weights, 0)
@@ -184,7 +191,7 @@ def laplacian_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
     :math:`0^{-1/2}` counts as 1. On undirected graphs, weights of 1 change nothing."""
 
     def build() -> WeightedEdges:
-        pattern, weights = weighted_edges(graph, torch.float64)
+        pattern, weights = weighted_edges(graph, widest_float(graph.device))
         weights = torch.where(pattern.senders != pattern.receivers, weights, 0)
         if graph.given_edge_weight is None:
             degrees, at_zero = _sums_at(pattern.receivers, weights, graph.num_vertices), 1

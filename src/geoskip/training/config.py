@@ -83,7 +83,7 @@ class Config:
         data_options: further arguments of the data's loader, such as ``unit_mm`` of a folder of meshes.
         optim: see :class:`Optim`.
         seed: of initial values, dropout and the order of the data.
-        device: ``"auto"`` (CUDA where there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        device: ``"auto"`` (CUDA where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``.
         precision: ``"float32"``, or mixed with ``"bf16"`` or ``"fp16"``.
         tf32: whether matrix products in float32 may use TensorFloat-32 on CUDA.
         train_items: how many of the training items are used, spread evenly over the set; None for all.

@@ -119,13 +119,19 @@ class Snapshot:
 def random_states(device: torch.device) -> dict[str, Tensor]:
     """The states of the generators that a step draws from."""
     states = {"cpu": torch.get_rng_state()}
-    return states if device.type != "cuda" else {**states, "cuda": torch.cuda.get_rng_state(device)}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
+    return states
 
 
 def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
+    if device.type == "mps" and "mps" in states:
+        torch.mps.set_rng_state(states["mps"])
 
 
 def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -> Captured[P, R]:

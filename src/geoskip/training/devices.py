@@ -18,17 +18,19 @@ from geoskip.training.config import Config
 
 
 def choose_device(name: str) -> str:
-    """Resolve ``"auto"``; ValueError if there is no such device. A chosen GPU becomes the current one, because Triton
-    compiles and CUDA graphs are captured there."""
+    """Resolve ``"auto"``, which is never an Apple GPU; ValueError if there is no such device. A chosen CUDA device
+    becomes the current one, because Triton compiles and CUDA graphs are captured there."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device: unknown name {name!r}; choose auto, cpu, cuda or cuda:1") from error
+        raise ValueError(f"device: unknown name {name!r}; choose auto, cpu, cuda, cuda:1 or mps") from error
     kind = device.type
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"device: training runs on cpu and cuda, not on {kind}")
+    if kind not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device: training runs on cpu, cuda and mps, not on {kind}")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device: torch finds no Apple GPU; choose cpu")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device: torch finds no CUDA device; choose cpu")
     if kind == "cuda" and device.index is not None:
@@ -49,6 +51,8 @@ def device_name(device: torch.device, count: int = 1) -> str:
     """The name of a device for records and people: ``2 × NVIDIA H200``."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
+    elif device.type == "mps":
+        name = f"{platform.machine()} Apple GPU"
     else:
         name = f"{platform.machine()} CPU, {torch.get_num_threads()} of {os.cpu_count()} cores"
     return name if count == 1 else f"{count} × {name}"
@@ -126,6 +130,8 @@ def process_group(device: str = "cpu") -> Iterator[Group]:
         yield Group()
         return
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    if device == "mps":
+        raise ValueError("device: several processes train on cpu or cuda, not on mps")
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if backend == "nccl":
         torch.cuda.set_device(local)

@@ -70,7 +70,7 @@ def check_same_data(run: Run, task: Task) -> None:
 
 def _alike(one: Tensor, other: Tensor) -> bool:
     """Equal, up to the rounding of another machine."""
-    return one.shape == other.shape and torch.allclose(one.double().cpu(), other.double().cpu(), rtol=1e-4, atol=1e-6)
+    return one.shape == other.shape and torch.allclose(one.cpu().double(), other.cpu().double(), rtol=1e-4, atol=1e-6)
 
 
 def _write(run: Run, evaluation: Evaluation) -> None:

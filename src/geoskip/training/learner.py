@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.graphs import record_keys
+from geoskip.graphs.checks import widest_float
 from geoskip.kernels.paths import on_triton
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config
@@ -23,7 +24,7 @@ class Learner:
 
     Attributes:
         last: the loss of the last batch.
-        loss: the sum of the losses of all items since it was last set to 0, float64.
+        loss: the sum of the losses of all items since it was last set to 0, in float64 where the device has it.
         step: number of updates so far.
         fault: the first step whose loss or gradient was not finite, -1 if there is none. With fp16, a gradient that
             overflowed only because of the loss scale does not count.
@@ -36,7 +37,7 @@ class Learner:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.last = torch.zeros((), device=self.device)
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self.loss = torch.zeros((), dtype=widest_float(self.device), device=self.device)
         self.step = torch.zeros((), dtype=torch.int64, device=self.device)
         self.fault = torch.full_like(self.step, -1)
         captured = self.device.type == "cuda"
@@ -90,7 +91,7 @@ class Learner:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.last.copy_(loss)
-        self.loss.add_(loss.double() * count)
+        self.loss.add_(loss.to(self.loss.dtype) * count)
 
     def _has_kernels(self, updated: list[nn.Parameter]) -> bool:
         """Whether all of ``updated`` can be updated at once: the kernels read the rate from the device and do not know

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
+from geoskip.graphs.checks import widest_float
 from geoskip.graphs.records import register_record
 from geoskip.kernels import Pattern
 from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
@@ -259,7 +260,7 @@ class PackedLevel:
         if self.looped is not None and self.looped.weights is not None:
             loops, rows = self.looped.batch(items, verts, shape.looped)
             weights = rows.take(self.looped.weights, padding=1)
-            for dtype in (torch.float32, torch.float64):
+            for dtype in {torch.float32, widest_float(weights.device)}:
                 graph.remember(("self-loops", dtype), partial(WeightedEdges, loops, weights.to(dtype)))
         return graph
 

@@ -50,7 +50,7 @@ class Sampler:
         if self._epoch != epoch:
             order = self.order(epoch)
             on_cuda = self.device.type == "cuda"
-            self._order = order.pin_memory().to(self.device, non_blocking=True) if on_cuda else order
+            self._order = order.pin_memory().to(self.device, non_blocking=True) if on_cuda else order.to(self.device)
             self._epoch = epoch
         return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
@@ -117,13 +117,15 @@ class Readback:
     def __init__(self, learner: Learner) -> None:
         loss = learner.loss.clone()
         learner.group.sum_all([loss])
-        values = torch.stack([loss, learner.fault.double(), learner.steps_taken().double()])
+        values = loss, learner.fault, learner.steps_taken()
         self._event: torch.cuda.Event | None = None
-        self._host = values
-        if values.is_cuda:
-            self._host = torch.empty(3, dtype=torch.float64, pin_memory=True).copy_(values, non_blocking=True)
+        if loss.is_cuda:
+            stacked = torch.stack([value.double() for value in values])
+            self._host = torch.empty(3, dtype=torch.float64, pin_memory=True).copy_(stacked, non_blocking=True)
             self._event = torch.cuda.Event()
             self._event.record()
+        else:
+            self._host = torch.stack([value.cpu().double() for value in values])
 
     @property
     def ready(self) -> bool:

@@ -55,7 +55,7 @@ class MeshContext(Context):
 
     def template(self) -> Mesh:
         """The mean of the training meshes."""
-        return Mesh(self.mean.double().cpu().numpy(), self.faces.cpu().numpy())
+        return Mesh(self.mean.cpu().double().numpy(), self.faces.cpu().numpy())
 
     def check_model(self, model: nn.Module) -> None:
         assert isinstance(model, MeshAutoencoder)
