@@ -160,8 +160,9 @@ class Skip(nn.Module, ABC):
         return with_features(out, features_of(out, self._label()) - self._b)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        advice = "Transform the model without skips, then call add_skips on the result"
-        refuse_to_hetero(self._label, advice, args, kwargs)
+        if not args or not isinstance(args[0], Tensor):
+            advice = "Transform the model without skips, then call add_skips on the result"
+            refuse_to_hetero(self._label, advice, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

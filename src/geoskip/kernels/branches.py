@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -30,12 +30,19 @@ def in_turn(call: Callable[[], Any]) -> Any:
     return call()
 
 
-@contextmanager
-def branches(x: Tensor) -> Iterator[Beside]:
+# Always the same: to make a context takes the host longer than to allocate a tensor.
+_NO_BRANCHES = nullcontext(in_turn)
+
+
+def branches(x: Tensor) -> AbstractContextManager[Beside]:
     """A context whose branches start where they are created and are joined at its end."""
-    if not (x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing()):
-        yield in_turn
-        return
+    if x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing():
+        return _branches(x)
+    return _NO_BRANCHES
+
+
+@contextmanager
+def _branches(x: Tensor) -> Iterator[Beside]:
     main = torch.cuda.current_stream(x.device)
     here = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []

@@ -184,7 +184,10 @@ def _stack(theta: Tensor) -> Tensor:
 def _slots(weights: Tensor) -> Tensor:
     """[*batch, edges, slots] as [slots, edges, batch or 1]. The Triton kernels want them contiguous; on the CPU items
     are taken one by one, as they are in memory."""
-    slots = weights.t().unsqueeze(2) if weights.dim() == 2 else weights.flatten(0, -3).permute(2, 1, 0)
+    if weights.dim() == 2:
+        slots = weights.t().unsqueeze(2) if weights.shape[1] > 1 else weights.unsqueeze(0)
+    else:
+        slots = weights.flatten(0, -3).permute(2, 1, 0)
     return slots.contiguous() if on_triton(weights) else slots
 
 
@@ -192,8 +195,7 @@ def _prepared(
     x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """In the precision of autocast, and contiguous, as the kernels read them."""
-    device = x.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.is_autocast_enabled(device := x.device.type):
         dtype = torch.get_autocast_dtype(device)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))

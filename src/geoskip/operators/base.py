@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from geoskip.operators.checks import (
     check_features,
     check_is_tensor,
     check_order,
+    first_tensor,
     refuse_to_hetero,
 )
 from geoskip.registry import Registry
@@ -104,8 +105,9 @@ class Operator(nn.Module, ABC):
         """The formula, on checked input."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        advice = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
-        refuse_to_hetero(self._label, advice, args, kwargs)
+        if not args or not isinstance(args[0], Tensor):
+            advice = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
+            refuse_to_hetero(self._label, advice, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def forward(
@@ -118,13 +120,32 @@ class Operator(nn.Module, ABC):
         pseudo: Float[Tensor, "edges dim"] | Float[np.ndarray, "edges dim"] | None = None,
         skip: Float[Tensor, "channels out"] | None = None,
     ) -> Float[Tensor, "*batch vertices out"]:
-        check_order(x, graph, "conv")
-        check_features("x", x, self.in_channels, self, self._label())
-        graph = self._as_graph(graph, x)
-        graph = self._with_edge_values(graph, edge_values, edge_weight, pseudo)
-        if skip is not None:
-            self._check_skip(skip)
-        return self.convolve(x, graph, skip)
+        if not (edge_values is edge_weight is pseudo is None and self._fits(x, graph, skip)):
+            check_order(x, graph, "conv")
+            check_features("x", x, self.in_channels, self, self._label())
+            graph = self._with_edge_values(self._as_graph(graph, x), edge_values, edge_weight, pseudo)
+            if skip is not None:
+                self._check_skip(skip)
+        return self.convolve(x, cast(Graph, graph), skip)
+
+    def _fits(self, x: Any, graph: Any, skip: Any) -> bool:
+        """Whether every check of :meth:`forward` passes, and nothing is to be done to the graph: the ordinary case,
+        tested at once, because small graphs wait for the host."""
+        if not (isinstance(graph, Graph) and isinstance(x, Tensor) and (skip is None or isinstance(skip, Tensor))):
+            return False
+        own, pattern, shape, dtype, device = first_tensor(self), graph.pattern, x.shape, x.dtype, x.device
+        return (
+            len(shape) > 1
+            and shape[-1] == self.in_channels
+            and shape[-2] == pattern.offsets.shape[1] - 1
+            and dtype is own.dtype
+            and dtype.is_floating_point
+            and device == own.device
+            and device == pattern.offsets.device
+            and (graph.given_edge_weight is None or self.uses_edge_weight)
+            and (skip is None or skip.shape == (self.in_channels, self.out_channels))
+            and (skip is None or (skip.dtype is dtype and skip.device == device))
+        )
 
     def _as_graph(self, graph: Any, x: Tensor) -> Graph:
         if isinstance(graph, np.ndarray):

@@ -44,13 +44,13 @@ def check_is_tensor(name: str, given: Any, module: nn.Module, label: str) -> Non
         return
     advice = ""
     if isinstance(given, np.ndarray) and given.dtype.kind in "iuf":
-        advice = f"; convert it with torch.as_tensor({name}, dtype={_first_tensor(module).dtype})"
+        advice = f"; convert it with torch.as_tensor({name}, dtype={first_tensor(module).dtype})"
     raise TypeError(f"{name}: {label} expects a tensor, got {short_repr(given)}{advice}")
 
 
 def check_device_and_dtype(name: str, given: Tensor, module: nn.Module, label: str) -> None:
     """``given`` is on the module's device and, without autocast, has its dtype."""
-    own = _first_tensor(module)
+    own = first_tensor(module)
     if given.device != own.device:
         raise ValueError(f"{name}: is on {given.device}, {label} on {own.device}; move one with .to()")
     if not given.is_floating_point():
@@ -64,7 +64,8 @@ def check_device_and_dtype(name: str, given: Tensor, module: nn.Module, label: s
         )
 
 
-def _first_tensor(module: nn.Module) -> Tensor:
+def first_tensor(module: nn.Module) -> Tensor:
+    """The first parameter of a module, whose device and dtype its inputs must have."""
     # Its own, if it has any: the generator over all of them takes longer than some kernels run.
     own = next(iter(module._parameters.values()), None)
     return next(module.parameters()) if own is None else own

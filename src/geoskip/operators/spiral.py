@@ -16,7 +16,7 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import Pattern, basis_convolution, sort_edges
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.shapes import Bool, Int
+from geoskip.shapes import Float, Int
 
 
 @OPERATORS.register
@@ -67,12 +67,13 @@ class SpiralConv(Operator):
         self.reset_parameters()
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        key = "spiral", self.kernel_size, self.dilation, self.center
-        pattern, present = graph.remember(key, lambda: self._edges(graph))
-        return basis_convolution(x, present.to(weight_dtype(x)).unsqueeze(1), self.theta, pattern, skip, self.bias)
+        dtype = weight_dtype(x)
+        key = "spiral", self.kernel_size, self.dilation, self.center, dtype
+        pattern, weights = graph.remember(key, lambda: self._edges(graph, dtype))
+        return basis_convolution(x, weights, self.theta, pattern, skip, self.bias)
 
-    def _edges(self, graph: Graph) -> tuple[Pattern, Bool[Tensor, " edges"]]:
-        """One set of edges per step: vertex i receives from the vertex at that step of its spiral.
+    def _edges(self, graph: Graph, dtype: torch.dtype) -> tuple[Pattern, Float[Tensor, "edges 1"]]:
+        """One set of edges per step, of weight 1: vertex i receives from the vertex at that step of its spiral.
 
         Beyond the end of the mesh (-1) a vertex receives from itself with weight 0, so that the number of edges is
         fixed.
@@ -85,7 +86,7 @@ class SpiralConv(Operator):
         pattern, order = sort_edges(
             senders.flatten(), receivers.flatten(), num_vertices, num_vertices, groups.flatten(), num_steps
         )
-        return pattern, (steps >= 0).flatten()[order]
+        return pattern, (steps >= 0).flatten()[order].to(dtype).unsqueeze(1)
 
     def _spirals(self, graph: Graph) -> Int[Tensor, "vertices slots"]:
         """The part of the graph's spirals that the operator uses."""

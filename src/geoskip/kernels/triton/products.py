@@ -165,19 +165,27 @@ def _add_parts_kernel(
 
 def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
     """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None."""
-    pairs = zip(parts, like, strict=True)
-    sums = [None if part is None or one is None else torch.empty_like(one) for part, one in pairs]
-    given = [(part, y) for part, y in zip(parts, sums, strict=True) if part is not None and y is not None and y.numel()]
-    if not given:
-        return sums
-    unused = MAX_SUMS - len(given)
-    counts = [(part.shape[0], y.numel()) for part, y in given] + [(0, 0)] * unused
-    given += given[:1] * unused
-    blocks = sum(ceil_div(n, PART_COLUMNS) for _, n in counts)
-    tensors = *(part for part, _ in given), *(y for _, y in given)
-    numbers = (number for count in counts for number in count)
-    launch(_add_parts_kernel, (blocks,), (*tensors, *numbers, PART_ROWS, PART_COLUMNS))
+    sums: list[Tensor | None] = []
+    given, outputs, counts = [], [], []
+    for part, one in zip(parts, like, strict=True):
+        sums.append(y := None if part is None or one is None else torch.empty_like(one))
+        if part is not None and y is not None:
+            given.append(part)
+            outputs.append(y)
+            counts += [part.shape[0], y.numel()]
+    if given:
+        blocks, numbers = _grid_of_sums(tuple(counts))
+        unused = MAX_SUMS - len(given)
+        tensors = *given, *given[:1] * unused, *outputs, *outputs[:1] * unused
+        launch(_add_parts_kernel, (blocks,), tensors + numbers)
     return sums
+
+
+@lru_cache(CACHE_SIZE)
+def _grid_of_sums(counts: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """Programs and numbers of a launch, of the lengths of the parts and of the sums."""
+    blocks = sum(ceil_div(length, PART_COLUMNS) for length in counts[1::2])
+    return max(1, blocks), (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
 
 
 @lru_cache(CACHE_SIZE)
