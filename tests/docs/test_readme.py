@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.meshes import icosphere, write_mesh
+from tests.blocks.pyg_recipes import REFUSED, WRAPPED
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf8")
@@ -82,6 +83,11 @@ def test_figures_are_those_of_the_tables() -> None:
     assert f"Of {total} comparisons" in results
     assert f"{holds} hold significantly, {same + opposite} are too close to tell, and {fails or 'none'} fail" in results
     assert f"; {one_seed} more have only one seed" in results
+
+
+def test_the_number_of_tested_convolutions() -> None:
+    total = len(WRAPPED) + len(REFUSED)
+    assert f"{len(WRAPPED)} of PyTorch Geometric's {total} convolutions are tested" in README
 
 
 def test_every_page_it_names_exists() -> None:
