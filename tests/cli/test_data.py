@@ -80,7 +80,7 @@ def test_an_unknown_set_to_make_tells_those_that_are_known(monkeypatch: pytest.M
 def test_check_as_json(place: Path) -> None:
     (place / "data" / "coma" / "COMA_data").mkdir(parents=True)
     told = json.loads(run("data", "check", "--json").stdout)
-    places = {status["name"]: status["place"] for status in told["data"]}
+    places = {status["name"]: status["path"] for status in told["data"]}
     assert places["coma"] == str(place / "data" / "coma" / "COMA_data")
     assert places["faust"] is None
     assert told["damaged"] == []
@@ -171,7 +171,7 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
         {"places": (), "people": 3, "takes": 2, "frames_per_take": 4, "seed": 5},
         {"places": (), "people": 3, "frames_per_take": 4, "verts": 99, "seed": 5},
         {"places": (), "people": 3, "poses": 2, "verts": 99, "seed": 5},
-        {"places": (), "place": Path("x.zip")},
+        {"places": (), "path": Path("x.zip")},
         {"places": ()},
     ]
     assert "162 vertices, one unit is 1000 mm" in told.stdout

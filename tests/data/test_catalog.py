@@ -115,7 +115,7 @@ def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         str(tmp_path / "meshes"),
         {"template": str(tmp_path / "meshes"), "unit_mm": 1},
     )
-    assert absolute("faces", {"place": "nowhere"}) == ("faces", {"place": "nowhere"})
+    assert absolute("faces", {"path": "nowhere"}) == ("faces", {"path": "nowhere"})
     assert set(KINDS) == set(VALUES)
 
 
@@ -159,7 +159,7 @@ def states() -> dict[str, Status]:
 def test_nothing_is_there_at_first_and_each_says_what_to_do(data: Path) -> None:
     found = states()
     assert tuple(found) == tuple(BUILT_IN)
-    assert all(status.place is None for status in found.values())
+    assert all(status.path is None for status in found.values())
     for name, place in (("coma", "COMA_data.zip"), ("faust", "MPI-FAUST.zip")):
         assert "registration at https://" in found[name].message
         assert f"Put it at {data / name / place}" in found[name].message
@@ -175,7 +175,7 @@ def test_archives_are_found_where_they_belong(data: Path) -> None:
     for place in ("coma/COMA_data.zip", "faust/MPI-FAUST", "published-superpixels/MNISTSuperpixels.pt"):
         (data / place).parent.mkdir(parents=True)
         (data / place).touch()
-        assert states()[place.split("/")[0]].place == data / place
+        assert states()[place.split("/")[0]].path == data / place
 
 
 @pytest.mark.parametrize("below", ["", "raw", "MNIST/raw"])
@@ -183,10 +183,10 @@ def test_images_are_there_when_all_four_files_are(data: Path, below: str) -> Non
     (data / "mnist" / below).mkdir(parents=True)
     for part in IDX_FILES[:3]:
         (data / "mnist" / below / f"{part}.gz").touch()
-    assert states()["mnist"].place is None
+    assert states()["mnist"].path is None
     assert "MNIST superpixels: t10k-labels-idx1-ubyte not found" in states()["mnist"].message
     (data / "mnist" / below / IDX_FILES[3]).touch()
-    assert states()["mnist"].place == data / "mnist" / below
+    assert states()["mnist"].path == data / "mnist" / below
 
 
 def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path) -> None:
@@ -195,12 +195,12 @@ def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path
         cached("faces", recipe, lambda: CacheEntry({"verts": np.zeros(3)}), root=root)
     faces = states()["faces"]
     assert faces.message == "Generated faces like those of CoMA: subjects=2 expressions=2 seed=0"
-    assert faces.place is not None
-    assert faces.place.parent == tmp_path / "cache"
-    assert faces.place.is_dir()
-    (faces.place / "manifest.json").write_text("{")
-    assert states()["faces"].place is None
-    assert {status.name: status.place for status in check_data(cache=tmp_path / "other")}["faces"] is not None
+    assert faces.path is not None
+    assert faces.path.parent == tmp_path / "cache"
+    assert faces.path.is_dir()
+    (faces.path / "manifest.json").write_text("{")
+    assert states()["faces"].path is None
+    assert {status.name: status.path for status in check_data(cache=tmp_path / "other")}["faces"] is not None
 
 
 def test_a_missing_package_is_named_with_its_extra(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_paths_among_its_options_become_absolute(
 
 def test_its_status(package: Path) -> None:
     status = {status.name: status for status in check_data()}["spheres"]
-    assert (status.place, status.message) == (package / "ownpackage" / "data.py", "Spheres stretched at random")
+    assert (status.path, status.message) == (package / "ownpackage" / "data.py", "Spheres stretched at random")
 
 
 def test_facts_are_declared_and_registered() -> None:
@@ -110,7 +110,7 @@ def test_facts_are_declared_and_registered() -> None:
     try:
         assert DATA_SETS.register(shapes) is shapes
         assert find_data_set("my-shapes") is shapes
-        assert {status.name: status.place for status in check_data()}["my-shapes"] is None
+        assert {status.name: status.path for status in check_data()}["my-shapes"] is None
     finally:
         del DATA_SETS._entries["my-shapes"]
 

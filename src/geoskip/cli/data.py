@@ -32,15 +32,15 @@ def check(
     chosen = check_data(names or None)
     damaged = [entry for entry in entries(thorough=thorough) if entry.fault]
     if as_json:
-        statuses = [asdict(status) | {"place": status.place and str(status.place)} for status in chosen]
+        statuses = [asdict(status) | {"path": status.path and str(status.path)} for status in chosen]
         typer.echo(json.dumps({"data": statuses, "damaged": [asdict(entry) for entry in damaged]}, indent=1))
     else:
         for status in chosen:
-            typer.echo(f"{status.name}: {'missing' if status.place is None else status.place}")
+            typer.echo(f"{status.name}: {'missing' if status.path is None else status.path}")
             typer.echo(f"    {status.message}")
         for entry in damaged:
             typer.echo(f"damaged in the cache, will be made again when needed: {entry.name} ({entry.fault})")
-    if names and any(status.place is None for status in chosen):
+    if names and any(status.path is None for status in chosen):
         raise typer.Exit(1)
 
 
@@ -113,15 +113,15 @@ data.add_typer(make, name="make")
 Geodesics = Annotated[
     bool, typer.Option("--geodesics", help="Also compute all geodesic distances on the target (190 MB).")
 ]
-Place = Annotated[Path | None, typer.Argument(help="The original archive, or its unpacked folder.")]
+DownloadedPath = Annotated[Path | None, typer.Argument(help="The original archive, or its unpacked folder.")]
 
 
 def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:
     """``geoskip data make NAME``, with the options of the data set."""
-    options = [option for option in data_set.options if option.name != "place"]
+    options = [option for option in data_set.options if option.name != "path"]
 
-    def make_data_set(place: Place = None, geodesics: Geodesics = False, **values: Any) -> None:
-        given = given_options(options, values) | ({} if place is None else {"place": str(place)})
+    def make_data_set(path: DownloadedPath = None, geodesics: Geodesics = False, **values: Any) -> None:
+        given = given_options(options, values) | ({} if path is None else {"path": str(path)})
         made = _make(lambda: data_set.read(given), train_command(data_set.task, name, given))
         if geodesics:
             from geoskip.data import geodesics as all_distances
@@ -129,7 +129,7 @@ def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:
             distances, seconds = _timed(lambda: all_distances(made.target))
             typer.echo(f"geodesics: up to {distances.max() * made.unit_mm:.0f} mm ({seconds:.1f} s)")
 
-    absent = [] if len(options) < len(data_set.options) else ["place"]
+    absent = [] if len(options) < len(data_set.options) else ["path"]
     absent += [] if data_set.task == "correspondence" else ["geodesics"]
     make_data_set.__doc__ = data_set.about
     commands.command(name)(with_data_flags(make_data_set, options, without=absent))

@@ -37,21 +37,21 @@ class Limits:
     ratio: float = 100.0
 
 
-def read_files(place: Path, wanted: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
+def read_files(source: Path, wanted: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
     """Name and contents of each file of a folder, zip or tar whose path in it matches ``wanted``, in any order.
 
     The name is what the first group of ``wanted`` matches, so that an archive gives the same names with or without a
     top folder.
     """
     limits = limits or Limits()
-    if not place.exists():
-        raise FileNotFoundError(f"{place}: no such archive or folder")
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such archive or folder")
     seen: set[str] = set()
-    for path, data in (_read_folder if place.is_dir() else _read_archive)(place, wanted, limits):
+    for path, data in (_read_folder if source.is_dir() else _read_archive)(source, wanted, limits):
         match = wanted.fullmatch(path)
         name = match[1] if match else path
         if name in seen:
-            raise ArchiveError(f"{place}: two files are called {name}")
+            raise ArchiveError(f"{source}: two files are called {name}")
         seen.add(name)
         yield name, data
 

@@ -25,7 +25,7 @@ _PEOPLE = partial(Option, "people", int, "Number of people", least=1)
 _POSES = partial(Option, "poses", int, "Poses per person", least=1)
 _FRAMES = partial(Option, "frames_per_take", int, "Meshes per take", least=1)
 _VERTS = partial(Option, "verts", int, "Vertices per mesh", least=4)
-_PLACE = Option("place", Path, "The original archive, or its unpacked folder", is_recipe=False)
+_PATH = Option("path", Path, "The original archive, or its unpacked folder", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimeters per unit of the meshes: 1000 for meters", required=True)
 _TEST = Option("test", list[str], "Names of the test files", "the first of every ten")
 _SUPERPIXELS = (
@@ -81,7 +81,7 @@ COMA = DataSet(
     task="reconstruction",
     title="CoMA faces",
     function="geoskip.data.mesh_files:coma",
-    options=(_PLACE, _SPLIT),
+    options=(_PATH, _SPLIT),
     files=("COMA_data.zip", "COMA_data"),
     how="Free for research after registration at https://coma.is.tue.mpg.de: download the registered meshes, "
     "COMA_data.zip.",
@@ -112,7 +112,7 @@ FAUST = DataSet(
     task="correspondence",
     title="MPI-FAUST bodies",
     function="geoskip.data.mesh_files:faust",
-    options=(_PLACE,),
+    options=(_PATH,),
     files=("MPI-FAUST.zip", "MPI-FAUST"),
     how="Free for research after registration at https://faust-leaderboard.is.tuebingen.mpg.de: download "
     "MPI-FAUST.zip.",
@@ -140,7 +140,7 @@ PUBLISHED_SUPERPIXELS = DataSet(
     task="classification",
     title="MNIST superpixels of Monti et al.",
     function="geoskip.data.pyg:published_superpixels",
-    options=(_PLACE, Option("num_coarsenings", int, "Number of coarser levels", 2, least=0), _SEED),
+    options=(_PATH, Option("num_coarsenings", int, "Number of coarser levels", 2, least=0), _SEED),
     files=("MNISTSuperpixels.zip", "MNISTSuperpixels.pt"),
     how="Download https://data.pyg.org/datasets/MNISTSuperpixels.zip.",
 )
@@ -214,7 +214,7 @@ def load_data(data: str, options: Mapping[str, Any], task: str) -> Any:
     if path.exists() and task in FOLDERS:
         return FOLDERS[task].read(options, path)
     if os.sep in data or "/" in data:
-        raise ValueError(f"data: there is no such path: {data}; give its current place with --data")
+        raise ValueError(f"data: there is no such path: {data}; give its current location with --data")
     raise ValueError(f"data: there is no such path, and no data set of this name: {unknown_name(data, names)}")
 
 
@@ -232,10 +232,10 @@ def absolute(data: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]
 
 @dataclass(frozen=True)
 class Status:
-    """Where a data set is; or, if ``place`` is None, how to get it."""
+    """Where a data set is; or, if ``path`` is None, how to get it."""
 
     name: str
-    place: Path | None
+    path: Path | None
     message: str
 
 

@@ -117,9 +117,9 @@ class DataSet:
         """Where its files belong."""
         return data_root() / self.name
 
-    def find(self, place: str | Path | None = None) -> Path:
-        """Where its files are: ``place`` if given, otherwise the first of ``files`` that exists; or MissingData."""
-        candidates = [Path(place)] if place is not None else [self.folder / name for name in self.files]
+    def find(self, path: str | Path | None = None) -> Path:
+        """Where its files are: ``path`` if given, otherwise the first of ``files`` that exists; or MissingData."""
+        candidates = [Path(path)] if path is not None else [self.folder / name for name in self.files]
         for candidate in candidates:
             if candidate.exists():
                 return candidate
@@ -146,12 +146,12 @@ class IdxDataSet(DataSet):
         files = f"{self.url}/{{{','.join(IDX_FILES)}}}.gz"
         object.__setattr__(self, "how", f"It is downloaded on first use; to do it yourself, fetch {files}.")
 
-    def find(self, place: str | Path | None = None) -> Path:
-        return self.find_all(place)[0].parent
+    def find(self, path: str | Path | None = None) -> Path:
+        return self.find_all(path)[0].parent
 
-    def find_all(self, place: str | Path | None = None) -> list[Path]:
+    def find_all(self, path: str | Path | None = None) -> list[Path]:
         """The four files, in a folder (or where torchvision keeps them below it); MissingData names missing ones."""
-        folder = self.folder if place is None else Path(place)
+        folder = self.folder if path is None else Path(path)
         paths = [_find_idx(folder, name) for name in IDX_FILES]
         if missing := [name for name, path in zip(IDX_FILES, paths, strict=True) if path is None]:
             fault = f"{self.title}: {', '.join(missing)} not found in {folder}"
@@ -162,7 +162,8 @@ class IdxDataSet(DataSet):
 def _find_idx(folder: Path, name: str) -> Path | None:
     folders = (folder, folder / "raw", folder / "MNIST" / "raw", folder / "FashionMNIST" / "raw")
     spellings = (name, f"{name}.gz", name.replace("-idx", ".idx"))
-    return next((path for place in folders for word in spellings if (path := place / word).is_file()), None)
+    candidates = (below / spelling for below in folders for spelling in spellings)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def data_set(*, task: str, title: str, name: str = "", **facts: Any) -> Callable[[Callable[..., Any]], DataSet]:

@@ -44,21 +44,21 @@ ANY_MESH = re.compile(r"((?:[^/.][^/]*/)*[^/.][^/]*\.(?:ply|obj|off|stl|gltf|glb
 TARGET = "target"
 
 
-def coma(place: str | Path | None = None, split: str = "interpolation", *, cache: Path | None = None) -> MeshSet:
+def coma(path: str | Path | None = None, split: str = "interpolation", *, cache: Path | None = None) -> MeshSet:
     """CoMA, split by ``"interpolation"`` or with one of its expressions as the test.
 
-    ``place`` is the archive or the folder; by default it is looked for in the data folder. The template is the first
+    ``path`` is the archive or the folder; by default it is looked for in the data folder. The template is the first
     frame of the sorted listing: the beginning of a sequence, and so nearly a neutral face.
     """
     if split != "interpolation" and split not in EXPRESSIONS:
         raise ValueError(f"split is 'interpolation' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
-    frames = read_meshes(COMA.find(place), COMA_FRAME, "coma", UNIT_MM, cache)
+    frames = read_meshes(COMA.find(path), COMA_FRAME, "coma", UNIT_MM, cache)
     return replace(frames, split=Split.coma(frames.names, split))
 
 
-def faust(place: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
-    """FAUST; ``place`` is the archive or the folder, by default it is looked for in the data folder."""
-    path = FAUST.find(place)
+def faust(path: str | Path | None = None, *, cache: Path | None = None) -> CorrespondenceSet:
+    """FAUST; ``path`` is the archive or the folder, by default it is looked for in the data folder."""
+    path = FAUST.find(path)
     bodies = read_meshes(path, FAUST_MESH, "faust", UNIT_MM, cache)
     names = tuple(f"tr_reg_{number:03d}.ply" for number in range(FAUST_MESHES))
     if missing := sorted(set(names) - set(bodies.names)):
@@ -72,7 +72,7 @@ def faust(place: str | Path | None = None, *, cache: Path | None = None) -> Corr
 
 
 def mesh_folder(
-    place: str | Path,
+    path: str | Path,
     *,
     unit_mm: float,
     test: Sequence[str] | None = None,
@@ -83,12 +83,12 @@ def mesh_folder(
 
     unit_mm: millimeters per unit of the files: 1000 for meters, 1 for millimeters.
     test: names (paths in the folder) of the items for the test; by default the first of every ten, in sorted order.
-    template: a mesh of the same connectivity at rest, outside ``place``; by default the first item.
+    template: a mesh of the same connectivity at rest, outside ``path``; by default the first item.
     """
-    meshes = read_meshes(Path(place), ANY_MESH, "meshes", unit_mm, cache)
+    meshes = read_meshes(Path(path), ANY_MESH, "meshes", unit_mm, cache)
     rest = meshes.template if template is None else read_mesh(template)
     if rest.topology_hash() != meshes.template.topology_hash():
-        raise MeshError(f"{template}: another connectivity than the meshes of {place}")
+        raise MeshError(f"{template}: another connectivity than the meshes of {path}")
     content = fingerprint(np.array(meshes.content), rest.verts)
     return replace(meshes, template=rest, split=_split(meshes.names, test), content=content)
 
@@ -139,51 +139,51 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
     return torch.from_numpy(numbers.astype(np.int64))
 
 
-def read_meshes(place: Path, wanted: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
+def read_meshes(source: Path, wanted: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
     """The meshes in a folder, zip or tar whose path matches ``wanted``, all for training, in the order of their names.
 
     The first group of ``wanted`` is the name of a mesh. All must have the same faces in the same order; the template is
     the first one. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
     files' contents, which takes seconds. ``content`` is the same wherever the files are.
     """
-    files = _hash_files(place, wanted)
+    files = _hash_files(source, wanted)
     key = {"version": VERSION, "wanted": wanted.pattern, "files": files}
-    stored = cached(kind, key, lambda: _read_meshes(place, wanted, files), root=cache)
+    stored = cached(kind, key, lambda: _build_meshes(source, wanted, files), root=cache)
     verts, names = torch.from_numpy(stored.arrays["verts"]), tuple(stored.meta["names"])
     template = Mesh(verts[0].double().numpy(), stored.arrays["faces"])
     everything = Split.leading(len(names), len(names))
     return MeshSet(template, StoredShapes(verts), names, everything, unit_mm, stored.meta["content"])
 
 
-def _hash_files(place: Path, wanted: re.Pattern[str]) -> str:
-    if not place.is_dir():
-        return fingerprint_files([place], place.parent)
-    files = [path for path in place.rglob("*") if wanted.fullmatch(path.relative_to(place).as_posix())]
-    return fingerprint_files(files, place)
+def _hash_files(source: Path, wanted: re.Pattern[str]) -> str:
+    if not source.is_dir():
+        return fingerprint_files([source], source.parent)
+    files = [path for path in source.rglob("*") if wanted.fullmatch(path.relative_to(source).as_posix())]
+    return fingerprint_files(files, source)
 
 
-def _read_meshes(place: Path, wanted: re.Pattern[str], files: str) -> CacheEntry:
+def _build_meshes(source: Path, wanted: re.Pattern[str], files: str) -> CacheEntry:
     verts_by_name: dict[str, np.ndarray] = {}
     first: tuple[str, Mesh] | None = None
-    with progress_bar(f"meshes of {place.name}", None) as advance:
-        for name, data in read_files(place, wanted):
+    with progress_bar(f"meshes of {source.name}", None) as advance:
+        for name, data in read_files(source, wanted):
             try:
                 mesh = parse_mesh(data, PurePosixPath(name).suffix)
             except MeshError as error:
-                raise MeshError(f"{place}: {name}: {error}") from error
+                raise MeshError(f"{source}: {name}: {error}") from error
             first = first or (name, mesh)
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
-                raise MeshError(f"{place}: {name} has another connectivity than {first[0]}")
+                raise MeshError(f"{source}: {name} has another connectivity than {first[0]}")
             verts_by_name[name] = mesh.verts.astype(np.float32)
             advance(1)
     if first is None:
-        raise ArchiveError(f"{place}: has no meshes of the expected names ({wanted.pattern})")
+        raise ArchiveError(f"{source}: has no meshes of the expected names ({wanted.pattern})")
     names, faces = sorted(verts_by_name), first[1].faces
     verts = np.empty((len(names), *first[1].verts.shape), dtype=np.float32)
     for item, name in enumerate(names):
         verts[item] = verts_by_name.pop(name)
-    if _hash_files(place, wanted) != files:
-        raise ArchiveError(f"{place}: its files changed while they were read; try again when they are complete")
+    if _hash_files(source, wanted) != files:
+        raise ArchiveError(f"{source}: its files changed while they were read; try again when they are complete")
     content = fingerprint(verts, faces, np.array(names))
     return CacheEntry({"verts": verts, "faces": faces}, {"names": names, "content": content})

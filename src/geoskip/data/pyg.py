@@ -64,13 +64,13 @@ def graph_list(
 
 
 def published_superpixels(
-    place: str | Path | None = None, *, num_coarsenings: int = 2, seed: int = 0, cache: Path | None = None
+    path: str | Path | None = None, *, num_coarsenings: int = 2, seed: int = 0, cache: Path | None = None
 ) -> GraphSet:
     """The MNIST superpixels of Monti et al., with coarser levels as in our own superpixels.
 
-    ``place`` is ``MNISTSuperpixels.zip`` or the ``.pt`` in it; by default it is looked for in the data folder.
+    ``path`` is ``MNISTSuperpixels.zip`` or the ``.pt`` in it; by default it is looked for in the data folder.
     """
-    path = PUBLISHED_SUPERPIXELS.find(place)
+    path = PUBLISHED_SUPERPIXELS.find(path)
     parts = _load_tensors(path)
     if not (isinstance(parts, list | tuple) and len(parts) == 2 and all(isinstance(p, list | tuple) for p in parts)):
         raise ValueError(f"{path}: not two lists of graphs, for training and test")
