@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from geoskip.paper.claims import published_tables
 from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
 from geoskip.records.samples import MeshSamples, read_samples
+from geoskip.report.charts import STYLE
 from geoskip.report.palette import SERIES
 from geoskip.report.pictures import write_png
 from geoskip.report.runs import find_runs
@@ -37,15 +38,7 @@ SKIPS = {
     "affine": ("affine skip", SERIES["affine"][0], "^", "-."),
 }
 VERTEX = {"a": "#D55E00", "b": "#56B4E9", "c": "#F0E442"}
-plt.rcParams |= {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "svg.hashsalt": "geoskip",
-}
+plt.rcParams |= STYLE | {"font.size": 9.5, "axes.titlesize": 10, "axes.grid": False, "legend.frameon": False}
 
 
 def results(runs: Path = RUNS) -> Figure:

@@ -18,7 +18,7 @@ def test_the_page_runs(page: str) -> None:
 @pytest.mark.parametrize("name", ["rbf-analogy", "rbf-flat", "rbf-warp"])
 def test_the_pictures_are_those_of_the_script(name: str) -> None:
     """The plots roughly, since fonts differ between machines; the render by its pixels."""
-    made = runpy.run_path(str(DOCS / "make_rbf_images.py"))["PICTURES"][name]()
+    made = runpy.run_path(str(DOCS / "make_images.py"))["PICTURES"][name]()
     with Image.open(DOCS / "images" / f"{name}.png") as image:
         kept = np.asarray(image).astype(float)
     assert kept.shape == made.shape
