@@ -129,6 +129,18 @@ def until(tab: Any, holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to hold within 10 s")
 
 
+def settled(tab: Any, number: int) -> np.ndarray:
+    """A picture that stays the same for a second, after all that was asked for has been drawn."""
+    before = pixels(tab, view(number))
+    for _ in range(20):
+        tab.wait_for_timeout(1000)
+        now = pixels(tab, view(number))
+        if not differ(before, now):
+            return now
+        before = now
+    raise AssertionError("it did not settle within 20 s")
+
+
 def until_changed(tab: Any, number: int, before: np.ndarray, section: str = "mesh") -> None:
     until(tab, lambda: differ(before, pixels(tab, view(number, section))))
 
@@ -244,7 +256,7 @@ def test_parts_have_a_scale_and_a_camera_of_their_own(tab: Any) -> None:
     tab.locator("#mesh-part label", has_text="convolution only").click()
     tab.wait_for_function("document.getElementById('mesh-status').textContent.includes('convolution only')")
     until_changed(tab, 3, before)
-    part = pixels(tab, view(3))
+    part = settled(tab, 3)
     assert tab.locator("#mesh-end").inner_text() not in (end, "5 mm")
     # The mesh is three times as large, and still inside its frame, in more colors than that of the end of the scale.
     shown = part[:, :, 3] > 0

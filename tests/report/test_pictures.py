@@ -7,6 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from geoskip.meshes import Mesh, grid, icosphere
+from geoskip.report import pictures
 from geoskip.report.pictures import BACKGROUND, View, picture, png_bytes, sheet, vertex_normals, view_of, write_png
 
 BLANK = np.round(255 * np.array(BACKGROUND)).astype(np.uint8)
@@ -35,9 +36,9 @@ def test_the_front_is_ahead_and_up_is_up() -> None:
 
 def test_view_of_shows_everything_within_the_margin() -> None:
     verts = np.random.default_rng(0).normal(size=(50, 3)) * (1, 5, 2) + 7
-    screen = view_of(verts, azimuth=30.0, elevation=10.0, margin=0.1).on_screen(verts, 120)[:, :2]
+    screen = view_of(verts, azimuth=30.0, elevation=10.0).on_screen(verts, 112)[:, :2]
     assert np.isclose(np.ptp(screen, axis=0).max(), 100)
-    assert np.allclose((screen.min(axis=0) + screen.max(axis=0)) / 2, 60)
+    assert np.allclose((screen.min(axis=0) + screen.max(axis=0)) / 2, 56)
 
 
 def test_one_point_is_a_view_too() -> None:
@@ -55,7 +56,7 @@ def test_a_sphere_is_a_disc_lit_from_above_left() -> None:
 def test_row_and_column_follow_up_and_right() -> None:
     """A small square up and to the right of the center, seen from the front."""
     mesh = grid(2, 2)
-    inside = drawn(picture(mesh, View((0.0, 0.0, 0.0), 4.0), size=40, samples=1))
+    inside = drawn(picture(mesh, View((0.0, 0.0, 0.0), 4.0), size=40))
     expected = np.zeros((40, 40), dtype=bool)
     expected[10:20, 20:30] = True
     assert (inside == expected).all()
@@ -64,7 +65,7 @@ def test_row_and_column_follow_up_and_right() -> None:
 def test_colors_are_interpolated() -> None:
     mesh = grid(2, 2)
     colors = np.array([[1.0, 0, 0], [0, 0, 1], [1.0, 0, 0], [0, 0, 1]])
-    red, _, blue = picture(mesh, colors=colors, size=40, samples=1)[20, [4, 20, 35]].astype(int).T
+    red, _, blue = picture(mesh, colors=colors, size=40)[20, [4, 20, 35]].astype(int).T
     assert red[0] > red[1] > red[2]
     assert blue[0] < blue[1] < blue[2]
     assert np.isclose(red[1], blue[1], rtol=0.1)
@@ -79,8 +80,11 @@ def test_edges_darken_and_faces_from_behind_are_dark() -> None:
     assert behind[20, 18].sum() < 0.8 * plain[20, 18].sum()
 
 
-def test_more_samples_smooth_the_outline() -> None:
-    shades = [len(np.unique(picture(icosphere(2), size=48, samples=samples)[:, :, 0])) for samples in (1, 3)]
+def test_more_samples_smooth_the_outline(monkeypatch: pytest.MonkeyPatch) -> None:
+    shades = []
+    for samples in (1, 3):
+        monkeypatch.setattr(pictures, "SAMPLES", samples)
+        shades.append(len(np.unique(picture(icosphere(2), size=48)[:, :, 0])))
     assert shades[1] > shades[0]
 
 

@@ -145,7 +145,7 @@ def test_a_part_of_a_table_may_be_borrowed_in_whole() -> None:
     """Table 3 has no bodies of its own: they are the correspondence's; shown where Table 3 is, drawn once."""
     bodies = [made_run(row, "bodies", 0) for row in EXPERIMENTS["correspondence"].rows]
     own = [made_run(r, "superpixels", 0) for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 25]
-    matching, digits, borrowed = result_tables([*bodies, *own])
+    matching, borrowed, digits = result_tables([*bodies, *own])
     assert (digits.name, borrowed.name, borrowed.task, borrowed.data) == (
         "table3",
         "table3",

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -95,17 +96,16 @@ def _charts_of(table: ResultTable, name: str) -> list[Chart]:
             _curves(table.own, "loss"),
             log_y=True,
         ),
-        Chart(
-            f"{table.key}-geodesic",
-            f"{name}: cumulative geodesic error",
-            "Percentage of vertices matched within a given geodesic distance; higher is better.",
-            "Geodesic error, % of the diameter",
-            "Vertices, %",
-            _curves(table.own, "geodesic"),
-        ),
+        geodesic_chart(f"{table.key}-geodesic", f"{name}: cumulative geodesic error", _curves(table.own, "geodesic")),
     ]
     metric = next((m for m in table.description.metrics if m.better), None)
     return curves + (_versus(table, name, metric) if metric else [])
+
+
+def geodesic_chart(key: str, title: str, series: tuple[Series, ...]) -> Chart:
+    """The cumulative geodesic error of the Princeton protocol."""
+    text = "Percentage of vertices matched within a given geodesic distance; higher is better."
+    return Chart(key, title, text, "Geodesic error, % of the diameter", "Vertices, %", series)
 
 
 def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
@@ -234,13 +234,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def write_charts(charts: Sequence[Chart], folder: Path) -> list[Path]:
+def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write each chart as ``KEY.png`` and ``KEY.svg``. Equal charts give equal files."""
-    return [path for chart in charts for path in _write_chart(chart, folder)]
 
-
-def _write_chart(chart: Chart, folder: Path) -> list[Path]:
-    def draw(figure: Any, axes: Any) -> None:
+    def draw(figure: Any, axes: Any, chart: Chart) -> None:
         marks = list(dict.fromkeys(series.mark for series in chart.series))
         for series in chart.series:
             _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
@@ -248,10 +245,15 @@ def _write_chart(chart: Chart, folder: Path) -> list[Path]:
         axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
         if chart.log_y:
             axes.set_yscale("log")
-        columns = 1 if len(chart.series) <= 8 else 2
-        figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
+        if len(chart.series) > 1:
+            columns = 1 if len(chart.series) <= 8 else 2
+            figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
 
-    return write_figure([folder / f"{chart.key}.{kind}" for kind in ("png", "svg")], (6.4, 4.2), draw, dpi=200)
+    paths = []
+    for chart in charts:
+        files = [folder / f"{chart.key}.{kind}" for kind in kinds]
+        paths += write_figure(files, (6.4, 4.2), partial(draw, chart=chart), dpi=200)
+    return paths
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
@@ -273,17 +275,6 @@ def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
         axes.vlines(x, series.low, series.high, color=color, linewidth=1.1)
     elif series.low:
         axes.fill_between(x, series.low, series.high, color=color, alpha=0.16, linewidth=0)
-
-
-def draw_geodesic_curve(path: Path, points: Sequence[Point]) -> Path:
-    """The cumulative geodesic error of the Princeton protocol."""
-
-    def draw(_: Any, axes: Any) -> None:
-        axes.plot(*zip(*points, strict=True), color="#b3202a", linewidth=2)
-        axes.set(xlabel="geodesic error, % of the diameter", ylabel="% of vertices within", ylim=(0, 100))
-        axes.set_xlim(points[0][0], points[-1][0])
-
-    return write_figure([path], (4.8, 3.6), draw)[0]
 
 
 def draw_confusion(path: Path, counts: Int[np.ndarray, "classes classes"], class_names: Sequence[str] = ()) -> Path:

@@ -28,6 +28,10 @@ LAMPS = (((-0.50, 0.60, 0.62), 0.86), ((0.90, 0.05, 0.40), 0.16))
 AMBIENT = 0.10
 # How far light wraps around the shape; a hard edge of the shadow would hide detail.
 WRAP = 0.35
+# Share of the size of a mesh that a view leaves free on each side.
+MARGIN = 0.06
+# Rays per pixel, along each side.
+SAMPLES = 2
 # Bounds the memory of one step: about 50 bytes per fragment.
 FRAGMENTS_PER_STEP = 4_000_000
 # In barycentric coordinates: a pixel on a shared edge belongs to both triangles rather than to none.
@@ -70,13 +74,12 @@ def view_of(
     azimuth: float = 0.0,
     elevation: float = 0.0,
     up: Up = "y",
-    margin: float = 0.06,
 ) -> View:
-    """A view that shows all of ``verts`` with a ``margin``. Use one view for pictures that are to be compared."""
+    """A view that shows all of ``verts`` with a margin. Use one view for pictures that are to be compared."""
     axes = View((0.0, 0.0, 0.0), 1.0, azimuth, elevation, up).axes()
     low, high = (verts @ axes.T).min(axis=0), (verts @ axes.T).max(axis=0)
     x, y, z = ((low + high) / 2 @ axes).tolist()
-    extent = float((high - low)[:2].max()) * (1 + 2 * margin)
+    extent = float((high - low)[:2].max()) * (1 + 2 * MARGIN)
     return View((x, y, z), extent or 1.0, azimuth, elevation, up)
 
 
@@ -86,17 +89,16 @@ def picture(
     colors: Float[np.ndarray, "vertices 3"] | None = None,
     size: int = 512,
     edges: bool = False,
-    samples: int = 2,
     transparent: bool = False,
 ) -> Shaped[np.ndarray, "size size channels"]:
-    """The mesh as uint8 RGB, with interpolated normals and colors and ``samples``² rays per pixel.
+    """The mesh as uint8 RGB, with interpolated normals and colors and ``SAMPLES``² rays per pixel.
 
     view: by default, the whole mesh from the front.
     colors: sRGB in [0, 1]; clay by default. Back faces are darker.
     edges: draw the edges of the triangles, one pixel wide.
     transparent: RGBA with a transparent background.
     """
-    light, covered = _light(mesh, view, colors, size, edges, samples)
+    light, covered = _light(mesh, view, colors, size, edges)
     if not transparent:
         return _bytes(light + (1 - covered) * np.array(BACKGROUND) ** GAMMA)
     own = np.divide(light, covered, out=np.zeros_like(light), where=covered > 0)
@@ -104,25 +106,25 @@ def picture(
 
 
 def _light(
-    mesh: Mesh, view: View | None, colors: np.ndarray | None, size: int, edges: bool, samples: int
+    mesh: Mesh, view: View | None, colors: np.ndarray | None, size: int, edges: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Linear light at each pixel, and the fraction of the pixel that the mesh covers."""
     if mesh.num_vertices == 0:
         raise ValueError("mesh has no vertices, so there is nothing to draw")
     if colors is not None and colors.shape != (mesh.num_vertices, 3):
         raise ValueError(f"colors must be of shape ({mesh.num_vertices}, 3), not {colors.shape}")
-    if size < 1 or samples < 1:
-        raise ValueError(f"size and samples must be at least 1, not {size} and {samples}")
-    view = view or view_of(mesh.verts)
-    corners = view.on_screen(mesh.verts, size * samples)[mesh.faces]
-    seen = visible(corners, size * samples, size * samples)
+    if size < 1:
+        raise ValueError(f"size must be at least 1, not {size}")
+    view, side = view or view_of(mesh.verts), size * SAMPLES
+    corners = view.on_screen(mesh.verts, side)[mesh.faces]
+    seen = visible(corners, side, side)
     base = np.array(CLAY) if colors is None else _mix(colors, mesh, seen)
     light = base**GAMMA * _shade(mesh, view, seen)
     if edges:
-        light *= _between_edges(corners, seen, samples)[:, None]
-    canvas = np.zeros(((size * samples) ** 2, 4))
+        light *= _between_edges(corners, seen, SAMPLES)[:, None]
+    canvas = np.zeros((side**2, 4))
     canvas[seen.pixel, :3], canvas[seen.pixel, 3] = np.clip(light, 0, 1), 1
-    pixels = canvas.reshape(size, samples, size, samples, 4).mean(axis=(1, 3))
+    pixels = canvas.reshape(size, SAMPLES, size, SAMPLES, 4).mean(axis=(1, 3))
     return pixels[:, :, :3], pixels[:, :, 3:]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from geoskip.meshes import Mesh, MeshHierarchy
 from geoskip.records.samples import CorrespondenceSamples, MeshSamples, Samples
-from geoskip.report.charts import draw_confusion, draw_geodesic_curve
+from geoskip.report.charts import Series, draw_confusion, geodesic_chart, write_charts
 from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, picture, sheet, view_of, write_png
 from geoskip.shapes import Float, Shaped
@@ -46,7 +46,9 @@ def write_pictures(
         write_png(folder / name, drawn)
     paths = [folder / name for name in sheets]
     if "geodesic" in curves:
-        paths.append(draw_geodesic_curve(folder / "geodesic.png", curves["geodesic"]))
+        curve = Series("this run", tuple(curves["geodesic"]))
+        chart = geodesic_chart("geodesic", "Cumulative geodesic error", (curve,))
+        paths += write_charts([chart], folder, ("png",))
     if "confusion" in arrays:
         paths.append(draw_confusion(folder / "confusion.png", arrays["confusion"], class_names))
     return paths

@@ -166,59 +166,36 @@ class ResultTable:
         return f"{named}, {self.data}" if self.data else named
 
 
-class TableKey(NamedTuple):
-    """What the runs of a table share."""
-
-    experiment: str
-    task: str
-    data: str
-    schedule: str
-
-
 def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
     """The runs by experiment, task, data and schedule, in the order in which each first occurs.
 
     ``published`` adds the titles of tables, the order of their rows, the rows that they repeat from other tables, and
-    published parameter counts.
+    published parameter counts. A table may consist of repeated rows alone: the bodies of Table 3.
     """
     published = published or {}
-    by_key: dict[TableKey, list[ReportRun]] = {}
+    groups: dict[tuple[str, str, str], list[ReportRun]] = {}
     for run in runs:
-        r = run.record
-        key = TableKey(r.experiment, _text(r, "task"), _data(r), r.schedule)
-        by_key.setdefault(key, []).append(run)
-    whole = by_key | {key: [] for key in _borrowed(by_key, published)}
-    return [
-        _result_table(f"e{number}", [*members, *_from_other_tables(key, by_key, published)], key, published)
-        for number, (key, members) in enumerate(whole.items())
-    ]
+        groups.setdefault((_text(run.record, "task"), _data(run.record), run.record.schedule), []).append(run)
+    tables: list[ResultTable] = []
+    for name in dict.fromkeys(run.record.experiment for run in runs):
+        rows = published[name].rows if name in published else ()
+        repeated = {(row.home, row.label) for row in rows if row.home != name}
+        for key, members in groups.items():
+            own = [run for run in members if run.record.experiment == name]
+            others = [run for run in members if (run.record.experiment, run.record.row) in repeated]
+            has_own_rows = any((row.home, row.task) == (name, key[0]) for row in rows)
+            if own or (others and not has_own_rows):
+                tables.append(_result_table(f"e{len(tables)}", [*own, *others], name, key, published))
+    return tables
 
 
-def _borrowed(by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published) -> Iterator[TableKey]:
-    """Tables whose rows are all repeated from another experiment: the bodies of Table 3."""
-    for name in dict.fromkeys(key.experiment for key in by_key if key.experiment in published):
-        for key in dict.fromkeys(key._replace(experiment=name) for key in by_key):
-            owns = any((row.home, row.task) == (name, key.task) for row in published[name].rows)
-            if key not in by_key and not owns and any(_from_other_tables(key, by_key, published)):
-                yield key
-
-
-def _from_other_tables(
-    key: TableKey, by_key: Mapping[TableKey, Sequence[ReportRun]], published: Published
-) -> Iterator[ReportRun]:
-    """Runs of the rows that a table repeats from another experiment, where they are recorded."""
-    rows = published[key.experiment].rows if key.experiment in published else ()
-    wanted = {(row.home, row.label) for row in rows if row.home != key.experiment}
-    for home in dict.fromkeys(home for home, _ in wanted):
-        members = by_key.get(key._replace(experiment=home), ())
-        yield from (run for run in members if (home, run.record.row) in wanted)
-
-
-def _result_table(name: str, runs: list[ReportRun], key: TableKey, published: Published) -> ResultTable:
+def _result_table(
+    key: str, runs: list[ReportRun], name: str, group: tuple[str, str, str], published: Published
+) -> ResultTable:
     by_label: dict[str, list[ReportRun]] = {}
     for run in runs:
         by_label.setdefault(run.record.row or run.record.name, []).append(run)
-    differing = sorted({name for members in by_label.values() for name in _differing(members)})
+    differing = sorted({setting for members in by_label.values() for setting in _differing(members)})
     by_row: dict[tuple[str, str], list[ReportRun]] = {}
     for label, members in by_label.items():
         for run in members:
@@ -237,9 +214,9 @@ def _result_table(name: str, runs: list[ReportRun], key: TableKey, published: Pu
             row.label,
         )
     )
-    keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
-    title = published[key.experiment].title if key.experiment in published else ""
-    return ResultTable(name, *key, describe_task(key.task, keys), tuple(rows), title)
+    metrics = list(dict.fromkeys(key for row in rows for key in row.metrics))
+    title = published[name].title if name in published else ""
+    return ResultTable(key, name, *group, describe_task(group[0], metrics), tuple(rows), title)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:
