@@ -3,11 +3,14 @@
 import re
 import runpy
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+import typer.main
 from PIL import Image
 
+from geoskip.cli import app
 from geoskip.data import Split
 from geoskip.data.catalog import BUILT_IN
 from geoskip.data.generated_bodies import num_training_people
@@ -53,6 +56,38 @@ def test_snippets_compile(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, README], ids=name)
+def test_what_the_text_names_exists(page: Path) -> None:
+    """Modules and objects of geoskip, files of the repository, and commands in the middle of a sentence."""
+    assert missing_names(page.read_text()) == []
+
+
+def missing_names(text: str) -> list[str]:
+    objects = set(re.findall(r"(?<![\w/\".])geoskip(?:\.[a-zA-Z_]\w*)+", text))
+    paths = set(re.findall(r"`((?:src|tests|benchmarks|docs|results)/[\w./-]+)`", text))
+    named = {words.partition(" ")[0] for words in re.findall(r"`geoskip ([a-z][^`]*)`", text)}
+    commands_of_app = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return [
+        *(path for path in sorted(objects) if not is_importable(path)),
+        *(path for path in sorted(paths) if not (DOCS.parent / path).exists() and not path.startswith("results/work")),
+        *(f"geoskip {command}" for command in sorted(named) if command not in commands_of_app),
+    ]
+
+
+def is_importable(path: str) -> bool:
+    """Whether a dotted path is that of a module, or of an object in one."""
+    try:
+        resolve_name(path)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_a_missing_name_is_seen() -> None:
+    text = "`geoskip.kernels.absent`, `src/geoskip/absent.py`, `geoskip absent`, `geoskip train …`, `geoskip.add_skips`"
+    assert missing_names(text) == ["geoskip.kernels.absent", "src/geoskip/absent.py", "geoskip absent"]
 
 
 def test_every_picture_is_shown_and_small() -> None:
