@@ -233,7 +233,7 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
         (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
         (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
         (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
-        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, and the model was trained on meshes of 42; export"),
+        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, but the model was trained on meshes of 42; export"),
         (["apply", "run", "meshes/sphere-000.ply"], "-o"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
         (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),

@@ -146,7 +146,7 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     sphere = icosphere(1)
     order = np.random.default_rng(0).permutation(42)
     shuffled = Mesh(sphere.verts[order], np.argsort(order)[sphere.faces])
-    for mesh, fault in ((icosphere(2), "162 vertices, and the model was trained on meshes of 42"), (shuffled, "order")):
+    for mesh, fault in ((icosphere(2), "162 vertices, but the model was trained on meshes of 42"), (shuffled, "order")):
         write_mesh(mesh, tmp_path / "other.ply")
         for action in (reconstruct, encode):
             with pytest.raises(BadFiles, match=rf"other\.ply: .*{fault}.*; export .* kept, or train a model"):
@@ -199,7 +199,7 @@ def test_nothing_is_overwritten_unless_asked(
 def test_two_inputs_with_one_output_are_refused(
     coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=r"a\.npy would be that of .*a\.ply too"):
+    with pytest.raises(ValueError, match=r"a\.npy is also that of .*a\.ply"):
         encode(coding[0], [spheres[0], spheres[0]], Outputs(tmp_path / "out"))
     assert names(tmp_path / "out") == []
 
@@ -347,7 +347,7 @@ def test_classes_of_files(
 def test_colours_for_a_grey_model_are_refused(
     classifier: tuple[ImageClassifier, Classification], images: np.ndarray
 ) -> None:
-    with pytest.raises(ValueError, match="3 channels, and the model was trained on 1"):
+    with pytest.raises(ValueError, match="3 channels, but the model was trained on 1"):
         classifier[0].classify(np.stack([images] * 3, axis=3))
 
 
@@ -355,7 +355,7 @@ def test_images_of_another_size_are_refused(
     classifier: tuple[ImageClassifier, Classification], images: np.ndarray
 ) -> None:
     doubled = images.repeat(2, axis=1).repeat(2, axis=2)
-    with pytest.raises(ValueError, match=r"images: superpixels as far as \d+ × \d+ pixels.*--size"):
+    with pytest.raises(ValueError, match=r"images: superpixels reach \d+ × \d+ pixels.*--size"):
         classifier[0].classify(doubled)
 
 
@@ -376,7 +376,7 @@ def test_the_size_of_images_where_the_configuration_tells(
 )
 def test_a_model_of_another_task_is_refused(tmp_path: Path, task: str, action: Callable[..., Applied]) -> None:
     trained = untrained(tmp_path / "run", task)[0].trained()
-    with pytest.raises(ValueError, match=f"and this is one of {task}"):
+    with pytest.raises(ValueError, match=f"but this is one of {task}"):
         action(trained, [tmp_path / "a.ply"], Outputs(tmp_path / "out"))
 
 

@@ -84,11 +84,11 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"format": 2}, "in format 2, and this geoskip reads format 1"),
+        ({"format": 2}, "in format 2, but this version reads format 1"),
         ({"library_name": "transformers"}, "a model of transformers"),
         ({"library_name": None}, "a model of None"),
-        ({"config": {"task": "reconstruction"}}, "not a whole model"),
-        ({"facts": None, "config": None}, "not a whole model"),
+        ({"config": {"task": "reconstruction"}}, "cannot load the model"),
+        ({"facts": None, "config": None}, "cannot load the model"),
     ],
 )
 def test_a_description_that_does_not_fit(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
@@ -103,7 +103,7 @@ def test_a_description_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"format": 1}'])
 def test_a_description_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match="not the description of a model of geoskip"):
+    with pytest.raises(ValueError, match="not the configuration of a geoskip model"):
         from_pretrained(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_damaged_and_foreign_weights(tmp_path: Path) -> None:
     save_pretrained(tmp_path / "other", untrained(tmp_path / "wide", model={"latent": 9})[0].trained())
     path.write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
     add_to_manifest(tmp_path, ["model.safetensors"])
-    with pytest.raises(ValueError, match="not a whole model: weights: not those of the configured"):
+    with pytest.raises(ValueError, match="cannot load the model: weights: not those of the configured"):
         from_pretrained(tmp_path)
 
 

@@ -88,13 +88,13 @@ def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: p
 
 def killed_while_writing(path: Path) -> None:
     """A process that dies before its file gets its name."""
-    files.replace_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    files.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     atomic_write(path, b"new")
 
 
 def slow_writer(path: Path) -> None:
     """A process that writes until it is told to go on."""
-    replace = files.replace_file
+    replace = files.rename
 
     def wait(source: Path, target: Path) -> None:
         (path.parent / "waiting").touch()
@@ -102,7 +102,7 @@ def slow_writer(path: Path) -> None:
             time.sleep(0.01)
         replace(source, target)
 
-    files.replace_file = wait
+    files.rename = wait
     atomic_write(path, b"slow")
 
 

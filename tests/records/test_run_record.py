@@ -85,5 +85,5 @@ def test_files_that_are_something_else(tmp_path: Path, text: str) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="no run record can be read there"):
+    with pytest.raises(RecordError, match="cannot be read as a run record"):
         read_record(tmp_path / "record.json")

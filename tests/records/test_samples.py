@@ -150,10 +150,10 @@ def test_means_are_over_labelled_vertices(labels: np.ndarray) -> None:
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     path = tmp_path / "samples.safetensors"
-    with pytest.raises(RecordError, match=r"samples\.safetensors: no samples"):
+    with pytest.raises(RecordError, match=r"samples\.safetensors: cannot be read as samples"):
         read_samples(path)
     path.write_bytes(b"what is this")
-    with pytest.raises(RecordError, match=r"samples\.safetensors: no samples"):
+    with pytest.raises(RecordError, match=r"samples\.safetensors: cannot be read as samples"):
         read_samples(path)
     save_file({"faces": SPHERE.faces}, path)
     with pytest.raises(RecordError, match="not a file of samples"):
@@ -165,10 +165,10 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     [
         ({"format": "2"}, "format 2; this version reads 1"),
         ({"kind": "songs"}, "'songs' is missing"),
-        ({"plain": "{"}, "no samples can be read"),
+        ({"plain": "{"}, "cannot be read as samples"),
         ({"plain": "{}"}, "names"),
-        ({"plain": '{"names": [], "unit_mm": []}'}, "unit_mm in its metadata is not a number"),
-        ({"plain": '{"names": 1, "unit_mm": 1}'}, "names in its metadata is not a list of names"),
+        ({"plain": '{"names": [], "unit_mm": []}'}, "unit_mm: expected a number"),
+        ({"plain": '{"names": 1, "unit_mm": 1}'}, "names: expected a list of texts"),
     ],
 )
 def test_files_of_another_kind(tmp_path: Path, metadata: dict[str, str], message: str) -> None:

@@ -32,18 +32,18 @@ def simulate_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         def call(path: Any, *arguments: Any, **options: Any) -> None:
             if is_open(Path(path)):
                 raise PermissionError(errno.EACCES, "The process cannot access the file", str(path))
-            if real is rename and os.path.lexists(arguments[0]):
-                raise FileExistsError(errno.EEXIST, "File exists", str(arguments[0]))
+            if real is replace and os.path.isdir(arguments[0]):
+                raise PermissionError(errno.EACCES, "Access is denied", str(arguments[0]))
             real(path, *arguments, **options)
 
         return call
 
-    rename = os.rename
+    replace = os.replace
     monkeypatch.setattr(files, "is_windows", lambda: True)
     monkeypatch.setattr(files, "RETRY_SECONDS", (0.0, 0.0))
     monkeypatch.setattr(os, "fsync", windows_fsync)
     monkeypatch.setattr(os, "open", windows_open)
-    for name in ("rename", "replace", "unlink"):
+    for name in ("replace", "unlink"):
         monkeypatch.setattr(os, name, refusing_open_files(getattr(os, name)))
 
 

@@ -25,7 +25,7 @@ class Refusing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int, code: int) -> None:
         self.calls, self.fail_at, self.code = 0, fail_at, code
         self.log: list[str] = []
-        for owner, name in ((Path, "mkdir"), (Path, "write_bytes"), (checkpoint, "sync"), (os, "rename")):
+        for owner, name in ((Path, "mkdir"), (Path, "write_bytes"), (checkpoint, "sync"), (checkpoint, "rename")):
             monkeypatch.setattr(owner, name, self.wrapped(getattr(owner, name), name))
 
     def wrapped(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ REASONS = {
     errno.EROFS: "read-only",
     errno.EACCES: "may not be written",
     errno.EDQUOT: "quota",
-    errno.EIO: "the system refused",
+    errno.EIO: "the operating system reports an error",
 }
 # The folder is made, and the one aside; four files are written and synced; that folder is synced and renamed, its
 # parent synced.
@@ -116,7 +116,7 @@ def test_there_may_be_no_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointNotSaved, match="not saved: the system refused"):
+    with pytest.raises(CheckpointNotSaved, match="not saved: the operating system reports an error"):
         save_checkpoint(tmp_path / "file" / "checkpoints", state(1))
 
 

@@ -62,7 +62,7 @@ def test_settings_by_name(setting: str, path: tuple[str, ...], value: Any) -> No
         ("lr=1", "lr: unknown name 'lr'; did you mean optim.lr?"),
         ("opeator=gcn", "did you mean operator?"),
         ("xyzzy=1", "choose from task, data"),
-        ("seed", "settings read KEY=VALUE"),
+        ("seed", "expected KEY=VALUE"),
         ("seed.x=1", "seed has no parts"),
         ("optim=3", "optim: expected names with values"),
         ("optim.lr=fast", "optim.lr: expected a number, got 'fast'"),

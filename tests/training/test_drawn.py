@@ -369,7 +369,7 @@ def test_other_tasks_have_no_coarsening_to_draw() -> None:
 
 def test_graphs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_coarsening, "MAX_VERTICES", 20)
-    with pytest.raises(ValueError, match="graphs of up to 20 vertices, and the data have one of 3"):
+    with pytest.raises(ValueError, match="graphs of up to 20 vertices, but the data have one with 3"):
         _ = task().store
 
 

@@ -127,7 +127,7 @@ def test_a_finished_run_without_checkpoints_is_left_as_it_is(tmp_path: Path) -> 
 
 def test_another_configuration_does_not_go_on(tmp_path: Path) -> None:
     run(sets.config(), tmp_path, stop_after=1)
-    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was started with 0\.001, and now it is 0\.1"):
+    with pytest.raises(RunError, match=r"optim\.lr: the run in .* was started with 0\.001, not 0\.1"):
         run(sets.config(optim={"lr": 0.1}), tmp_path)
 
 
@@ -147,7 +147,7 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
 
 def test_another_set_does_not_go_on(tmp_path: Path) -> None:
     run(sets.config(), tmp_path, stop_after=1)
-    with pytest.raises(ValueError, match="over 10 items, and the data have 8"):
+    with pytest.raises(ValueError, match="with 10 training items, but the data have 8"):
         run(sets.config(), tmp_path, sets.meshes(12))
 
 

@@ -12,7 +12,7 @@ from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import CapturedStep, Snapshot, random_states, record_graph, record_nothing
+from geoskip.training.cuda_graphs import CapturedStep, preserved, random_states, record_graph, record_nothing
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
@@ -109,26 +109,26 @@ def test_a_recording_that_is_not_undone_would_show() -> None:
     assert any("running_mean" in name for name in changed)
 
 
-def test_a_snapshot_puts_everything_back_in_place() -> None:
+def test_what_is_preserved_is_put_back_in_place() -> None:
     held = learner(sets.config("classification", operator="gin"))
     before, places = tensors(held), {name: t.data_ptr() for name, t in held.tensors().items()}
     random = random_states(held.device)["cpu"]
-    kept = Snapshot(held.tensors().values(), held.device)
-    held.update(torch.tensor([0, 1, 2]))
-    kept.restore()
+    with preserved(held.tensors().values(), held.device):
+        held.update(torch.tensor([0, 1, 2]))
     same(before, tensors(held))
     assert {name: t.data_ptr() for name, t in held.tensors().items()} == places
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_a_snapshot_leaves_the_hierarchy_alone() -> None:
+def test_preserving_leaves_the_hierarchy_alone() -> None:
     """A captured step reads what graphs remember: after a write to them they would compute it again elsewhere."""
     trained = learner(sets.config("reconstruction", operator="gcn"))
     assert isinstance(trained.model, MeshAutoencoder)
     graph = trained.model.hierarchy().levels[0]
     trained.update(torch.tensor([0, 1]))
     before = gcn_edges(graph, torch.float32)
-    Snapshot(trained.tensors().values(), trained.device).restore()
+    with preserved(trained.tensors().values(), trained.device):
+        pass
     assert gcn_edges(graph, torch.float32) is before
 
 

@@ -30,7 +30,7 @@ from safetensors.numpy import save_file
 
 from geoskip.data.declaration import user_folder
 from geoskip.data.locks import owned_locks, try_lock
-from geoskip.records.files import rename_folder, sync
+from geoskip.records.files import rename, sync
 from geoskip.records.reading import ReadError, read_arrays, read_json
 
 log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], entry: Cache
         if folder.exists() and _read_if_intact(folder) is None:
             remove_entry(folder)
         try:
-            rename_folder(temporary, folder)
+            rename(temporary, folder)
         except OSError:
             if _read_if_intact(folder) is None:  # otherwise another process was first, with the same contents
                 raise
@@ -237,7 +237,7 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], entry: Cache
 def remove_entry(folder: Path) -> None:
     """Remove an entry. It is renamed first, so that a reader never sees a half-deleted entry."""
     with _temporary_folder(folder) as temporary:
-        rename_folder(folder, temporary / folder.name)
+        rename(folder, temporary / folder.name)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -195,7 +195,9 @@ def _images(
 
     def checked(path: Path) -> np.ndarray:
         if images[path].shape != usual:
-            raise ValueError(f"{path}: {images[path].shape[:2]} pixels, and {like} has {usual[:2]}; give --size")
+            raise ValueError(
+                f"{path}: {images[path].shape[:2]} pixels, but {like} has {usual[:2]}; scale them with --size"
+            )
         return images[path]
 
     return np.stack(inputs.each(checked))
@@ -206,5 +208,5 @@ def _code(coder: MeshCoder, path: Path) -> Float[Tensor, " latent"]:
         return coder.encode(_verts(coder, Inputs([path])))[0]
     codes = read_codes(path, coder.latent)
     if len(codes) > 1:
-        raise ValueError(f"{path}: {len(codes)} codes; interpolation is between one and another")
+        raise ValueError(f"{path}: {len(codes)} codes; interpolation needs one per file")
     return codes[0]

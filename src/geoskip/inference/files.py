@@ -51,9 +51,7 @@ class Outputs:
         """The path for ``name``; ValueError if another input has it already, or a file is there."""
         path = self.folder / name
         if name in self._claims:
-            raise ValueError(
-                f"{source}: its output {name} would be that of {self._claims[name]} too; rename one of them"
-            )
+            raise ValueError(f"{source}: its output {name} is also that of {self._claims[name]}; rename one of them")
         if path.exists() and not self.force and name not in self._replaceable:
             raise ValueError(f"{path}: already exists; choose another folder with -o, or overwrite it with --force")
         self._claims[name] = source
@@ -199,5 +197,5 @@ class Inputs:
     def _summary(self, bad: int) -> str:
         if bad == self._count:
             return f"none of the {bad:,} files can be used; nothing was written"
-        advice = "mend or leave out these, or continue without them with --skip-bad"
+        advice = "fix or remove them, or skip them with --skip-bad"
         return f"{bad:,} of {self._count:,} files cannot be used; nothing was written: {advice}"

@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Context)
 def required(trained: Trained, kind: type[C], purpose: str, task: str) -> C:
     """The context of a trained model; ValueError unless it is of the kind that ``purpose`` needs."""
     if not isinstance(trained.context, kind):
-        raise ValueError(f"{purpose} needs a model of {task}, and this is one of {trained.config.task}")
+        raise ValueError(f"{purpose} needs a model of {task}, but this is one of {trained.config.task}")
     return trained.context
 
 
@@ -55,7 +55,7 @@ class MeshCoder:
         if mesh.topology_hash() == self.template.topology_hash():
             return
         if mesh.num_vertices != self.template.num_vertices:
-            fault = f"{mesh.num_vertices} vertices, and the model was trained on meshes of {self.template.num_vertices}"
+            fault = f"{mesh.num_vertices} vertices, but the model was trained on meshes of {self.template.num_vertices}"
         else:
             fault = (
                 "another connectivity than the model was trained on: its faces, or the order of its vertices, differ"
@@ -126,7 +126,9 @@ class ImageClassifier:
         self.trained, self.config = trained, trained.config
         self.context = required(trained, GraphContext, "classifying images", "classification")
         if len(self.context.extent) != 2:
-            raise ValueError("classifying images needs a model of graphs in the plane, and this is one of other graphs")
+            raise ValueError(
+                "classifying images needs a model of graphs in the plane, but the graphs of this model are not"
+            )
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -148,7 +150,7 @@ class ImageClassifier:
         """The probability of each class, for 8-bit images of the size that the model was trained on."""
         channels = images.shape[3] if images.ndim == 4 else 1
         if channels != self.in_channels:
-            raise ValueError(f"images: {channels} channels, and the model was trained on {self.in_channels}")
+            raise ValueError(f"images: {channels} channels, but the model was trained on {self.in_channels}")
         graphs = self._graphs(images)
         self._check_extent(graphs.levels[0].pos)
         model, device, context = self.trained.model, self.trained.device, self.context
@@ -168,8 +170,8 @@ class ImageClassifier:
         if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(extent, expected, strict=True)):
             reached, trained = ("{:.0f} × {:.0f}".format(*sizes) for sizes in (extent, expected))
             raise ValueError(
-                f"images: superpixels as far as {reached} pixels, and those of the training reached {trained}; scale "
-                "the images to the size of the training's with --size HEIGHT,WIDTH"
+                f"images: superpixels reach {reached} pixels, but those of the training images reached {trained}; "
+                "scale the images to the size of the training images with --size HEIGHT,WIDTH"
             )
 
     def _graphs(self, images: np.ndarray) -> GraphSet:

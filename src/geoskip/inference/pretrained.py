@@ -81,7 +81,7 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
         task = find_task(config.task)
         trained = rebuild(task, config, tensors, task.context_class.from_parts(constants, about["facts"]), folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder}: not a whole model: {error}") from error
+        raise ValueError(f"{folder}: cannot load the model: {error}") from error
     return trained.to(device)
 
 
@@ -94,10 +94,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     except DamagedFileError:
         raise
     except (ReadError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not the description of a model of geoskip") from error
+        raise ValueError(f"{path}: not the configuration of a geoskip model") from error
     if version != (FORMAT, "geoskip"):
         raise ValueError(
-            f"{path}: a model of {version[1]} in format {version[0]}, and this geoskip reads format {FORMAT}; "
+            f"{path}: a model of {version[1]} in format {version[0]}, but this version reads format {FORMAT}; "
             f"export it again, or use geoskip {about.get('geoskip', 'of the version that wrote it')}"
         )
     return about

@@ -24,7 +24,7 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -65,24 +65,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(source: Path, target: Path) -> None:
-    """Rename a file; a file called ``target`` is replaced."""
-    _retry(os.replace, source, target)
-
-
-def rename_folder(source: Path, target: Path) -> None:
-    """Rename a folder; ``target`` must not exist."""
-    _retry(os.rename, source, target)
-
-
-def _retry(rename: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or a folder. A file called ``target`` is replaced; a folder of that name must not exist."""
     for seconds in RETRY_SECONDS if is_windows() else ():
         try:
-            rename(source, target)
+            os.replace(source, target)
             return
         except PermissionError:
             time.sleep(seconds)
-    rename(source, target)
+    os.replace(source, target)
 
 
 def termination_signals() -> tuple[signal.Signals, ...]:
@@ -112,7 +103,7 @@ def atomic_write(path: str | Path, data: bytes) -> None:
             file.flush()
             sync(temporary)
             _close_on_windows(file)
-            replace_file(temporary, path)
+            rename(temporary, path)
     except OSError as error:
         if error.errno is None:
             raise

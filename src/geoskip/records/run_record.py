@@ -84,7 +84,7 @@ def read_record(path: Path) -> RunRecord:
     except DamagedFileError as error:
         raise RecordError(str(error)) from error
     except (OSError, ReadError) as error:
-        raise RecordError(f"{path}: no run record can be read there ({error})") from error
+        raise RecordError(f"{path}: cannot be read as a run record: {error}") from error
     return record_from_json(entries, str(path))
 
 
@@ -121,7 +121,7 @@ def _check(given: dict[str, Any], version: Any, checksum: Any) -> None:
     if unknown := sorted(given.keys() - hints.keys()):
         raise ValueError(f"unknown entries {', '.join(unknown)}")
     if missing := sorted(required - given.keys()):
-        raise ValueError(f"a run record needs {', '.join(missing)} too")
+        raise ValueError(f"missing entries {', '.join(missing)}")
     for name, value in sorted(given.items()):
         check_value(name, value, hints[name])
     if version != FORMATS[0] and checksum != json_sha256({"format": version, **given}):

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from geoskip.arguments import check_value
 from geoskip.records.files import DamagedFileError, atomic_write, read_verified
-from geoskip.records.reading import ReadError, parse_arrays, parse_json
+from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.records.run_record import RecordError
 from geoskip.shapes import Float, Int
 
@@ -190,7 +191,7 @@ KINDS: dict[str, type[Samples]] = {
     "graphs": GraphSamples,
 }
 # What is stored in the metadata.
-_PLAIN = {"names", "unit_mm", "class_names"}
+_PLAIN = {"names": tuple[str, ...], "unit_mm": float, "class_names": tuple[str, ...]}
 _MATCH_ARRAYS = tuple(entry.name for entry in fields(MatchedMesh) if entry.name != "name")
 
 
@@ -223,9 +224,9 @@ def read_samples(path: str | Path) -> Samples:
         return _unpack(*parse_arrays(read_verified(Path(path))))
     except DamagedFileError as error:
         raise RecordError(str(error)) from error
-    except (OSError, ReadError, RecordError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         fault = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise RecordError(f"{path}: no samples can be read there ({fault})") from error
+        raise RecordError(f"{path}: cannot be read as samples: {fault}") from error
 
 
 def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Samples:
@@ -238,7 +239,7 @@ def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Sa
         )
     entries: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
     plain = _parse_plain(metadata["plain"])
-    if wrong := sorted(_PLAIN & entries.keys()):
+    if wrong := sorted(_PLAIN.keys() & entries.keys()):
         raise RecordError(f"{wrong[0]} is stored as an array")
     cls: Any = KINDS[kind]
     if cls is MeshSamples:
@@ -256,16 +257,12 @@ def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Sa
 
 
 def _parse_plain(text: str) -> dict[str, Any]:
-    """The entries in the metadata: the number ``unit_mm``, and tuples of names."""
+    """The entries in the metadata."""
     entries = parse_json(text)
     if not isinstance(entries, dict):
         raise RecordError("its metadata are not a JSON object")
     for name, value in entries.items():
-        if name == "unit_mm":
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise RecordError("unit_mm in its metadata is not a number")
-        elif not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-            raise RecordError(f"{name} in its metadata is not a list of names")
+        check_value(name, value, _PLAIN.get(name, Any))
     return {name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()}
 
 

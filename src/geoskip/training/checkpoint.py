@@ -28,7 +28,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from geoskip import __version__
-from geoskip.records.files import MANIFEST, checksums, pack_manifest, parse_manifest, rename_folder, sync
+from geoskip.records.files import MANIFEST, checksums, pack_manifest, parse_manifest, rename, sync
 from geoskip.records.os_errors import WRITE_ERRORS
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 
@@ -83,7 +83,7 @@ def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
         _write(target, files)
     except OSError as error:
         older = [path.name for path in _newest_first(folder)]
-        reason = WRITE_ERRORS.get(error.errno or 0, "the system refused")
+        reason = WRITE_ERRORS.get(error.errno or 0, "the operating system reports an error")
         left = f"{older[0]} is still there" if older else "there is no older one"
         explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
         explained.errno = error.errno
@@ -136,7 +136,7 @@ def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise Damaged(f"{MANIFEST}: {error}") from error
     if manifest["format"] != FORMAT:
         raise CheckpointError(
-            f"{path}: a checkpoint of format {manifest['format']}, and this geoskip reads format {FORMAT}; resume with "
+            f"{path}: a checkpoint of format {manifest['format']}, but this version reads format {FORMAT}; resume with "
             f"geoskip {manifest.get('geoskip', 'of the version that wrote it')}, or start again in another folder"
         )
     files = {name: _bytes(path / name) for name in (MODEL, OPTIMIZER, STATE)}
@@ -191,15 +191,15 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
 def _rename(source: Path, target: Path) -> None:
     """A folder cannot replace another one in one operation, so the old one is renamed to a name that is still found."""
     if not target.exists():
-        rename_folder(source, target)
+        rename(source, target)
         return
     old = target.with_name(f"{target.name}.old")
     _remove(old)
-    rename_folder(target, old)
+    rename(target, old)
     try:
-        rename_folder(source, target)
+        rename(source, target)
     except OSError:
-        rename_folder(old, target)
+        rename(old, target)
         raise
 
 
@@ -229,7 +229,7 @@ def _remove(path: Path) -> None:
     """Rename first, so that a reader never sees a half-deleted checkpoint."""
     if path.exists():
         temporary = _temporary(path)
-        rename_folder(path, temporary)
+        rename(path, temporary)
         shutil.rmtree(temporary)
 
 

@@ -188,7 +188,7 @@ def override(config: Config, settings: Sequence[str]) -> Config:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"{setting}: settings read KEY=VALUE, such as optim.lr=1e-4")
+            raise ValueError(f"{setting}: expected KEY=VALUE, such as optim.lr=1e-4")
         path, value = path.strip(), _value(text.strip())
         key, dot, inner = path.partition(".")
         if path not in known and (key not in entries or key == "optim"):

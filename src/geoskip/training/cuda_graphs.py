@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -89,31 +90,27 @@ class CapturedStep:
 
     def _recorded(self, inputs: Sequence[Tensor], layout: Hashable) -> Recording:
         buffers = [tensor.clone() for tensor in inputs]
-        before = Snapshot(self.state(), inputs[0].device, self.scaler)
-        if self.prepare is not None:
-            self.prepare(*inputs)
-        replay = self.record(lambda: self.step(*buffers))
-        before.restore()
+        with preserved(self.state(), inputs[0].device, self.scaler):
+            if self.prepare is not None:
+                self.prepare(*inputs)
+            replay = self.record(lambda: self.step(*buffers))
         return Recording(layout, buffers, replay)
 
 
-class Snapshot:
-    """Copies of tensors, of the random states of a device and of a gradient scaler, to be put back in place."""
-
-    def __init__(
-        self, tensors: Iterable[Tensor], device: torch.device, scaler: torch.amp.GradScaler | None = None
-    ) -> None:
-        self.tensors = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        self.device, self.random = device, random_states(device)
-        self.scaler, self.scale = scaler, {} if scaler is None else scaler.state_dict()
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        for tensor, copy in self.tensors:
+@contextmanager
+def preserved(
+    tensors: Iterable[Tensor], device: torch.device, scaler: torch.amp.GradScaler | None = None
+) -> Iterator[None]:
+    """After the block, tensors, the random states of a device and a gradient scaler are as they were before it."""
+    copies = [(tensor, tensor.detach().clone()) for tensor in tensors]
+    random, scale = random_states(device), {} if scaler is None else scaler.state_dict()
+    yield
+    with torch.no_grad():
+        for tensor, copy in copies:
             tensor.copy_(copy)
-        set_random_states(self.random, self.device)
-        if self.scaler is not None and self.scale:
-            self.scaler.load_state_dict(self.scale)
+    set_random_states(random, device)
+    if scaler is not None and scale:
+        scaler.load_state_dict(scale)
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

@@ -64,7 +64,7 @@ def check_same_data(run: Run, task: Task) -> None:
     if differ:
         raise ValueError(
             f"{run.folder}: the data of {task.config.data} are not those that the run was trained on: "
-            f"{', '.join(sorted(differ))} differ; say where they are with --data"
+            f"{', '.join(sorted(differ))} differ; pass the right data with --data"
         )
 
 

@@ -250,7 +250,7 @@ def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence
     :func:`~geoskip.training.graph_store.store_set`."""
     if coarsener.size > MAX_VERTICES:
         raise ValueError(
-            f"coarsening: can be drawn for graphs of up to {MAX_VERTICES} vertices, and the data have one of "
+            f"coarsening: can be drawn for graphs of up to {MAX_VERTICES} vertices, but the data have one with "
             f"{coarsener.size}; leave these settings out to use the levels of the data"
         )
     levels, pos = coarsener.packed(0)

@@ -258,7 +258,7 @@ def check_settings(config: Config, started_with: Mapping[str, Any], folder: Path
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name) and name not in CHANGEABLE:
             raise RunError(
-                f"{name}: the run in {folder} was started with {before.get(name)}, and now it is {now.get(name)}; "
+                f"{name}: the run in {folder} was started with {before.get(name)}, not {now.get(name)}; "
                 "use the same value, or choose another folder"
             )
 

@@ -235,7 +235,7 @@ class Session:
         epoch = fault // self.sampler.num_batches
         raise Diverged(
             f"step {fault + 1} (epoch {epoch + 1}; {names}): the loss or a gradient is not finite. The last checkpoint "
-            "is from before it: check these items, lower optim.lr, or set precision to float32"
+            "was saved before it. Check these items, lower optim.lr, or set precision to float32"
         )
 
     def state(self) -> State:
@@ -263,7 +263,7 @@ class Session:
         progress = state.progress
         if progress["num_items"] != self.sampler.num_items:
             raise ValueError(
-                f"the checkpoint is of a run over {progress['num_items']} items, and the data have "
+                f"the checkpoint belongs to a run with {progress['num_items']} training items, but the data have "
                 f"{self.sampler.num_items}; resume the run with its own data"
             )
         self.learner.load(state.model, state.optimizer, state.step)

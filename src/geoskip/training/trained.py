@@ -158,6 +158,6 @@ def _check_weights(expected: Weights, weights: Weights) -> None:
     for name, tensor in weights.items():
         if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
             wanted = f"{list(expected[name].shape)} of {expected[name].dtype}"
-            raise ValueError(f"{name} is {list(tensor.shape)} of {tensor.dtype}, and the model has {wanted}")
+            raise ValueError(f"{name} is {list(tensor.shape)} of {tensor.dtype}, but the model has {wanted}")
         if not tensor.isfinite().all():
             raise ValueError(f"{name} is not finite: the file is damaged")

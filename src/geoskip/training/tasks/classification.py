@@ -51,7 +51,7 @@ class GraphContext(Context):
     def check_model(self, model: nn.Module) -> None:
         assert isinstance(model, GraphClassifier)
         if len(self.class_names) != (size := model.output.out_features):
-            raise ValueError(f"context: {len(self.class_names)} classes, and the model has {size}")
+            raise ValueError(f"context: {len(self.class_names)} classes, but the model has {size}")
         if len(self.largest) != len(model.convs):
             raise ValueError(f"context: largest must have {len(model.convs)} numbers, one for each level")
 
@@ -78,7 +78,7 @@ class Classification(Task):
             levels = (replace(levels[0], clusters=None),)
         elif len(levels) < self.num_levels:
             raise ValueError(
-                f"model.channels: {self.num_levels} convolutions need as many levels, the data have {len(levels)}"
+                f"model.channels: {self.num_levels} convolutions need as many levels, but the data have {len(levels)}"
             )
         self.data = replace(self.data, levels=levels)
         self.labels = self.data.labels[self.train]
@@ -93,7 +93,7 @@ class Classification(Task):
     def check_config(cls, config: Config) -> None:
         if operator_info(config.operator).needs_spirals:
             raise ValueError(
-                f"operator: {config.operator} needs meshes, and graphs to be classified have no faces; choose another"
+                f"operator: {config.operator} needs meshes, but graphs to be classified have no faces; choose another"
             )
         super().check_config(config)
         Coarsening.from_settings(config.coarsening)
@@ -247,7 +247,7 @@ def graph_store(config: Config, data: GraphSet, items: Tensor, radius: float, la
     polar = config.finest_pseudo == "polar" and coordinates == "position"
     if polar and data.levels[0].pos.shape[1] != 2:
         raise ValueError(
-            f"finest_pseudo: polar coordinates need positions of 2 dimensions, and the data have "
+            f"finest_pseudo: polar coordinates need positions of 2 dimensions, but the data have "
             f"{data.levels[0].pos.shape[1]}; use cartesian"
         )
     scales = None if config.pseudo_scale == "batch" else largest

@@ -49,7 +49,7 @@ class MatchContext(Context):
     def check_model(self, model: nn.Module) -> None:
         assert isinstance(model, CorrespondenceNet)
         if len(self.target_verts) != (size := model.output.out_features):
-            raise ValueError(f"context: {len(self.target_verts)} target vertices, and the model has {size}")
+            raise ValueError(f"context: {len(self.target_verts)} target vertices, but the model has {size}")
 
 
 class Correspondence(Task):

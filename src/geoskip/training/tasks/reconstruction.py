@@ -60,7 +60,7 @@ class MeshContext(Context):
     def check_model(self, model: nn.Module) -> None:
         assert isinstance(model, MeshAutoencoder)
         if len(self.mean) != (size := model.hierarchy().sizes[0]):
-            raise ValueError(f"context: {len(self.mean)} vertices, and the model has {size}")
+            raise ValueError(f"context: {len(self.mean)} vertices, but the model has {size}")
 
 
 class Reconstruction(Task):
