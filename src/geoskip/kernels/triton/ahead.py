@@ -7,8 +7,9 @@ of that time is spent in LLVM and in ptxas, which run in as many threads as ther
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -21,16 +22,19 @@ from geoskip.kernels.triton.launch import STAGES
 MAX_THREADS = 32
 
 
-def compile_launches(launches: Iterable[tuple[Any, ...]]) -> list[Any]:
+def compile_launches(launches: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Compile the kernels of :func:`~geoskip.kernels.paths.recorded_launches` for the current GPU; a launch then finds
     them in memory. Returns the compiled kernels; those that cannot be compiled are left out."""
-    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), MAX_THREADS)) as pool:
-        with triton.AsyncCompileMode(pool, ignore_errors=True):
-            started = [_start(*launch) for launch in launches]
-        compiled = {id(kernel): kernel for one in started if (kernel := _finished(one)) is not None}
-        if torch.cuda.is_available():
-            _make_launchers(pool, list(compiled.values()))
-    return list(compiled.values())
+    make_launcher = _launcher_maker()
+    num_threads = min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    with ThreadPoolExecutor(num_threads) as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+        # The kernels of the gradients, which take longest, first.
+        started = {id(one): one for launch in reversed(launches) if (one := _start(*launch)) is not None}
+        for one in started.values():
+            if isinstance(one, triton.FutureKernel):
+                one.future.add_done_callback(make_launcher)
+    kernels = map(_finished, started.values())
+    return list({id(kernel): kernel for kernel in kernels if kernel is not None}.values())
 
 
 def _start(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int | None) -> Any:
@@ -42,16 +46,24 @@ def _finished(started: Any) -> Any:
     return started.result(ignore_errors=True) if isinstance(started, triton.FutureKernel) else started
 
 
-def _make_launchers(pool: ThreadPoolExecutor, kernels: list[Any]) -> None:
-    """Triton 3.6 compiles a C function that launches kernels for each signature; later versions have only one."""
-    device = torch.cuda.current_device()
+def _launcher_maker() -> Callable[[Future[Any]], None]:
+    """A function that makes the launcher of a compiled kernel: Triton 3.6 compiles a function in C for each signature.
+    Later versions have one for all."""
+    if not torch.cuda.is_available():
+        return lambda future: None
+    device, signatures = torch.cuda.current_device(), set[tuple[Any, ...]]()
 
-    def load(kernel: Any) -> None:
-        torch.cuda.set_device(device)
-        _ = kernel.run
+    def make(future: Future[Any]) -> None:
+        # A kernel that cannot be compiled or loaded fails again, with a message, when it is launched.
+        with suppress(Exception):
+            kernel = future.result()
+            signature = tuple(kernel.src.signature.values())
+            if signature not in signatures:
+                signatures.add(signature)
+                torch.cuda.set_device(device)
+                _ = kernel.run
 
-    by_signature = {tuple(kernel.src.signature.values()): kernel for kernel in kernels}
-    list(pool.map(load, by_signature.values()))
+    return make
 
 
 class _Pointer(MockTensor):
