@@ -105,10 +105,10 @@ def test_comparison_is_relative_to_whole_blocks() -> None:
     graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     full = features(3, 42, 3)
     shrunk, shifted = compare_parts(full, {("affine", "all"): 0.5 * full, ("affine", "output"): full + 1}, graph)
-    assert (shrunk.variation, shrunk.bumps) == pytest.approx((0.5, 0.5))
-    assert (shifted.variation, shifted.bumps) == pytest.approx((1, 1))
-    assert shrunk.distance == pytest.approx(float(full.norm(dim=2).mean()) / 2)
-    assert shifted.distance == pytest.approx(3**0.5)
+    assert (shrunk["variation"], shrunk["bumps"]) == pytest.approx((0.5, 0.5))
+    assert (shifted["variation"], shifted["bumps"]) == pytest.approx((1, 1))
+    assert shrunk["distance_mm"] == pytest.approx(float(full.norm(dim=2).mean()) / 2)
+    assert shifted["distance_mm"] == pytest.approx(3**0.5)
 
 
 def test_a_run_decodes_by_parts(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """``geoskip report`` and ``geoskip params``: what runs achieved, and what the paper's models cost."""
 
 import json
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,35 +41,35 @@ def params(as_json: AsJson = False) -> None:
     from geoskip.paper.experiments import all_rows, find_experiment
     from geoskip.paper.rows import num_parameters, paper_model
 
-    counts: list[dict[str, Any]] = [
-        {
-            "experiment": row.home,
-            "method": row.method,
-            "kernel_size": row.kernel_size,
-            "column": row.column,
-            "pseudo": row.pseudo,
-            "params": num_parameters(paper_model(row)),
-            "paper": row.figures["params"],
-        }
-        for row in all_rows()
-    ]
+    counts = {row: num_parameters(paper_model(row)) for row in all_rows()}
     if as_json:
-        typer.echo(json.dumps(counts, indent=1, ensure_ascii=False))
+        entries = [
+            {
+                "experiment": row.home,
+                "method": row.method,
+                "kernel_size": row.kernel_size,
+                "column": row.column,
+                "pseudo": row.pseudo,
+                "params": count,
+                "paper": row.figures["params"],
+            }
+            for row, count in counts.items()
+        ]
+        typer.echo(json.dumps(entries, indent=1, ensure_ascii=False))
         return
-    for experiment, entries in groupby(counts, key=lambda entry: entry["experiment"]):
-        _print_counts(find_experiment(experiment).title, list(entries))
-    wrong = sum(entry["params"] != entry["paper"] for entry in counts)
-    typer.echo(f"{len(counts) - wrong} of {len(counts)} counts equal those of the paper's architectures.")
+    for home in dict.fromkeys(row.home for row in counts):
+        _print_counts(find_experiment(home).title, {row: count for row, count in counts.items() if row.home == home})
+    right = sum(count == row.figures["params"] for row, count in counts.items())
+    typer.echo(f"{right} of {len(counts)} counts equal those of the paper's architectures.")
 
 
-def _print_counts(title: str, entries: list[dict[str, Any]]) -> None:
+def _print_counts(title: str, counts: dict[Any, int]) -> None:
     """One line per method, one column per kernel size."""
-    sizes = sorted({entry["column"] for entry in entries if entry["column"] is not None})
+    sizes = sorted({row.column for row in counts if row.column is not None})
     lines: dict[str, list[str]] = {}
-    for entry in entries:
-        name = entry["method"] if entry["pseudo"] is None else f"{entry['method']} ({entry['pseudo']})"
-        difference = "" if entry["params"] == entry["paper"] else f" (paper: {entry['paper']:,})"
-        lines.setdefault(name, []).append(f"{entry['params']:,}{difference}")
+    for row, count in counts.items():
+        printed = row.figures["params"]
+        lines.setdefault(row.title, []).append(f"{count:,}{'' if count == printed else f' (paper: {printed:,})'}")
     columns = [f"M={size}" for size in sizes] if len(sizes) > 1 else ["parameters"]
     title = title if len(sizes) > 1 else f"{title}, M={sizes[0]}"
     # Operators without a kernel size have one count.

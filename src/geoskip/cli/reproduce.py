@@ -25,21 +25,13 @@ TABLES = (
     "correspondence_ablation"
 )
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
-Rows = Annotated[
-    list[str] | None, typer.Option(help="Only rows that match, such as 'Aff-*' or '*M=9'; may be repeated.")
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A data set instead of the task's default, such as coma or mixed-faces; or tiny; may be repeated."
-    ),
-]
-On = Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (needs the extra: cluster).")]
 
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"{TABLES}; a figure: {FIGURES}.")],
-    rows: Rows = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Only rows that match, such as 'Aff-*' or '*M=9'; may be repeated.")
+    ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 0..4 or 0,2,7.")] = "0",
     schedule: Annotated[
         str,
@@ -48,11 +40,16 @@ def reproduce(
             "numbers); short; or smoke: seconds, on tiny data."
         ),
     ] = "full",
-    data: Data = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A data set instead of the task's default, such as coma or mixed-faces; or tiny; may be repeated."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for records and unfinished runs.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="Number of rows to train at the same time on this machine.")] = 1,
-    on: On = "here",
+    on: Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")] = "here",
     address: Annotated[
         str | None, typer.Option(help="Address of a running Ray cluster, such as auto or ray://host:10001.")
     ] = None,

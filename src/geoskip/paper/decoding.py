@@ -62,42 +62,27 @@ def _decoder_skips(model: MeshAutoencoder) -> dict[str, Skip]:
     return skips
 
 
-@dataclass(frozen=True)
-class DecodedPart:
-    """Decoding with parts of blocks, compared with decoding with whole blocks.
-
-    Attributes:
-        part: the part that is kept, ``"affine"`` or ``"convolution"``.
-        layer: the block that is reduced to it, or ``"all"``.
-        distance: mean distance of a vertex from its position with whole blocks.
-        variation: how much the samples differ: :func:`variation`, divided by that of whole blocks. 0 if all samples
-            decode to one shape, 1 if they differ as much as they should.
-        bumps: how rough the surfaces are: :func:`bumpiness`, divided by that of whole blocks.
-    """
-
-    part: str
-    layer: str
-    distance: float
-    variation: float
-    bumps: float
-
-
 def compare_parts(
     full: Float[Tensor, "samples vertices 3"],
     others: Mapping[tuple[str, str], Float[Tensor, "samples vertices 3"]],
     graph: Graph,
-) -> list[DecodedPart]:
-    """Compare the positions of decodings, by part and layer, with the full ones; ``graph`` is the mesh's."""
+    unit_mm: float = 1.0,
+) -> list[dict[str, Any]]:
+    """Compare the positions of decodings, by part and layer, with the full ones; ``graph`` is the mesh's.
+
+    ``distance_mm`` is the mean distance of a vertex from its position with whole blocks. ``variation`` says how much
+    the samples differ, and ``bumps`` how rough the surfaces are, both divided by the value of whole blocks.
+    """
     if not float(variation(full)) > 0:
         raise ValueError("full: the samples all decode to the same shape; give at least two that differ")
     return [
-        DecodedPart(
-            part,
-            layer,
-            float((verts - full).norm(dim=-1).mean()),
-            float(variation(verts) / variation(full)),
-            float(bumpiness(verts, graph) / bumpiness(full, graph)),
-        )
+        {
+            "part": part,
+            "layer": layer,
+            "distance_mm": float((verts - full).norm(dim=-1).mean()) * unit_mm,
+            "variation": float(variation(verts) / variation(full)),
+            "bumps": float(bumpiness(verts, graph) / bumpiness(full, graph)),
+        }
         for (part, layer), verts in others.items()
     ]
 

@@ -74,11 +74,7 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
     others = {(part, ALL): shapes[part] for part in PARTS}
     for part in PARTS:
         others |= {(part, layer): task.restore(decoded) for layer, decoded in decode_layers(model, x, part).items()}
-    rows = []
-    for decoded_part in compare_parts(shapes["full"], others, model.hierarchy().levels[0]):
-        row = asdict(decoded_part)
-        distance_mm = row.pop("distance") * task.data.unit_mm
-        rows.append({**row, "distance_mm": distance_mm})
+    rows = compare_parts(shapes["full"], others, model.hierarchy().levels[0], task.data.unit_mm)
     names = tuple(task.data.names[item] for item in items.tolist())
     arrays = {name: part.numpy() for name, part in shapes.items()}
     return rows, MeshSamples(names, task.data.template.faces, task.data.unit_mm, arrays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, inf, sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 
 from scipy.stats import t as student
@@ -41,17 +41,13 @@ class Comparison:
     gain: the mean of b - a over the seeds; positive if ``a`` is smaller.
     half: half the width of its 95 % confidence interval; None for a single pair.
     pairs: the number of seeds that both have.
-    wins: the number of seeds for which ``a`` is smaller.
     t_p: two-sided p-value of the paired t-test; None for a single pair.
-    sign_p: two-sided p-value of the exact sign test, without ties.
     """
 
     gain: float
     half: float | None
     pairs: int
-    wins: int
     t_p: float | None
-    sign_p: float
 
 
 def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison | None:
@@ -61,8 +57,7 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison | None
         return None
     gains = [b[seed] - a[seed] for seed in seeds]
     summary = summarize(gains)
-    wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    return Comparison(summary.mean, summary.half, len(seeds), wins, paired_t(gains), sign_test(wins, losses))
+    return Comparison(summary.mean, summary.half, len(seeds), paired_t(gains))
 
 
 def paired_t(gains: Sequence[float]) -> float | None:
@@ -72,10 +67,3 @@ def paired_t(gains: Sequence[float]) -> float | None:
     spread, mean = stdev(gains), fmean(gains)
     statistic = abs(mean) * sqrt(len(gains)) / spread if spread > 0 else (inf if mean else 0.0)
     return float(2 * student.sf(statistic, len(gains) - 1))
-
-
-def sign_test(wins: int, losses: int) -> float:
-    """Exact p-value: how often fair coins are at least as one-sided, p = min(1, 2 Σ_{k ≤ min} C(n, k) / 2ⁿ)."""
-    count = wins + losses
-    tail = sum(comb(count, k) for k in range(min(wins, losses) + 1))
-    return min(1.0, 2 * tail / 2**count)
