@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,10 @@ def test_the_first_step_is_at_most_15_modules_away(walk: list[str]) -> None:
 def test_the_page_lists_the_walk(walk: list[str]) -> None:
     section = PAGE.read_text().split("## From `geoskip train` to the first step")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `([\w.]+)`", section, flags=re.MULTILINE)) == set(walk)
+
+
+def test_the_modules_on_the_way_to_the_report_exist() -> None:
+    section = PAGE.read_text().split("## From the last step to the report")[1]
+    modules = re.findall(r"^\| `([\w.]+)`", section, flags=re.MULTILINE)
+    assert len(modules) > 10
+    assert [module for module in modules if find_spec(f"geoskip.{module}") is None] == []
