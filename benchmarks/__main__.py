@@ -42,7 +42,7 @@ def blocks(
     ] = None,
     smallest: Annotated[bool, typer.Option("--smallest", help="Only the smallest M of each workload.")] = False,
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
-    compiled: Annotated[bool, typer.Option("--compiled", help="Also PyTorch Geometric through torch.compile.")] = False,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Also torch.compile, of both, with a skip.")] = False,
     seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
     json_path: Json = None,
 ) -> None:
@@ -62,7 +62,7 @@ def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | No
     from benchmarks.records import busy, machine, rows_as_json, save
     from benchmarks.roofline import measure_ceilings
     from benchmarks.run import measure_workload
-    from benchmarks.tables import row_tables
+    from benchmarks.tables import path_tables, row_tables
 
     record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
     _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
@@ -77,7 +77,7 @@ def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | No
             if path is not None:
                 save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
     console = _console()
-    for table in row_tables(rows):
+    for table in [*row_tables(rows), *path_tables(rows)]:
         console.print(table)
     if any(row.peer_does_more for row in rows):
         console.print("* PyTorch Geometric cannot leave out MoNet's root weight: its time includes the skip.")

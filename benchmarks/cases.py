@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -41,7 +42,7 @@ class Contender:
     """One way to do the work of a case.
 
     Attributes:
-        path: ``geoskip``, ``captured``, ``PyG``, ``PyG compiled`` or ``reference``.
+        path: one of :data:`~benchmarks.records.PATHS`.
         call: the call that is timed, in words.
         steps: forward and backward, one for each set of inputs: y and the gradients of x and of every parameter.
         expected: the reference's results, by name, as this contender returns them.
@@ -118,11 +119,23 @@ def names_of(block: nn.Module) -> list[str]:
     return ["y", "x", *(name for name, _ in block.named_parameters())]
 
 
-def ours(case: Case, path: str = "geoskip", kernels: str = "fast") -> Contender:
-    """The block on one path of our kernels."""
-    steps = [training_step(case.block, *inputs, case.graph) for inputs in case.inputs]
+def ours(case: Case, path: str = "geoskip", kernels: str = "fast", mode: str | None = None) -> Contender:
+    """The block on one path of our kernels, eager or in a mode of ``torch.compile``."""
+    block = case.block
     call = "block(x, graph)" if kernels == "fast" else "block(x, graph) on the reference path"
+    if mode is not None:
+        block, call = deepcopy(block), f"{call}, torch.compile(mode={mode!r})"
+        # Once as it is, so that what the graph caches is not part of the trace.
+        block(case.inputs[0][0], case.graph)
+        compile_module(block, mode)
+    steps = [training_step(block, *inputs, case.graph) for inputs in case.inputs]
     return Contender(path, call, steps, lambda results: results, kernels)
+
+
+def compile_module(module: nn.Module, mode: str) -> None:
+    """Compile a module for the shapes of its first call."""
+    torch.compiler.reset()
+    module.compile(dynamic=False, mode=mode)
 
 
 def _draw(problem: Problem, num_vertices: int, device: torch.device) -> Inputs:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from benchmarks.acceleration import acceleration_section
-from benchmarks.records import Row, rows_of
+from benchmarks.records import PATHS, Row, rows_of
 from benchmarks.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
 from benchmarks.training.tables import training_section
 from geoskip.operators import operator_info
@@ -22,6 +22,8 @@ from the records in `results/bench/`; do not edit it. Each record is one run of 
   medians over several sets of inputs that together exceed the cache.
 - **captured** steps are replayed as a CUDA graph. Eager steps on small graphs wait for the host, so their times depend
   on the host as much as on the GPU.
+- **compiled** steps run through `torch.compile` in its default mode, **reduce-overhead** in the mode that captures CUDA
+  graphs. They are measured for blocks with a skip.
 - **PyG** runs eagerly with the same parameters on packed disjoint copies, with the fastest of its documented calls,
   which is named below each table. Its MoNet cannot leave out the root weight, which is an affine skip. Plain MoNet (*)
   is therefore compared with PyG's Aff-MoNet.
@@ -76,8 +78,9 @@ def _blocks(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _block_table(rows: list[Row]) -> Iterator[str]:
-    paths = [path for path in ("geoskip", "captured", "PyG", "PyG compiled", "reference") if _has(rows, path)]
-    peaks = [path for path in paths if any(row.path == path and row.peak_bytes is not None for row in rows)]
+    paths = [path for path in PATHS if _has(rows, path)]
+    measured = {row.path for row in rows if row.peak_bytes is not None}
+    peaks = [path for path in ("geoskip", "captured", "PyG", "reference") if path in measured]
     head = ["block", *(f"{path}, ms" for path in paths), "× faster"]
     head += ["captured, × faster"] if "captured" in paths else []
     head += [*(f"{path}, MB" for path in peaks), "× less memory"] if peaks else []
@@ -90,7 +93,7 @@ def _block_table(rows: list[Row]) -> Iterator[str]:
     yield ""
 
 
-def _block_cells(by_path: dict[str, Row], paths: list[str], peaks: list[str]) -> list[str]:
+def _block_cells(by_path: dict[str, Row], paths: Sequence[str], peaks: Sequence[str]) -> list[str]:
     ours = by_path["geoskip"]
     fastest = by_path.get("captured", ours)
     mark = "*" if ours.peer_does_more else ""

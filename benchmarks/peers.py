@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.cases import Case, Contender, training_step
+from benchmarks.cases import Case, Contender, compile_module, training_step
 from benchmarks.translation import translated
 from benchmarks.workloads import Problem
 from geoskip.shapes import Float, Int
@@ -74,8 +74,8 @@ def pyg_calls(case: Case) -> list[Call]:
     return _CALLS[problem.operator](problem, union)
 
 
-def pyg_contender(case: Case, call: Call, compiled: bool = False) -> Contender:
-    """A call with our parameters and inputs, eager or through ``torch.compile``."""
+def pyg_contender(case: Case, call: Call, path: str = "PyG", mode: str | None = None) -> Contender:
+    """A call with our parameters and inputs, eager or in a mode of ``torch.compile``."""
     w, arguments = case.problem.workload, call.arguments()
     module = call.make()
     if case.problem.skip and case.problem.operator != "monet":
@@ -85,11 +85,10 @@ def pyg_contender(case: Case, call: Call, compiled: bool = False) -> Contender:
     module.load_state_dict(translated(case.problem.operator, ours), strict=False)
     names = [name for name, _ in module.named_parameters()]
     inputs = [tuple(values.flatten(0, -2) for values in pair) for pair in case.inputs]
-    if compiled:
+    if mode is not None:
         # Once as it is, so that what the convolution caches is not part of the trace.
         module(inputs[0][0], *arguments)
-        torch.compiler.reset()
-        module.compile(dynamic=False)
+        compile_module(module, mode)
     steps = [training_step(module, x, grad_y, *arguments) for x, grad_y in inputs]
 
     def expected(results: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -97,7 +96,8 @@ def pyg_contender(case: Case, call: Call, compiled: bool = False) -> Contender:
         theirs = translated(case.problem.operator, results)
         return {"y": y.flatten(0, -2), "x": grad_x.flatten(0, -2), **{name: theirs[name] for name in names}}
 
-    return Contender("PyG compiled" if compiled else "PyG", call.text, steps, expected)
+    text = call.text if mode is None else f"{call.text}, torch.compile(mode={mode!r})"
+    return Contender(path, text, steps, expected)
 
 
 def _sorted(edge_index: Tensor, num_vertices: int) -> Any:

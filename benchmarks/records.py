@@ -17,7 +17,9 @@ from geoskip import __version__
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_json
 
-OURS = ("geoskip", "captured")
+OURS = ("geoskip", "compiled", "reduce-overhead", "captured")
+# In the order in which tables show them.
+PATHS = (*OURS, "PyG", "PyG compiled", "PyG reduce-overhead", "reference")
 KINDS = ("acceleration", "blocks", "scaling", "training")
 
 

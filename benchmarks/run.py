@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -65,6 +66,8 @@ def _measure_problem(case: Case, settings: Settings, ceilings: Ceilings) -> list
         return measured
 
     rows = [row("geoskip", "block(x, graph)", lambda: ours(case))]
+    for path, mode in _modes(case, settings):
+        rows.append(row(path, "block(x, graph)", partial(ours, case, path, mode=mode)))
     if case.device.type == "cuda":
         rows.append(row("captured", "block(x, graph), captured", lambda: captured(ours(case))))
     if settings.peers:
@@ -89,8 +92,16 @@ def _peer_rows(
     trials = tried(case, calls)
     best = min(calls, key=lambda call: trials[call.text])
     yield replace(row("PyG", best.text, lambda: pyg_contender(case, best)), tried=_finite(trials))
-    if settings.compiled:
-        yield row("PyG compiled", calls[0].text, lambda: pyg_contender(case, calls[0], compiled=True))
+    for path, mode in _modes(case, settings):
+        yield row(f"PyG {path}", calls[0].text, partial(pyg_contender, case, calls[0], f"PyG {path}", mode))
+
+
+def _modes(case: Case, settings: Settings) -> list[tuple[str, str]]:
+    """Paths and modes of torch.compile that are measured: of blocks with a skip, since to compile takes seconds."""
+    if not (settings.compiled and case.problem.skip):
+        return []
+    graphs = [("reduce-overhead", "reduce-overhead")] if case.device.type == "cuda" else []
+    return [("compiled", "default"), *graphs]
 
 
 def tried(case: Case, calls: Sequence[Call]) -> dict[str, float]:

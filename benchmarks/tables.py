@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from rich.table import Table
 
-from benchmarks.records import Row
+from benchmarks.records import PATHS, Row
 from benchmarks.scaling import Growth, Point
 from benchmarks.workloads import Problem
 from geoskip.blocks import AffineSkip
@@ -17,6 +17,33 @@ from geoskip.operators import operator_info
 def row_tables(rows: Sequence[Row]) -> list[Table]:
     """One table for each workload."""
     return [_table(name, list(group)) for name, group in groupby(rows, key=lambda row: row.workload)]
+
+
+def path_tables(rows: Sequence[Row]) -> list[Table]:
+    """One table for each workload, with a block per line: the time of every path, and how often the eager block and
+    the fastest one are faster than the peer."""
+    tables = []
+    for name, group in groupby(rows, key=lambda row: row.workload):
+        own = list(group)
+        paths = [path for path in PATHS if any(row.path == path for row in own)]
+        table = Table(title=f"{name}: ms of forward and backward", title_justify="left")
+        table.add_column("block", no_wrap=True)
+        for column in (*paths, "eager ×", "best ×", "MB", "peer's MB"):
+            table.add_column(column, justify="right")
+        for _, block in groupby(own, key=lambda row: (row.operator, row.slots, row.skip)):
+            table.add_row(*_path_cells({row.path: row for row in block}, paths))
+        tables.append(table)
+    return tables
+
+
+def _path_cells(by_path: Mapping[str, Row], paths: Sequence[str]) -> list[str]:
+    eager = by_path["geoskip"]
+    times = [number(by_path[path].milliseconds) if path in by_path else "–" for path in paths]
+    ratios = [row.time_ratio for row in by_path.values() if row.is_ours and row.time_ratio is not None]
+    peer = by_path.get(eager.against or "")
+    peak = None if peer is None else peer.peak_bytes
+    best = ratio(max(ratios)) if ratios else "–"
+    return [block_name(eager), *times, ratio(eager.time_ratio), best, megabytes(eager.peak_bytes), megabytes(peak)]
 
 
 def _table(name: str, rows: list[Row]) -> Table:

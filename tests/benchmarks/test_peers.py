@@ -67,6 +67,6 @@ def test_compiled_peer_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     """Traced as in earnest; the compiler of C++ is left out, which takes long."""
     monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend="aot_eager"))
     ready = case("gcn", skip=True)
-    contender = pyg_contender(ready, pyg_calls(ready)[0], compiled=True)
+    contender = pyg_contender(ready, pyg_calls(ready)[0], "PyG compiled", "default")
     assert contender.path == "PyG compiled"
     assert check(contender, reference_results(ready)).passes(TOLERANCE)

@@ -9,6 +9,8 @@ import torch
 from benchmarks.records import Row
 from benchmarks.roofline import Ceilings
 from benchmarks.run import Settings, chosen_device, measure_workload, with_ratios
+from benchmarks.tables import path_tables
+from torch import nn
 
 from tests.benchmarks.tiny import CPU, MESHES, PACKED, plant
 
@@ -115,3 +117,17 @@ def test_missing_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="device: torch sees no CUDA device here"):
         chosen_device("cuda")
+
+
+@pytest.mark.compiled
+def test_compiled_paths_of_blocks_with_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced as in earnest; the compiler of C++ is left out, which takes long."""
+    right = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **_: right(module, backend="aot_eager", dynamic=False))
+    rows = list(measure_workload(MESHES, ["gcn"], Settings(CPU, seconds=0.0, compiled=True), CEILINGS))
+    assert [row.path for row in rows if row.skip] == ["geoskip", "compiled", "PyG", "PyG compiled"]
+    assert [row.path for row in rows if not row.skip] == ["geoskip", "PyG"]
+    assert all(row.problem is None for row in rows)
+    (table,) = path_tables(rows)
+    assert [column.header for column in table.columns][1:5] == ["geoskip", "compiled", "PyG", "PyG compiled"]
+    assert table.row_count == 2
