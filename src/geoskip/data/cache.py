@@ -40,8 +40,8 @@ ARRAYS, MANIFEST = "arrays.safetensors", "manifest.json"
 ENTRY_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{32}")
 TEMPORARY = re.compile(rf"\.({ENTRY_NAME.pattern})\.[^.]+")
 LOCK_SECONDS = 3600.0
-# Their versions are kept with each entry: they may change what is made.
-PACKAGES = ("geoskip", "numpy", "scipy", "torch", "anny", "scikit-image", "pillow", "trimesh", "fast-simplification")
+# Their versions are stored with each entry: the result may depend on them.
+PACKAGES = ("geoskip", "numpy", "scipy", "torch", "anny", "scikit-image", "pillow", "potpourri3d", "pygeodesic")
 # Files are hashed in parts of this many bytes, so that a large archive keeps all threads busy.
 PART_BYTES = 16 << 20
 
@@ -143,9 +143,10 @@ def versions_of(key: str, root: Path | None = None) -> dict[str, str]:
     return {}
 
 
-def _installed() -> dict[str, str]:
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of Python and of those packages that are installed."""
     installed = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in packages:
         with suppress(PackageNotFoundError):
             installed[package] = version(package)
     return installed
@@ -218,7 +219,7 @@ def write_entry(folder: Path, kind: str, recipe: Mapping[str, Any], entry: Cache
         # save_file writes memory as it is: an array that is not in C order would come back scrambled.
         save_file({name: np.asarray(array, order="C") for name, array in entry.arrays.items()}, temporary / ARRAYS)
         manifest: dict[str, Any] = {"format": FORMAT, "kind": kind, "recipe": recipe, "meta": entry.meta}
-        manifest["versions"] = _installed()
+        manifest["versions"] = installed_versions(PACKAGES)
         manifest["arrays_sha256"] = _file_sha256(temporary / ARRAYS)
         manifest["sha256"] = _json_sha256(manifest)
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")

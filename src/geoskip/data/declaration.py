@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
+
+from geoskip.registry import import_object
 
 KINDS: tuple[Any, ...] = (int, float, str, bool, Path, list[int], list[str])
 
@@ -89,10 +90,8 @@ class DataSet:
     how: str = ""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        if isinstance(self.function, str):
-            module, _, name = self.function.partition(":")
-            return getattr(import_module(module), name)(*args, **options)
-        return self.function(*args, **options)
+        function = import_object(self.function) if isinstance(self.function, str) else self.function
+        return function(*args, **options)
 
     @property
     def about(self) -> str:

@@ -97,7 +97,11 @@ def slide_vertices(mesh: Mesh, rng: np.random.Generator, reach: float = 0.25) ->
     Vertices stay on the surface, but the sampling pattern disappears. A vertex does not move if that would flip a
     triangle, or if it has no triangles.
     """
-    corner = _random_corners(mesh, rng)
+    # A random corner (3 × face + position) of each vertex, -1 if it has none: of several, the last one stays.
+    flat = mesh.faces.ravel()
+    corner = np.full(mesh.num_vertices, -1)
+    order = rng.permutation(len(flat))
+    corner[flat[order]] = order
     ahead = mesh.faces[corner // 3, (corner + 1) % 3], mesh.faces[corner // 3, (corner + 2) % 3]
     near, far = np.sort(rng.uniform(0.0, reach, (2, mesh.num_vertices)), axis=0)
     first, second = (mesh.verts[end] - mesh.verts for end in ahead)
@@ -111,12 +115,3 @@ def slide_vertices(mesh: Mesh, rng: np.random.Generator, reach: float = 0.25) ->
         if not np.any(step[stuck]):
             return moved
         step[stuck] = 0.0
-
-
-def _random_corners(mesh: Mesh, rng: np.random.Generator) -> Int[np.ndarray, "vertices"]:
-    """A random corner (3 × face + position) of each vertex; -1 if it has none."""
-    flat = mesh.faces.ravel()
-    corner = np.full(mesh.num_vertices, -1)
-    order = rng.permutation(len(flat))
-    corner[flat[order]] = order  # of several corners, the last one stays
-    return corner

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from subprocess import DEVNULL, CalledProcessError, check_output
 
 from safetensors.numpy import save
 
 from geoskip import __version__
-from geoskip.data.cache import versions_of
+from geoskip.data.cache import installed_versions, versions_of
 from geoskip.data.locks import HeldLock, hold_lock
 from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers
@@ -276,12 +274,8 @@ class _Loop:
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the packages that results depend on."""
-    installed = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            installed[package] = version(package)
     # geoskip may be on the path without being installed.
-    return {**installed, "geoskip": __version__}
+    return {**installed_versions(PACKAGES), "geoskip": __version__}
 
 
 def commit() -> str:
