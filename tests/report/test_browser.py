@@ -254,7 +254,7 @@ def test_parts_have_a_scale_and_a_camera_of_their_own(tab: Any) -> None:
     drawn(tab)
     before, end = pixels(tab, view(3)), tab.locator("#mesh-end").inner_text()
     tab.locator("#mesh-part label", has_text="convolution only").click()
-    tab.wait_for_function("document.getElementById('mesh-status').textContent.includes('convolution only')")
+    until(tab, lambda: "convolution only" in tab.locator("#mesh-status").inner_text())
     until_changed(tab, 3, before)
     part = settled(tab, 3)
     assert tab.locator("#mesh-end").inner_text() not in (end, "5 mm")
