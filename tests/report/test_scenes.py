@@ -224,6 +224,10 @@ def test_a_body_without_any_label_has_no_error() -> None:
     samples = without_labels(matched(SPHERES, 0.0, 0), 1)
     (matching,) = scenes.match_scenes(result_tables([made_run(MATCHING.rows[0], "bodies", 0, samples)]))
     assert embed.embedded_matches(matching, Blobs(), 1)["methods"][0]["right"] == [None]
+    runs = [made_run(row, "bodies", 0, samples) for row in MATCHING.select(["GCN", "Aff-GCN"])]
+    (pair,) = scenes.match_scenes(result_tables(runs))
+    assert set(pair.changes) == {""}, "the change of a body without labels is unknown"
+    assert pair.distance == float("inf")
     assert "the error is unknown" in match_still(matching).text
 
 

@@ -129,17 +129,22 @@ def _arranged(scene: Scene[Kind], table: ResultTable, measure: Measure[Kind], he
     metric = metrics.get(measure.metric)
     plain = next((pair for pair in scene.shown if pair[0].is_plain), None)
     affine = next((pair for pair in scene.shown if pair[0].skip == "affine"), None)
-    changes, distances, goal = [""] * len(names), [0.0] * len(names), None
+    of_items, goal = [math.nan] * len(names), 0.0
     if plain and affine and metric and all(metric.key in row.metrics for row, _ in (plain, affine)):
         goal = metric.change(*(row.metrics[metric.key].mean for row, _ in (plain, affine)))
         values = zip(*(measure.of_items(samples) for _, samples in (plain, affine)), strict=True)
         of_items = [metric.change(*pair) for pair in values]
-        said, distances = metric.shown_change, [abs(change - goal) for change in of_items]
-        changes = [f"{said(change)} on this sample, {said(goal)} on the test set" for change in of_items]
-    order = arrangement(names, distances)
+    order = arrangement(names, [abs(change - goal) for change in of_items])
+    changes = [
+        f"{metric.shown_change(of_items[i])} on this sample, {metric.shown_change(goal)} on the test set"
+        if metric and not math.isnan(of_items[i])
+        else ""
+        for i in order
+    ]
     taken = tuple(samples and measure.take(samples, order) for samples in scene.samples)
-    distance = abs(of_items[order[0]] - headline.change) if goal is not None and headline else float("inf")
-    return replace(scene, samples=taken, tests=tests, changes=tuple(changes[i] for i in order), distance=distance)
+    first = of_items[order[0]]
+    distance = abs(first - headline.change) if headline and not math.isnan(first) else float("inf")
+    return replace(scene, samples=taken, tests=tests, changes=tuple(changes), distance=distance)
 
 
 def _tested(row: ResultRow, metrics: Mapping[str, Metric], words: Mapping[str, str]) -> str:
