@@ -5,6 +5,8 @@ What the numbers say does not matter to a step's time; how many vertices, edges 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -28,6 +30,17 @@ def correspondence_set(num_vertices: int, num_items: int, seed: int = 0) -> Corr
     meshes = tuple(target.with_verts(verts) for verts in _deformed(target, num_items, seed))
     labels = (torch.arange(num_vertices),) * num_items
     return CorrespondenceSet(target, meshes, labels, _names(num_items), Split.leading(num_items, num_items), 1.0)
+
+
+def remeshed_set(num_vertices: int, num_items: int, seed: int = 0) -> CorrespondenceSet:
+    """The same with the vertices of each mesh in an order of its own, so that no two share a graph."""
+    shared, rng = correspondence_set(num_vertices, num_items, seed), np.random.default_rng(seed)
+    orders = [rng.permutation(num_vertices) for _ in range(num_items)]
+    meshes = tuple(
+        Mesh(mesh.verts[order], np.argsort(order)[mesh.faces])
+        for mesh, order in zip(shared.meshes, orders, strict=True)
+    )
+    return replace(shared, meshes=meshes, labels=tuple(map(torch.from_numpy, orders)))
 
 
 def graph_set(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.peers import HAS_PEER
-from benchmarks.training.sets import correspondence_set, graph_set, mesh_set
+from benchmarks.training.sets import correspondence_set, graph_set, mesh_set, remeshed_set
 from benchmarks.workloads import SUPERPIXEL_PAIRS, chosen_names
 from geoskip.operators import operator_info
 from geoskip.training.config import Config, resolve
@@ -38,11 +38,15 @@ CORRESPONDENCE = Training(
     "correspondence", "correspondence", "batch 1, 6,890 vertices and classes, TF32 allowed on both sides", 1, 10,
     lambda: correspondence_set(6890, 8), tf32=True,
 )  # fmt: skip
+REMESHED = Training(
+    "remeshed", "correspondence", "batch 1, 6,890 vertices and classes, a connectivity each, float32", 1, 10,
+    lambda: remeshed_set(6890, 8),
+)  # fmt: skip
 SUPERPIXELS = Training(
     "superpixels", "classification", "batch 64, 75 vertices with 18.6 neighbours each, two coarsenings", 64, 25,
     lambda: graph_set(512, 75, SUPERPIXEL_PAIRS),
 )  # fmt: skip
-TRAININGS = {training.name: training for training in (AUTOENCODER, CORRESPONDENCE, SUPERPIXELS)}
+TRAININGS = {training.name: training for training in (AUTOENCODER, CORRESPONDENCE, REMESHED, SUPERPIXELS)}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from benchmarks.training.layers import EDGES
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerCorrespondence
 from benchmarks.training.run import Settings, compare, measure_training
-from benchmarks.training.sets import correspondence_set, graph_set, mesh_set
+from benchmarks.training.sets import correspondence_set, graph_set, mesh_set, remeshed_set
 from benchmarks.training.tables import training_section
 from benchmarks.training.trainers import Way, order, ways
 from benchmarks.training.workloads import (
@@ -40,11 +40,12 @@ BODIES = Training(
     "correspondence", "correspondence", "tiny", 1, 3, lambda: correspondence_set(40, 3), tf32=True,
     model={"lift": 4, "channels": [4, 6], "head": 8},
 )  # fmt: skip
+REMESHED = replace(BODIES, name="remeshed", make_data=lambda: remeshed_set(40, 3), tf32=False)
 POINTS = Training(
     "superpixels", "classification", "tiny", 4, 3, lambda: graph_set(9, 40, 90, classes=4),
     model={"channels": [4, 6, 6], "head": 8},
 )  # fmt: skip
-TINY = {training.name: training for training in (MESHES, BODIES, POINTS)}
+TINY = {training.name: training for training in (MESHES, BODIES, REMESHED, POINTS)}
 
 
 @pytest.mark.parametrize("name", sorted(TINY))
@@ -153,13 +154,21 @@ def test_compared_without_dropout_and_in_float32() -> None:
 
 def test_the_papers_sizes() -> None:
     sizes = {name: (training.batch, training.slots) for name, training in TRAININGS.items()}
-    assert sizes == {"autoencoder": (32, 9), "correspondence": (1, 10), "superpixels": (64, 25)}
-    assert [training.batch for training in chosen_trainings(None, quick=True)] == [4, 1, 4]
+    assert sizes == {"autoencoder": (32, 9), "correspondence": (1, 10), "remeshed": (1, 10), "superpixels": (64, 25)}
+    assert [training.batch for training in chosen_trainings(None, quick=True)] == [4, 1, 1, 4]
     assert chosen_trainings(["superpixels"], quick=True)[0].about.startswith("batch 4, 75 vertices")
     assert [training.name for training in chosen_trainings(["superpixels"])] == ["superpixels"]
     graphs = graph_set(4, 75, 696)
     assert graphs.levels[0].edges.shape[1] == 4 * 1392
     assert len(graphs.levels) == 3
+
+
+def test_remeshed_sets_share_no_graph() -> None:
+    shared, remeshed = correspondence_set(60, 3), remeshed_set(60, 3)
+    assert len({mesh.topology_hash() for mesh in remeshed.meshes}) == 3
+    for before, after, labels in zip(shared.meshes, remeshed.meshes, remeshed.labels, strict=True):
+        assert (after.verts == before.verts[labels.numpy()]).all()
+        assert (after.verts[after.faces] == before.verts[before.faces]).all()
 
 
 def test_choices() -> None:
