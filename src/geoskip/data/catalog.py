@@ -214,8 +214,8 @@ def load_data(data: str, options: Mapping[str, Any], task: str) -> Any:
     if path.exists() and task in FOLDERS:
         return FOLDERS[task].read(options, path)
     if os.sep in data or "/" in data:
-        raise ValueError(f"data: there is no such path: {data}; give its current location with --data")
-    raise ValueError(f"data: there is no such path, and no data set of this name: {unknown_name(data, names)}")
+        raise ValueError(f"data: there is no such path: {data}; pass its current location with --data")
+    raise ValueError(f"data: there is no such path or data set: {unknown_name(data, names)}")
 
 
 def absolute(data: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
