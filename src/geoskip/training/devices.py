@@ -40,10 +40,8 @@ def choose_device(name: str) -> str:
     return name
 
 
-def own_device(name: str, local: int, size: int) -> torch.device:
-    """The device of one process; each of several processes has its own GPU."""
-    if name == "cuda" and size > 1:
-        return torch.device("cuda", local)
+def own_device(name: str) -> torch.device:
+    """The device of this process: for ``"cuda"`` the current one, which :func:`process_group` sets."""
     return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else torch.device(name)
 
 
@@ -83,7 +81,6 @@ class Group:
 
     rank: int = 0
     size: int = 1
-    local: int = 0
 
     @property
     def is_main(self) -> bool:
@@ -129,16 +126,15 @@ def process_group(device: str = "cpu") -> Iterator[Group]:
     if size == 1:
         yield Group()
         return
-    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     if device == "mps":
         raise ValueError("device: several processes train on cpu or cuda, not on mps")
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if backend == "nccl":
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     with _lost_process():
         dist.init_process_group(backend, timeout=TIMEOUT)
     try:
-        yield Group(rank, size, local)
+        yield Group(int(os.environ["RANK"]), size)
     finally:
         dist.destroy_process_group()
 

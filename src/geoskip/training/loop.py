@@ -95,7 +95,7 @@ def train(
         if task is None:
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
-        session = Session(config, task.to(own_device(device, group.local, group.size)), group, capture)
+        session = Session(config, task.to(own_device(device)), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.is_main else Progress(), lock)
         loop.start(state, tensorboard)
         try:
