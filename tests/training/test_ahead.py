@@ -24,7 +24,9 @@ CHOSEN: list[dict[str, Any]] = [
     {"task": "reconstruction", "operator": "gcn", "skip": "affine"},
     {"task": "correspondence", "operator": "monet", "skip": "affine"},
     {"task": "correspondence", "operator": "feast"},
+    {"task": "correspondence", "operator": "spline"},
     {"task": "classification", "operator": "cheb"},
+    {"task": "classification", "operator": "gcn", "coarsening": {"drawn": "epoch", "matchings": 1}},
 ]
 
 

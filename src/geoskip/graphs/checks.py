@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from geoskip.arguments import as_whole, short_repr
-from geoskip.kernels import is_traced, is_transformed
+from geoskip.kernels import is_traced, is_transformed, paths
 
 
 def values_readable(tensor: Tensor) -> bool:
     """Whether the tensor has values, and reading one is allowed here."""
     if is_traced(tensor) or is_transformed() or tensor.numel() == 0 or tensor.is_meta:
+        return False
+    if paths.recorded is not None:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
