@@ -52,3 +52,17 @@ def test_chebyshev_convolution_with_a_gradient_of_its_weights(where: Where, size
         return kernels.chebyshev_convolution(x, weights, theta, moved(pattern, device), 0, skip, bias)
 
     compare(function, inputs, where)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_chebyshev_convolution_with_a_few_terms_at_a_time(
+    at_once: int, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs too large to hold all terms in the memory that is set aside for them."""
+    from geoskip.kernels import triton
+
+    sizes = Sizes(4, 4, 6, (2,), 9)
+    monkeypatch.setattr(triton, "TERMS_BYTES", at_once * 4 * 2 * sizes.vertices * sizes.channels)
+    test_chebyshev_convolution(Where("interpreter"), sizes, first)

@@ -51,9 +51,11 @@ class AffineSkip(Skip):
         return x @ self.weight
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.part != "both" or not isinstance(self.conv, Operator):
+        # One lookup: those of modules run in Python.
+        conv = self.conv
+        if self.part != "both" or not isinstance(conv, Operator):
             return super().forward(*args, **kwargs)
-        y = self.conv(*args, skip=self.weight, **kwargs)
+        y = conv(*args, skip=self.weight, **kwargs)
         return (y + self._b).to(y.dtype) if self.adds_bias else y
 
 

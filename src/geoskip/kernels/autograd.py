@@ -72,7 +72,9 @@ class Kernel:
         class Node(torch.autograd.Function):
             @staticmethod
             def forward(ctx: Any, *inputs: Any) -> Tensor:
-                output = getattr(kernels_for(inputs[0]), kernel.name)(*inputs)
+                # Backward may run where another path is chosen.
+                ctx.kernels = kernels_for(inputs[0])
+                output = getattr(ctx.kernels, kernel.name)(*inputs)
                 kernel._save(ctx, inputs, output)
                 return output[0] if kernel.num_saved else output
 
@@ -84,8 +86,6 @@ class Kernel:
 
     def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         tensors = list(inputs)
-        # Backward may run where another path is chosen.
-        ctx.kernels = kernels_for(inputs[0])
         ctx.others = [(at, inputs[at]) for at in self._others]
         for at in reversed(self._others):
             del tensors[at]
@@ -119,6 +119,7 @@ class Kernel:
             return getattr(kernels_for(flat[0]), self.name)(*self._nested(flat))
 
         def save(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.kernels = kernels_for(inputs[0])
             self._save(ctx, self._nested(inputs), output)
 
         def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Tensor | None, ...]:

@@ -189,13 +189,16 @@ def launch(
     dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
     alignments = [address and address & 15 for address in addresses]
     key = kernel_id, device, warps, registers, numbers, *dtypes, *alignments
-    version = _compiled.get(key)
-    if version is None:
+    found = _compiled.get(key)
+    if found is None:
         if len(_compiled) >= _MAX_COMPILED:
             _compiled.clear()
-        # In Triton's interpreter nothing is compiled, and None is stored.
-        _compiled[key] = kernel[grid](*arguments, num_warps=warps, num_stages=STAGES, maxnreg=registers)
+        version = kernel[grid](*arguments, num_warps=warps, num_stages=STAGES, maxnreg=registers)
+        # In Triton's interpreter nothing is compiled.
+        if version is not None:
+            _compiled[key] = version.run, version.function, version.packed_metadata
         return
+    run, function, metadata = found
     sizes = (*grid, 1, 1)[:3]
     stream = torch._C._cuda_getCurrentRawStream(device)
-    version.run(*sizes, stream, version.function, version.packed_metadata, None, None, None, *addresses, *numbers)
+    run(*sizes, stream, function, metadata, None, None, None, *addresses, *numbers)
