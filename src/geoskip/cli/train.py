@@ -194,7 +194,7 @@ def plan(task: Any) -> dict[str, Any]:
 
     model, optim = task.meta_model(), task.config.optim
     parts = {name: count(module) for name, module in model.named_children()}
-    per_epoch = -(-task.num_items // min(optim.batch_size, task.num_items))
+    per_epoch = optim.steps_per_epoch(task.num_items)
     # First, because it packs the graphs, which are kept with the data.
     step = estimate_step_memory(task)
     # What the first batch creates is kept with the data.

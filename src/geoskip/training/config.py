@@ -55,6 +55,10 @@ class Optim:
         """The learning rate of an epoch, counted from 0."""
         return self.lr * self.lr_decay ** (epoch // self.decay_every)
 
+    def steps_per_epoch(self, num_items: int) -> int:
+        """The number of batches of an epoch; the last one may be smaller."""
+        return -(-num_items // min(self.batch_size, num_items))
+
 
 @dataclass(frozen=True)
 class Config:

@@ -229,9 +229,7 @@ def is_finished(run: Run, state: State | None) -> bool:
     """
     config, folder = run.config, run.folder
     if state is not None:
-        num_items = state.progress["num_items"]
-        steps_per_epoch = -(-num_items // min(config.optim.batch_size, num_items))
-        if state.step < steps_per_epoch * config.optim.epochs:
+        if state.step < config.optim.steps_per_epoch(state.progress["num_items"]) * config.optim.epochs:
             return False
         try:
             return {CONFIG, CONTEXT, MODEL, RECORD} <= verify_folder(folder)
