@@ -95,7 +95,7 @@ def _provenance(records: Sequence[RunRecord]) -> str:
     seeds = " to ".join(map(str, dict.fromkeys([min(counts), max(counts)])))
     devices = ", ".join(sorted({record.device for record in records}))
     commits = ", ".join(sorted({f"commit {r.commit[:8]}" if r.commit else UNKNOWN_COMMIT for r in records}))
-    recipe = ", coarsened anew in every epoch" if coarsened else ""
+    recipe = ", a new coarsening in every epoch" if coarsened else ""
     return f"data {data}{recipe}; {schedules}; seeds {seeds}; {devices}; {commits}"
 
 
