@@ -13,7 +13,7 @@ from geoskip.data.cache import read_entry
 from geoskip.data.generated_bodies import MOTIONS, grounded, mirrored, posed, random_motion
 from geoskip.data.people import JOINTS, adult, anny_model, bone_rotations, named_pose
 
-TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "verts": 13_348}
+TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "num_vertices": 13_348}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: py
     ("arguments", "message"),
     [
         ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"verts": 20_000}, "4 to 13348 vertices, not 20000"),
+        ({"num_vertices": 20_000}, "4 to 13348 vertices, not 20000"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from geoskip.paper.baselines import majority_by_color
 from geoskip.training.config import resolve
 from geoskip.training.tasks import make_task
 
-TINY: dict[str, Any] = {"people": 2, "poses": 2, "verts": 13_348}
+TINY: dict[str, Any] = {"people": 2, "poses": 2, "num_vertices": 13_348}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_the_entry_is_small(tiny: CorrespondenceSet, folder: Path) -> None:
     ("arguments", "message"),
     [
         ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"verts": 3}, "4 to 13348 vertices, not 3"),
+        ({"num_vertices": 3}, "4 to 13348 vertices, not 3"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ _SPLIT = Option("split", str, _SPLIT_HELP, "interpolation")
 _PEOPLE = partial(Option, "people", int, "Number of people", least=1)
 _POSES = partial(Option, "poses", int, "Poses per person", least=1)
 _FRAMES = partial(Option, "frames_per_take", int, "Meshes per take", least=1)
-_VERTS = partial(Option, "verts", int, "Vertices per mesh", least=4)
+_VERTICES = partial(Option, "num_vertices", int, "Vertices per mesh", least=4)
 _PATH = Option("path", Path, "The original archive, or its unpacked folder", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimeters per unit of the meshes: 1000 for meters", required=True)
 _TEST = Option("test", list[str], "Names of the test files", "the first of every ten")
@@ -73,7 +73,7 @@ MOVING_BODIES = DataSet(
     task="reconstruction",
     title="Generated bodies in motion",
     function="geoskip.data.generated_bodies:moving_bodies",
-    options=(_PEOPLE(default=8), _FRAMES(default=90), _VERTS(default=2500), _SEED),
+    options=(_PEOPLE(default=8), _FRAMES(default=90), _VERTICES(default=2500), _SEED),
     extra="people",
 )
 COMA = DataSet(
@@ -94,7 +94,7 @@ BODIES = DataSet(
     options=(
         Option("identities", int, "Number of people", 10, least=1),
         _POSES(default=10),
-        _VERTS(default=6890),
+        _VERTICES(default=6890),
         _SEED,
     ),
     extra="people",
@@ -104,7 +104,7 @@ REMESHED_BODIES = DataSet(
     task="correspondence",
     title="Generated bodies, each with its own connectivity",
     function="geoskip.data.generated_bodies:remeshed_bodies",
-    options=(_PEOPLE(default=32), _POSES(default=5), _VERTS(default=6890), _SEED),
+    options=(_PEOPLE(default=32), _POSES(default=5), _VERTICES(default=6890), _SEED),
     extra="people",
 )
 FAUST = DataSet(

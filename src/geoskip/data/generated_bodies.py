@@ -47,33 +47,33 @@ from geoskip.shapes import Float, Int
 VERSION = 1
 # The person whose rest shape is decimated: the connectivity depends on the number of vertices alone.
 TEMPLATE = {"gender": 0.5, "age": 0.75}
-SKIN_VERTS = 13_348
+SKIN_VERTICES = 13_348
 Bones = dict[str, Float[np.ndarray, "3"]]
 
 
 def bodies(
-    identities: int = 10, poses: int = 10, verts: int = 6890, seed: int = 0, *, cache: Path | None = None
+    identities: int = 10, poses: int = 10, num_vertices: int = 6890, seed: int = 0, *, cache: Path | None = None
 ) -> CorrespondenceSet:
-    """``identities`` × ``poses`` meshes of ``verts`` vertices, for the correspondence to the first of them.
+    """``identities`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to the first of them.
 
     They are sorted by identity, then pose. The last fifth of the identities is the test, as in FAUST (80 and 20 of
     100), so the test people are never seen in training. A person does not depend on how many there are. The poses are
     those of :data:`geoskip.data.people.POSES`, in order, then blends of two.
     """
-    _check_sizes(verts, identities=identities, poses=poses)
-    recipe = {"identities": identities, "poses": poses, "verts": verts, "seed": seed, "version": VERSION}
-    arrays = cached("bodies", recipe, lambda: _build_bodies(identities, poses, verts, seed), root=cache).arrays
+    _check_sizes(num_vertices, identities=identities, poses=poses)
+    recipe = {"identities": identities, "poses": poses, "verts": num_vertices, "seed": seed, "version": VERSION}
+    arrays = cached("bodies", recipe, lambda: _build_bodies(identities, poses, num_vertices, seed), root=cache).arrays
     meshes = tuple(Mesh(positions, arrays["faces"]) for positions in arrays["verts"])
-    labels = (torch.arange(verts),) * len(meshes)
+    labels = (torch.arange(num_vertices),) * len(meshes)
     names = tuple(f"{i:03d}/{p:03d}-{pose_name(p)}" for i in range(identities) for p in range(poses))
     split = Split.leading(len(meshes), poses * num_training_people(identities, 0.8))
     return CorrespondenceSet(meshes[0], meshes, labels, names, split, 1000.0, entry_name("bodies", recipe))
 
 
-def _check_sizes(verts: int, **counts: int) -> None:
+def _check_sizes(num_vertices: int, **counts: int) -> None:
     check_counts(**counts)
-    if not 4 <= verts <= SKIN_VERTS:
-        raise ValueError(f"bodies have 4 to {SKIN_VERTS} vertices, not {verts}")
+    if not 4 <= num_vertices <= SKIN_VERTICES:
+        raise ValueError(f"bodies have 4 to {SKIN_VERTICES} vertices, not {num_vertices}")
 
 
 def num_training_people(people: int, share: float) -> int:
@@ -81,20 +81,20 @@ def num_training_people(people: int, share: float) -> int:
     return max(1, min(round(share * people), people - 1))
 
 
-def _build_bodies(identities: int, poses: int, verts: int, seed: int) -> CacheEntry:
+def _build_bodies(identities: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
-    template, kept = body_template(body, verts)
+    template, kept = body_template(body, num_vertices)
     people = [posed(body, *person(seed, identity, poses), kept) for identity in range(identities)]
     positions = grounded(np.concatenate(people)).astype(np.float32)
     return CacheEntry({"verts": positions, "faces": template.faces, "kept": kept}, {"unit": "m"})
 
 
-def body_template(body: Any, verts: int) -> tuple[Mesh, Int[np.ndarray, vertices]]:
-    """The skin of a person at rest, decimated to ``verts`` vertices, and their numbers among anny's vertices."""
+def body_template(body: Any, num_vertices: int) -> tuple[Mesh, Int[np.ndarray, vertices]]:
+    """The skin of a person at rest, decimated to ``num_vertices`` vertices, and their numbers among anny's vertices."""
     whole = Mesh(body.template_vertices.numpy(), body.faces.numpy())
     kept = skin(whole)
     rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_vertices))[0]).submesh(kept)
-    coarse = decimate(rest, verts)
+    coarse = decimate(rest, num_vertices)
     return coarse.mesh, kept[coarse.kept]
 
 
@@ -145,16 +145,18 @@ CENTER = np.array([0.0, 1.3, 0.0])  # of the range of positions
 
 
 def remeshed_bodies(
-    people: int = 32, poses: int = 5, verts: int = 6890, seed: int = 0, *, cache: Path | None = None
+    people: int = 32, poses: int = 5, num_vertices: int = 6890, seed: int = 0, *, cache: Path | None = None
 ) -> CorrespondenceSet:
-    """``people`` × ``poses`` meshes of ``verts`` vertices, for the correspondence to a template at rest.
+    """``people`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to a template at rest.
 
     The last quarter of the people is the test. Their poses do not occur in training: mostly one of ``TEST_POSES``,
     blended with another. What a person looks like does not depend on how many there are.
     """
-    _check_sizes(verts, people=people, poses=poses)
-    recipe = {"people": people, "poses": poses, "verts": verts, "seed": seed, "version": VERSION}
-    arrays = cached("remeshed-bodies", recipe, lambda: _build_remeshed(people, poses, verts, seed), root=cache).arrays
+    _check_sizes(num_vertices, people=people, poses=poses)
+    recipe = {"people": people, "poses": poses, "verts": num_vertices, "seed": seed, "version": VERSION}
+    arrays = cached(
+        "remeshed-bodies", recipe, lambda: _build_remeshed(people, poses, num_vertices, seed), root=cache
+    ).arrays
     target = Mesh(arrays["target"], arrays["target_faces"].astype(np.int64))
     positions = STEP * arrays["verts"].astype(np.float64) + CENTER
     meshes = tuple(map(Mesh, positions, arrays["faces"].astype(np.int64)))
@@ -186,11 +188,11 @@ def own_connectivity(
     return changed.verts[labels] @ turn.T, faces[rng.permutation(len(faces))], labels
 
 
-def _build_remeshed(people: int, poses: int, verts: int, seed: int) -> CacheEntry:
+def _build_remeshed(people: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
-    template, kept = body_template(body, verts)
+    template, kept = body_template(body, num_vertices)
     target = grounded(posed(body, TEMPLATE, [{}], kept))[0]
-    dtype = np.uint16 if verts <= 2**16 else np.uint32
+    dtype = np.uint16 if num_vertices <= 2**16 else np.uint32
     positions, faces, labels = [], [], []
     with progress_bar("bodies", people * poses) as advance:
         for person in range(people):
@@ -227,17 +229,17 @@ FRAMES_PER_KEY = 15
 
 
 def moving_bodies(
-    people: int = 8, frames_per_take: int = 90, verts: int = 2500, seed: int = 0, *, cache: Path | None = None
+    people: int = 8, frames_per_take: int = 90, num_vertices: int = 2500, seed: int = 0, *, cache: Path | None = None
 ) -> MeshSet:
-    """``people`` × 5 motions × ``frames_per_take`` bodies of ``verts`` vertices; the same for the same arguments.
+    """``people`` × 5 motions × ``frames_per_take`` bodies of ``num_vertices`` vertices, determined by the arguments.
 
     Frames are named ``person/motion/frame``, in sorted order. For every person one motion is the test, which only other
     people show in training. What a person looks like and does is independent of how many there are.
     """
-    _check_sizes(verts, people=people, frames_per_take=frames_per_take)
-    recipe = {"people": people, "frames": frames_per_take, "verts": verts, "seed": seed, "version": VERSION}
+    _check_sizes(num_vertices, people=people, frames_per_take=frames_per_take)
+    recipe = {"people": people, "frames": frames_per_take, "verts": num_vertices, "seed": seed, "version": VERSION}
     arrays = cached(
-        "moving-bodies", recipe, lambda: _build_moving(people, frames_per_take, verts, seed), root=cache
+        "moving-bodies", recipe, lambda: _build_moving(people, frames_per_take, num_vertices, seed), root=cache
     ).arrays
     takes = [(person, motion) for person in range(people) for motion in range(len(MOTIONS))]
     test = [motion == person % len(MOTIONS) for person, motion in takes]
@@ -306,9 +308,9 @@ def person_in_motion(
     return grounded(verts[:1])[0], transforms
 
 
-def _build_moving(people: int, frames: int, verts: int, seed: int) -> CacheEntry:
+def _build_moving(people: int, frames: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
-    template, kept = body_template(body, verts)
+    template, kept = body_template(body, num_vertices)
     rests, transforms = [], []
     for person in range(people):
         for number, motion in enumerate(MOTIONS):
