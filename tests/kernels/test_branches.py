@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph
 from geoskip.kernels import branches as module
-from geoskip.kernels.branches import branches, in_turn
+from geoskip.kernels.branches import branches, run_inline
 from geoskip.operators import OPERATORS, make_operator
 
 
@@ -37,7 +37,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main", found))
     monkeypatch.setattr(torch.cuda, "stream", current)
-    monkeypatch.setattr(module, "_side", lambda device, main, number: Stream(f"side {number}", found))
+    monkeypatch.setattr(module, "_side_stream", lambda device, main, number: Stream(f"side {number}", found))
     monkeypatch.setattr(module, "_HAS_CUDA", True)
     return found
 
@@ -53,13 +53,13 @@ def on_cuda() -> Tensor:
 
 
 def test_without_a_capture_calls_run_in_turn() -> None:
-    with branches(torch.zeros(1)) as beside:
-        assert beside(lambda: 3) == 3
+    with branches(torch.zeros(1)) as fork:
+        assert fork(lambda: 3) == 3
 
 
 def test_a_branch_starts_where_it_is_made_and_ends_with_the_block(log: list[str]) -> None:
-    with branches(on_cuda()) as beside:
-        found = beside(lambda: log.append("first")), beside(lambda: 5)
+    with branches(on_cuda()) as fork:
+        found = fork(lambda: log.append("first")), fork(lambda: 5)
         log.append("block")
     assert found[1] == 5
     assert log == [
@@ -72,8 +72,8 @@ def test_an_error_joins_what_was_begun(log: list[str]) -> None:
     """A stream that is left apart would make CUDA refuse the capture, and hide the error."""
 
     def broken() -> None:
-        with branches(on_cuda()) as beside:
-            beside(lambda: None)
+        with branches(on_cuda()) as fork:
+            fork(lambda: None)
             raise ValueError("inside")
 
     with pytest.raises(ValueError, match="inside"):
@@ -98,8 +98,8 @@ def test_a_build_without_cuda_may_trace_for_it(monkeypatch: pytest.MonkeyPatch) 
     """A fake tensor says that it is on CUDA, and there is no stream to ask."""
     monkeypatch.setattr(module, "_HAS_CUDA", False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: pytest.fail("asked"))
-    with branches(on_cuda()) as beside:
-        assert beside(lambda: 3) == 3
+    with branches(on_cuda()) as fork:
+        assert fork(lambda: 3) == 3
 
 
 @pytest.mark.gpu
@@ -126,8 +126,8 @@ def test_a_captured_step_has_the_bits_of_an_eager_one(operator: str, batch: tupl
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):
         found = step()
-        with branches(x) as beside:
-            assert beside is not in_turn
+        with branches(x) as fork:
+            assert fork is not run_inline
     for _ in range(3):
         for tensor in found:
             tensor.detach().fill_(float("nan"))

@@ -18,37 +18,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Runs a call as a branch: its result may be read after the context of `branches` has ended.
-Beside = Callable[[Callable[[], Any]], Any]
+# Runs a call on a branch of its own: its result may be read after the context of `branches` has ended.
+Fork = Callable[[Callable[[], Any]], Any]
 _HAS_CUDA = torch.backends.cuda.is_built()
 # How many branches of each stream are open: those of a nested context take other streams.
 _open: dict[tuple[int, int], int] = defaultdict(int)
 
 
-def in_turn(call: Callable[[], Any]) -> Any:
-    """No branch: the call runs now."""
+def run_inline(call: Callable[[], Any]) -> Any:
+    """Run the call now, without a branch."""
     return call()
 
 
-# Always the same: to make a context takes the host longer than to allocate a tensor.
-_NO_BRANCHES = nullcontext(in_turn)
+# One object for all calls: creating a context takes the host longer than allocating a tensor.
+_NO_BRANCHES = nullcontext(run_inline)
 
 
-def branches(x: Tensor) -> AbstractContextManager[Beside]:
-    """A context whose branches start where they are created and are joined at its end."""
+def branches(x: Tensor) -> AbstractContextManager[Fork]:
+    """A context that yields ``fork``: ``fork(call)`` starts a branch, and the end of the context joins all of them."""
     if x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing():
         return _branches(x)
     return _NO_BRANCHES
 
 
 @contextmanager
-def _branches(x: Tensor) -> Iterator[Beside]:
+def _branches(x: Tensor) -> Iterator[Fork]:
     main = torch.cuda.current_stream(x.device)
     here = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []
 
-    def beside(call: Callable[[], Any]) -> Any:
-        side = _side(*here, _open[here])
+    def fork(call: Callable[[], Any]) -> Any:
+        side = _side_stream(*here, _open[here])
         side.wait_stream(main)
         used.append(side)
         _open[here] += 1
@@ -56,7 +56,7 @@ def _branches(x: Tensor) -> Iterator[Beside]:
             return call()
 
     try:
-        yield beside
+        yield fork
     finally:
         _open[here] -= len(used)
         for side in used:
@@ -78,7 +78,7 @@ def _priority_stream(device: int) -> torch.cuda.Stream:
 
 
 @cache
-def _side(device: int, main: int, number: int) -> torch.cuda.Stream:
+def _side_stream(device: int, main: int, number: int) -> torch.cuda.Stream:
     """Each stream has its own side streams, so that memory of a branch is freed and reused in that stream's order
     alone."""
     return torch.cuda.Stream(device)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from geoskip.kernels.branches import Beside, branches
+from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.triton import items, vertices
 from geoskip.kernels.triton.bases import (
@@ -41,10 +41,10 @@ def basis_convolution_gradients(
     skip: Tensor | None, bias: Tensor | None,
 ) -> Gradients:  # fmt: skip
     grad_y = grad_y.contiguous()
-    with branches(x) as beside:
-        own = beside(lambda: over_rows(x, grad_y, needs[4], needs[5]))
+    with branches(x) as fork:
+        own = fork(lambda: over_rows(x, grad_y, needs[4], needs[5]))
         grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, needs[:3], x, weights, theta, pattern, skip, beside
+            grad_y, needs[:3], x, weights, theta, pattern, skip, fork
         )
     grad_theta, *grad_own = add_parts((theta_parts, *own), (theta, skip, bias))
     return grad_x, grad_weights, grad_theta, None, *grad_own
@@ -65,11 +65,11 @@ def gaussian_convolution_gradients(
     """The weights are cheap, so they are computed again instead of saved."""
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
     grad_pseudo = mean_parts = scale_parts = None
-    with branches(x) as beside:
-        own = beside(lambda: over_rows(x, grad_y, needs[6], needs[7]))
+    with branches(x) as fork:
+        own = fork(lambda: over_rows(x, grad_y, needs[6], needs[7]))
         weights = gaussian(pseudo, mean, scale)
         grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, (needs[0], needs_weights, needs[4]), x, weights.unsqueeze(2), theta, pattern, skip, beside
+            grad_y, (needs[0], needs_weights, needs[4]), x, weights.unsqueeze(2), theta, pattern, skip, fork
         )
         if grad_weights is not None:
             grad_pseudo, mean_parts, scale_parts = gaussian_gradients(
@@ -99,10 +99,10 @@ def softmax_convolution_gradients(
     grad_y, needs_weights = grad_y.contiguous(), any(needs[:4])
     attention_parts: list[Tensor | None] = [None, None]
     offset_parts = None
-    with branches(x) as beside:
-        own = beside(lambda: over_rows(x, grad_y, needs[7], needs[8]))
+    with branches(x) as fork:
+        own = fork(lambda: over_rows(x, grad_y, needs[7], needs[8]))
         grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, (needs[0], needs_weights, needs[5]), x, weights, theta, pattern, skip, beside
+            grad_y, (needs[0], needs_weights, needs[5]), x, weights, theta, pattern, skip, fork
         )
         if grad_weights is not None:
             scale = weights, edge_scale
@@ -145,7 +145,7 @@ def _convolve(
 
 def _neighbor_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
-    skip: Tensor | None, beside: Beside,
+    skip: Tensor | None, fork: Fork,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """The needed gradients of x and of the weights, and that of Θ in parts. Those of the weights are computed at once,
     because other kernels wait for them; the others are branches, unless one kernel computes both."""
@@ -161,7 +161,7 @@ def _neighbor_gradients(
         tiles = theta_tiles(*sizes)
         kernels = items if tiles.of_items else vertices
         forwards = grad_y, x, weights, slots, pattern.senders, offsets, tiles
-        theta_parts = beside(lambda: kernels.theta_gradients(*forwards))
+        theta_parts = fork(lambda: kernels.theta_gradients(*forwards))
     both = sender_tiles(*sizes) if needs_weights else None
     if both is not None:
         grad_x, grad_weights = items.sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, both)
@@ -169,7 +169,7 @@ def _neighbor_gradients(
         if needs_x:
             # The same operator on the reversed graph with each Θ_m transposed.
             reverse = grad_y, weights, theta.mT, *backwards, None if skip is None else skip.t(), None
-            grad_x = beside(lambda: _convolve(*reverse))
+            grad_x = fork(lambda: _convolve(*reverse))
         if needs_weights:
             tiles = weight_tiles(slots, channels, sizes[4], num_receivers)
             grad_weights = vertices.weight_gradients(grad_y, x, weights, theta, pattern.senders, offsets, tiles)

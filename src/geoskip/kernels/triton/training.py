@@ -41,11 +41,11 @@ def linear_gradients(
     """As branches of a captured graph: torch computes the three one after the other, each too small to fill a card."""
     grad_y, num_rows = grad_y.contiguous(), x.shape[:-1].numel()
     grad_x = grad_weight = grad_bias = None
-    with branches(x) as beside:
+    with branches(x) as fork:
         if needs[2]:
-            (grad_bias,) = beside(lambda: add_parts(over_rows(grad_y, grad_y, False, True)[1:], [bias]))
+            (grad_bias,) = fork(lambda: add_parts(over_rows(grad_y, grad_y, False, True)[1:], [bias]))
         if needs[1]:
-            grad_weight = beside(lambda: grad_y.view(num_rows, len(weight)).t() @ x.view(num_rows, weight.shape[1]))
+            grad_weight = fork(lambda: grad_y.view(num_rows, len(weight)).t() @ x.view(num_rows, weight.shape[1]))
         if needs[0]:
             grad_x = grad_y @ weight
     return grad_x, grad_weight, grad_bias
