@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from geoskip.data import Split, TemplateError, superpixel_set
 from geoskip.inference import files
-from geoskip.inference.apply import Applied, classify, decode, encode, interpolate, reconstruct, transfer
+from geoskip.inference.apply import ActionResult, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder
 from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
@@ -374,7 +374,7 @@ def test_the_size_of_images_where_the_configuration_tells(
     ("task", "action"),
     [("reconstruction", transfer), ("correspondence", reconstruct), ("reconstruction", classify)],
 )
-def test_a_model_of_another_task_is_refused(tmp_path: Path, task: str, action: Callable[..., Applied]) -> None:
+def test_a_model_of_another_task_is_refused(tmp_path: Path, task: str, action: Callable[..., ActionResult]) -> None:
     trained = untrained(tmp_path / "run", task)[0].trained()
     with pytest.raises(ValueError, match=f"but this is one of {task}"):
         action(trained, [tmp_path / "a.ply"], Outputs(tmp_path / "out"))

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from geoskip import Graph
-from geoskip.inference.apply import Applied
+from geoskip.inference.apply import ActionResult
 from geoskip.meshes import read_mesh
 from geoskip.models import CorrespondenceNet
 from geoskip.training import Evaluation, Task
@@ -44,7 +44,7 @@ def predict(trained, paths, outputs):
         target = outputs.claim(path.stem + ".txt", str(path))
         written += outputs.write([(target, "\\n".join(map(str, predicted.tolist())).encode())])
         messages.append((str(path), f"{len(verts)} vertices"))
-    return Applied(written, messages)
+    return ActionResult(written, messages)
 
 
 class Net(CorrespondenceNet):

@@ -37,7 +37,7 @@ from geoskip.training.trained import Trained
 
 
 @dataclass(frozen=True)
-class Applied:
+class ActionResult:
     """What an action did.
 
     written: the files.
@@ -50,7 +50,7 @@ class Applied:
     skipped: Sequence[str] = ()
 
 
-def find_action(trained: Trained, name: str | None = None) -> Callable[..., Applied]:
+def find_action(trained: Trained, name: str | None = None) -> Callable[..., ActionResult]:
     """What ``geoskip apply --do NAME`` does with a model: an action of its task, by default the first one."""
     task = trained.config.task
     actions = find_task(task).actions
@@ -64,7 +64,7 @@ def find_action(trained: Trained, name: str | None = None) -> Callable[..., Appl
 
 def reconstruct(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, mesh_format: str | None = None, skip_bad: bool = False
-) -> Applied:
+) -> ActionResult:
     """Each mesh through the autoencoder and back, with its mean error in millimeters."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true, paths = _verts(coder, inputs), inputs.paths
@@ -72,12 +72,12 @@ def reconstruct(
     reconstructed = coder.reconstruct(true)
     errors = (reconstructed - true).norm(dim=-1).mean(-1) * coder.unit_mm
     messages = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
-    return Applied(_write_meshes(outputs, targets, coder.meshes(reconstructed)), messages, inputs.skipped)
+    return ActionResult(_write_meshes(outputs, targets, coder.meshes(reconstructed)), messages, inputs.skipped)
 
 
 def encode(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, code_format: str = ".npy", skip_bad: bool = False
-) -> Applied:
+) -> ActionResult:
     """Each mesh to a file with its latent code."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true, paths = _verts(coder, inputs), inputs.paths
@@ -90,12 +90,12 @@ def encode(
 
     items = zip(targets, paths, coder.encode(true), strict=True)
     written = outputs.write((target, contents(path, code)) for target, path, code in items)
-    return Applied(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
+    return ActionResult(written, [(str(path), f"{coder.latent} numbers") for path in paths], inputs.skipped)
 
 
 def decode(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, mesh_format: str | None = None, skip_bad: bool = False
-) -> Applied:
+) -> ActionResult:
     """Each file of latent codes to a mesh, or a numbered mesh for each of its codes."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     codes = inputs.each(lambda path: read_codes(path, coder.latent))
@@ -106,12 +106,12 @@ def decode(
         targets += [outputs.claim(name + suffix, str(path)) for name in names]
         messages.append((str(path), "1 code" if len(batch) == 1 else f"{len(batch)} codes"))
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
-    return Applied(_write_meshes(outputs, targets, meshes), messages, inputs.skipped)
+    return ActionResult(_write_meshes(outputs, targets, meshes), messages, inputs.skipped)
 
 
 def interpolate(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, steps: int = 8, mesh_format: str | None = None
-) -> Applied:
+) -> ActionResult:
     """Meshes on the straight line between the codes of two meshes, or between two codes."""
     if len(paths) != 2:
         raise ValueError(f"interpolation is between two files, meshes or latent codes, got {len(paths)}")
@@ -123,12 +123,12 @@ def interpolate(
     suffix, stem = mesh_suffix(paths[0], mesh_format), f"{paths[0].stem}-to-{paths[1].stem}"
     targets = [outputs.claim(f"{stem}-{number:03d}{suffix}", str(paths[0])) for number in range(steps)]
     written = _write_meshes(outputs, targets, coder.meshes(coder.decode(codes)))
-    return Applied(written, [(f"{paths[0]} to {paths[1]}", f"{steps} meshes")])
+    return ActionResult(written, [(f"{paths[0]} to {paths[1]}", f"{steps} meshes")])
 
 
 def transfer(
     trained: Trained, paths: Sequence[Path], outputs: Outputs, labels: Path | None = None, skip_bad: bool = False
-) -> Applied:
+) -> ActionResult:
     """The target vertex of each vertex of each mesh, and, given ``labels`` of the target's vertices, the mesh's."""
     matcher, inputs = Matcher(trained), Inputs(paths, skip_bad)
     values = None if labels is None else read_values(labels)
@@ -145,7 +145,7 @@ def transfer(
         if values is not None:
             written += outputs.write([(carried[number], array_bytes(values[matched]))])
     messages = [(str(p), f"{mesh.num_vertices} vertices matched") for p, mesh in zip(paths, meshes, strict=True)]
-    return Applied(written, messages, inputs.skipped)
+    return ActionResult(written, messages, inputs.skipped)
 
 
 def classify(
@@ -154,7 +154,7 @@ def classify(
     outputs: Outputs,
     size: tuple[int, int] | None = None,
     skip_bad: bool = False,
-) -> Applied:
+) -> ActionResult:
     """The class of each image and the probability of each class.
 
     Images are scaled to ``size`` (height, width), or to that of the training images where the configuration tells it.
@@ -169,7 +169,7 @@ def classify(
         name = classifier.class_names[int(row.argmax())]
         files.append((target, json_bytes({"image": path.name, "class": name, "probabilities": probabilities})))
         messages.append((str(path), f"{name} ({100 * float(row.max()):.0f} %)"))
-    return Applied(outputs.write(files), messages, inputs.skipped)
+    return ActionResult(outputs.write(files), messages, inputs.skipped)
 
 
 def _write_meshes(outputs: Outputs, targets: Sequence[Path], meshes: Sequence[Mesh]) -> list[Path]:
