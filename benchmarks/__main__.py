@@ -28,7 +28,7 @@ app = typer.Typer(
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
 Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator; may be repeated.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
+RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
 
 
 @app.command()
@@ -44,7 +44,7 @@ def blocks(
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
     compiled: Annotated[bool, typer.Option("--compiled", help="Also torch.compile, of both, with a skip.")] = False,
     seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
     from benchmarks.run import Settings, chosen_device
@@ -53,7 +53,7 @@ def blocks(
     where = chosen_device(device)
     quick = where.type == "cpu" if quick is None else quick
     chosen, operators = chosen_workloads(workload, quick, smallest), checked_operators(operator)
-    rows = _run(chosen, operators, Settings(where, seconds, peers, compiled), json_path)
+    rows = _run(chosen, operators, Settings(where, seconds, peers, compiled), output)
     if any(row.is_ours and row.problem is not None for row in rows):
         raise typer.Exit(1)
 
@@ -106,7 +106,7 @@ def training(
     quick: Annotated[bool, typer.Option("--quick", help="Batches of 4 at most.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
     seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
     from benchmarks.records import busy, machine, rows_as_json, save
@@ -124,8 +124,8 @@ def training(
         for row in measure_training(one, *ways, settings):
             rows.append(row)
             _say(_line(row))
-            if json_path is not None:
-                save(json_path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+            if output is not None:
+                save(output, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
     _console().print(training_table(rows))
     if any(row.is_ours and row.problem is not None for row in rows):
         raise typer.Exit(1)
@@ -139,7 +139,7 @@ def scaling(
         int | None, typer.Option(help="Largest size; 4,194,304 on CUDA and 131,072 on the CPU by default.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long each size is timed.")] = 0.5,
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """Fit how time and peak memory grow with the number of vertices, from 1,024 up."""
     from benchmarks.records import machine, save
@@ -156,9 +156,9 @@ def scaling(
             points.append(point)
             _say(f"{name} {point.vertices:,}: {point.problem or f'{point.milliseconds:.3g} ms'}")
             fits = [growth(name, points) for name in operators]
-            if json_path is not None:
+            if output is not None:
                 record = {"kind": "scaling", "machine": machine(where), "points": [asdict(p) for p in points]}
-                save(json_path, record | {"growth": [asdict(fit) for fit in fits]})
+                save(output, record | {"growth": [asdict(fit) for fit in fits]})
     _console().print(scaling_table(points, fits))
     if any(point.problem is not None for point in points):
         raise typer.Exit(1)
@@ -169,7 +169,7 @@ def accelerate(
     device: Device = "auto",
     model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
     seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """PyTorch Geometric's own models before and after geoskip.accelerate: time, peak memory, difference."""
     from benchmarks.acceleration import acceleration_section, measure_models, rows_as_json
@@ -181,8 +181,8 @@ def accelerate(
     for row in measure_models(where, seconds, model):
         record["rows"] += rows_as_json([row])
         _say(f"{row.model}: {row.time_ratio:.1f} times faster, {row.memory_ratio:.1f} times less memory")
-        if json_path is not None:
-            save(json_path, record)
+        if output is not None:
+            save(output, record)
     typer.echo("\n".join(acceleration_section(record)))
 
 
@@ -205,7 +205,7 @@ def start(
         list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
     ] = None,
     device: Device = "auto",
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """Seconds to the first training step in a fresh process, with Triton's cache empty and then filled, and PyG's."""
     from benchmarks.records import machine, save
@@ -220,8 +220,8 @@ def start(
             for row in measure_starts(one.name, name, where.type):
                 record["rows"].append(row)
                 typer.echo(_start_line(row))
-                if json_path is not None:
-                    save(json_path, record)
+                if output is not None:
+                    save(output, record)
 
 
 def _start_line(row: dict[str, Any]) -> str:
@@ -236,7 +236,7 @@ def _start_line(row: dict[str, Any]) -> str:
 
 @app.command()
 def table(
-    records: Annotated[list[Path], typer.Argument(help="Records that --json wrote.")],
+    records: Annotated[list[Path], typer.Argument(help="Records of the other commands.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The page to write; else it is printed.")
     ] = None,

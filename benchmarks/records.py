@@ -121,13 +121,13 @@ def save(path: Path, record: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A record that ``python -m benchmarks … --json`` wrote."""
+    """A record that ``python -m benchmarks … -o`` wrote."""
     try:
         record = read_json(path)
     except ReadError as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
-        raise ValueError(f"{path}: not a benchmark record; write one with python -m benchmarks --json {path}")
+        raise ValueError(f"{path}: not a benchmark record; write one with python -m benchmarks -o {path}")
     return record
 
 

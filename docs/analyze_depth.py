@@ -3,7 +3,7 @@ r"""Laplacian smoothing: what many layers of GCN leave of the features, with and
 The paper's section 5.2 assumes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
 convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
 
-    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [--json results/analysis/depth.json]
+    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [-o results/analysis/depth.json]
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What 2 to 64 layers of GCN leave of random features.")
     parser.add_argument("--seeds", type=int, default=10, help="number of random networks")
     parser.add_argument("--vertices", type=int, default=642, help="least number of vertices of the sphere")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
+    parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
     given = parser.parse_args(arguments)
     started, graph = time.perf_counter(), sphere_graph(given.vertices)
     rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(given.seeds))]
@@ -179,10 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
     print_means(rows, "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices")
     print_means(rows, "rank", f"Effective rank of {WIDTH} channels")
-    if given.json is not None:
+    if given.output is not None:
         settings = {"seeds": given.seeds, "vertices": graph.num_vertices, "width": WIDTH}
         seconds = time.perf_counter() - started
-        write_analysis(given.json, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
+        write_analysis(given.output, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
 
 
 def print_means(rows: Iterable[dict[str, Any]], quantity: str, title: str) -> None:

@@ -4,7 +4,7 @@ The test refines the colors of vertices by the colors of their neighbors (Weisfe
 to canonical form and the algebra which appears therein, 1968). It bounds what any message passing network can
 distinguish (Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019).
 
-    python docs/analyze_power.py [--seeds 20] [--json results/analysis/power.json]
+    python docs/analyze_power.py [--seeds 20] [-o results/analysis/power.json]
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def _features(values: Sequence[float] | str) -> Tensor:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Which pairs of graphs random networks distinguish.")
     parser.add_argument("--seeds", type=int, default=20, help="number of random networks")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
+    parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
     given = parser.parse_args(arguments)
     started = time.perf_counter()
     rows, pairs = power_table(range(given.seeds)), graph_pairs()
@@ -253,10 +253,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(header, lines, title=f"Networks, of {given.seeds}, that distinguish the pair")
     for number, pair in enumerate(pairs, 1):
         print(f"{number}. {pair.name}: {pair.about}{'' if pair.wl else ' 1-WL does not distinguish them.'}")
-    if given.json is not None:
+    if given.output is not None:
         settings = {"seeds": given.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
         seconds = time.perf_counter() - started
-        write_analysis(given.json, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
+        write_analysis(given.output, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
 @pytest.mark.usefixtures("_tiny")
 def test_blocks(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    arguments = ["--device", "cpu", "--operator", "gcn", "--operator", "spiral", "--seconds", "0", "--json", str(path)]
+    arguments = ["--device", "cpu", "--operator", "gcn", "--operator", "spiral", "--seconds", "0", "-o", str(path)]
     told = run(*arguments)
     assert told.exit_code == 0, told.output
     assert "meshes GCN, geoskip:" in told.stderr
@@ -99,7 +99,7 @@ def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
 
 def test_scaling(tmp_path: Path) -> None:
     path = tmp_path / "scaling.json"
-    told = run("scaling", "--device", "cpu", "--max-vertices", "2048", "--seconds", "0", "--json", str(path))
+    told = run("scaling", "--device", "cpu", "--max-vertices", "2048", "--seconds", "0", "-o", str(path))
     assert told.exit_code == 0, told.output
     assert "2,048" in told.stdout
     record = json.loads(path.read_text(encoding="utf-8"))

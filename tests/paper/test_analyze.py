@@ -41,7 +41,7 @@ def make_run(folder: Path, meshes: Path, **chosen: Any) -> Path:
 
 def test_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    analyze_depth.main(["--seeds", "1", "--vertices", "12", "--json", str(tmp_path / "depth.json")])
+    analyze_depth.main(["--seeds", "1", "--vertices", "12", "-o", str(tmp_path / "depth.json")])
     printed = capsys.readouterr().out
     assert "…" not in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -56,7 +56,7 @@ def test_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 def test_power(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    analyze_power.main(["--seeds", "1", "--json", str(tmp_path / "power.json")])
+    analyze_power.main(["--seeds", "1", "-o", str(tmp_path / "power.json")])
     printed = capsys.readouterr().out
     lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in printed.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
@@ -68,7 +68,7 @@ def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoskip.data.generated_bodies.bodies", lambda: tiny_set("correspondence"))
     monkeypatch.setattr("geoskip.paper.baselines.STEPS", 1)
     monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
-    told = analyze("baselines", "faces", "bodies", "--records", tmp_path)
+    told = analyze("baselines", "faces", "bodies", "-o", tmp_path)
     assert told.exit_code == 0, told.output
     assert "Baselines on bodies" in told.output
     faces, bodies = (read_analysis(tmp_path / f"baselines-{name}.json") for name in ("faces", "bodies"))
@@ -82,7 +82,7 @@ def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes)
-    told = analyze("parts", run, "--samples", 2, "--picture", tmp_path / "a.png", "--json", tmp_path / "a.json")
+    told = analyze("parts", run, "--samples", 2, "--picture", tmp_path / "a.png", "-o", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "Aff-MoNet M=3" in told.output
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -98,7 +98,7 @@ def test_parts_of_as_many_as_there_are(tmp_path: Path, meshes: Path) -> None:
 
 def test_share(tmp_path: Path, meshes: Path) -> None:
     run = make_run(tmp_path / "run", meshes, steps=(5,))
-    told = analyze("share", run, "--json", tmp_path / "a.json")
+    told = analyze("share", run, "-o", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "step 0" in told.output
     assert "step 5" in told.output
@@ -113,7 +113,7 @@ def test_smoothness(tmp_path: Path, meshes: Path) -> None:
         for skip in ("none", "affine")
         for seed in (0, 1)
     ]
-    told = analyze("smoothness", *runs, "--start", "--json", tmp_path / "a.json")
+    told = analyze("smoothness", *runs, "--start", "-o", tmp_path / "a.json")
     assert told.exit_code == 0, told.output
     assert "at the start of training" in told.output
     assert "Aff-MoNet M=3" in told.output

@@ -7,15 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from geoskip.cli.console import CommandGroup, print_table
-from geoskip.cli.options import RunFolder
+from geoskip.cli.options import MovedData, RunFolder
 
 analyze = typer.Typer(
     cls=CommandGroup, help="Analyze trained blocks, their parts and their kernels; what a data set gives away."
 )
 
-Data = Annotated[str | None, typer.Option(help="The data folder, if it has moved.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the record to this file.")]
-Seeds = Annotated[int, typer.Option(help="Number of random networks.", min=1)]
+RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
 QUANTITIES = {
     "slope": "slope",
     "bend": "bend",
@@ -33,7 +31,7 @@ WHEN = {
 @analyze.command()
 def baselines(
     data: Annotated[list[str], typer.Argument(help="Data sets, such as mixed-faces or bodies.")],
-    records: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("results/analysis"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the records.")] = Path("results/analysis"),
 ) -> None:
     """What PCA, an MLP, the nearest item, or connectivity alone reach on a data set, without a mesh network."""
     from geoskip.paper.baselines import baselines_of, baselines_path
@@ -44,16 +42,16 @@ def baselines(
         figures = [figure for figure in rows[0] if figure != "method"]
         lines = [(row["method"], *(f"{row[f]:.3f}" if f in row else "" for f in figures)) for row in rows]
         print_table(("method", *figures), lines, title=f"Baselines on {name}")
-        _write(baselines_path(records, name), "baselines", {"data": name}, rows, started, key)
+        _write(baselines_path(output, name), "baselines", {"data": name}, rows, started, key)
 
 
 @analyze.command()
 def parts(
     run: RunFolder,
     samples: Annotated[int | None, typer.Option(help="Number of test items.", min=2, show_default="8, or all")] = None,
-    data: Data = None,
+    data: MovedData = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
-    json_path: Json = None,
+    output: RecordFile = None,
 ) -> None:
     """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
     from geoskip.paper.measures import run_parts
@@ -77,15 +75,15 @@ def parts(
 
         write_png(picture, parts_sheet(shapes))
         typer.echo(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}")
-    _write(json_path, "parts", {"method": method, "seed": opened.config.seed, "samples": samples}, rows, started)
+    _write(output, "parts", {"method": method, "seed": opened.config.seed, "samples": samples}, rows, started)
 
 
 @analyze.command()
 def share(
     run: RunFolder,
     items: Annotated[int, typer.Option(help="Number of training items.", min=1)] = 32,
-    data: Data = None,
-    json_path: Json = None,
+    data: MovedData = None,
+    output: RecordFile = None,
 ) -> None:
     """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
     from geoskip.paper.measures import run_shares
@@ -97,7 +95,7 @@ def share(
     layers = dict.fromkeys(row["layer"] for row in rows)
     lines = [(layer, *(f"{row['share']:.2f}" for row in rows if row["layer"] == layer)) for layer in layers]
     print_table(("block", *steps), lines, title=f"{method}: share of the skip in each block's output")
-    _write(json_path, "share", {"method": method, "seed": opened.config.seed, "items": items}, rows, started)
+    _write(output, "share", {"method": method, "seed": opened.config.seed, "items": items}, rows, started)
 
 
 @analyze.command()
@@ -106,8 +104,8 @@ def smoothness(
         list[Path], typer.Argument(help="Folders of trained runs: several methods, several seeds of each.")
     ],
     start: Annotated[bool, typer.Option("--start", help="Also measure the initial values; loads the data.")] = False,
-    data: Data = None,
-    json_path: Json = None,
+    data: MovedData = None,
+    output: RecordFile = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
     from geoskip.paper.findings import by_method, spread
@@ -126,7 +124,7 @@ def smoothness(
         title = f"Filters {WHEN[when]}, geometric mean of the layers"
         caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
         print_table(("method", "seeds", *QUANTITIES.values()), lines, title=title, caption=caption)
-    _write(json_path, "smoothness", {"runs": len(rows), "start": start}, rows, started)
+    _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
 
 def _write(

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from geoskip.cli.console import print_table
-from geoskip.cli.options import AsJson, Axis, Device, Force, OutputFolder, RunFolder, UpAxis, parse_integers
+from geoskip.cli.options import AsJson, Axis, Device, Force, MovedData, OutputFolder, RunFolder, UpAxis, parse_integers
 
 
 def evaluate(
     run: RunFolder,
-    data: Annotated[str | None, typer.Option(help="Where the data are now, if they have moved.")] = None,
+    data: MovedData = None,
     device: Device = "auto",
     samples: Annotated[int, typer.Option(min=1, help="Number of test items in the pictures.")] = 4,
     pictures: Annotated[bool, typer.Option(help="Draw pictures in RUN/pictures.")] = True,

@@ -15,6 +15,7 @@ OutputFolder = Annotated[Path, typer.Option("-o", "--output", help="Folder to wr
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+MovedData = Annotated[str | None, typer.Option("--data", help="Where the data are now, if they have moved.")]
 
 
 class Axis(StrEnum):

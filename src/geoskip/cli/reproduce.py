@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geoskip.cli.console import make_table
+from geoskip.cli.options import Device
 
 if TYPE_CHECKING:
     from geoskip.paper.reproduction import Reproduction
@@ -46,8 +47,10 @@ def reproduce(
             help="A data set instead of the task's default, such as coma or mixed-faces; or tiny; may be repeated."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for records and unfinished runs.")] = Path("results"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records and unfinished runs.")] = Path(
+        "results"
+    ),
+    device: Device = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="Number of rows to train at the same time on this machine.")] = 1,
     on: Annotated[str, typer.Option(help="here, or ray: as tasks on a cluster (extra: cluster).")] = "here",
     address: Annotated[
@@ -63,34 +66,34 @@ def reproduce(
         raise typer.BadParameter(f"--on: here or ray, not {on}")
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
-    reproduction = Reproduction.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), out, jobs)
+    reproduction = Reproduction.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), output, jobs)
     console = Console()
     view = _View(console, reproduction)
     pending = [] if dry_run else reproduction.pending
-    _follow(view, _outcomes(pending, out, device, jobs, on, address, gpus, view) if pending else iter(()))
+    _follow(view, _outcomes(pending, output, device, jobs, on, address, gpus, view) if pending else iter(()))
     if reproduction.experiment.figure and reproduction.done and not dry_run:
         from geoskip.paper.reproduction import draw
 
-        for path in draw(reproduction.experiment, reproduction.done, out):
+        for path in draw(reproduction.experiment, reproduction.done, output):
             console.print(f"drawn: {path}")
     if reproduction.faults:
         raise typer.Exit(1)
 
 
 def _outcomes(
-    pending: list[Job], out: Path, device: str, jobs: int, on: str, address: str | None, gpus: float, view: _View
+    pending: list[Job], output: Path, device: str, jobs: int, on: str, address: str | None, gpus: float, view: _View
 ) -> Iterator[Outcome]:
     if on == "ray":
         from geoskip.paper.parallel import run_on_ray
 
-        return run_on_ray(pending, out, device, address=address, gpus=gpus)
+        return run_on_ray(pending, output, device, address=address, gpus=gpus)
     if jobs > 1:
         from geoskip.paper.parallel import run_side_by_side
 
-        return run_side_by_side(pending, out, device, jobs)
+        return run_side_by_side(pending, output, device, jobs)
     from geoskip.paper.running import run_here
 
-    return run_here(pending, out, device, view.show if view.console.is_terminal else None)
+    return run_here(pending, output, device, view.show if view.console.is_terminal else None)
 
 
 class _View:

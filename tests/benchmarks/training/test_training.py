@@ -203,7 +203,7 @@ def command(*arguments: str) -> Any:
 def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("benchmarks.training.workloads.TRAININGS", {"correspondence": BODIES})
     path = tmp_path / "training.json"
-    arguments = ["--device", "cpu", "--skip", "affine", "--steps", "2", "--seconds", "0", "--json", str(path)]
+    arguments = ["--device", "cpu", "--skip", "affine", "--steps", "2", "--seconds", "0", "-o", str(path)]
     told = command("training", *arguments)
     assert told.exit_code == 0, told.output
     assert "correspondence Aff-MoNet, M=3, geoskip:" in told.stderr
