@@ -72,7 +72,7 @@ def ours(task: Task, device: torch.device) -> Trainer:
 
     def stepped() -> tuple[Tensor, ...]:
         step(next(turn))
-        return (learner.last,)
+        return (learner.last_loss,)
 
     if isinstance(step, CapturedStep):
         return Trainer("captured", "geoskip.training's step, captured and replayed", stepped)

@@ -303,7 +303,7 @@ def test_images_become_the_graphs_of_training(
     own, task = classifier
     model = perturbed(task.make_model()).eval()
     with torch.inference_mode():
-        packed = task.part_store("test").batch(torch.arange(4))
+        packed = task.split_store("test").batch(torch.arange(4))
         expected = model(packed.x, packed.graphs).softmax(-1)
     found = own.classify(images[6:])
     assert torch.allclose(found, expected, atol=2e-3)

@@ -71,7 +71,7 @@ def test_steps_and_evaluation_are_those_of_the_reference(chosen: dict[str, Any])
         session, losses = Session(config, task), []
         for _ in range(session.sampler.num_batches + 1):
             session.advance()
-            losses.append(float(session.learner.last))
+            losses.append(float(session.learner.last_loss))
         assert {tensor.device.type for tensor in session.learner.tensors().values()} == {device}
         return losses, dict(task.evaluate(session.learner.model).metrics)
 

@@ -301,9 +301,9 @@ def test_samples_may_come_before_an_evaluation() -> None:
 def test_evaluation_draws_again_at_each_epoch() -> None:
     made = task()
     made.epoch = 1
-    first = signature(made.part_store("test"))
+    first = signature(made.split_store("test"))
     made.epoch = 2
-    assert not same_draw(first, signature(made.part_store("test")))
+    assert not same_draw(first, signature(made.split_store("test")))
 
 
 @pytest.mark.parametrize("after", [2, 3, 4])
@@ -337,7 +337,7 @@ def test_a_static_step_reads_what_was_drawn_last(monkeypatch: pytest.MonkeyPatch
         session = Session(made.config, made)
         if static:
             session.update = captured_step(session.learner, record=record)
-        while session.step < session.total:
+        while session.step < session.total_steps:
             session.advance()
         ends.append({name: tensor.clone() for name, tensor in session.learner.tensors().items()})
     assert len(recordings) > 2
@@ -389,7 +389,7 @@ def test_captured_steps_train_as_plain_ones_and_draw_as_the_cpu(coarsening: dict
     for capture in (False, True):
         made = make_task(chosen, sets.graphs()).to("cuda")
         session = Session(chosen, made, capture=capture)
-        while session.step < session.total:
+        while session.step < session.total_steps:
             session.advance()
         ends.append({name: tensor.clone() for name, tensor in session.learner.tensors().items()})
         on_cpu = task(coarsening, operator=operator)

@@ -69,9 +69,9 @@ class Octants(Task):
     def loss(self, model, verts):
         return cross_entropy(model(verts, self.graph()).flatten(0, 1), octants(verts).flatten())
 
-    def evaluate(self, model, part="test"):
+    def evaluate(self, model, split="test"):
         model.eval()
-        verts = self.data.verts(self.part(part))
+        verts = self.data.verts(self.split_items(split))
         with torch.inference_mode():
             right = model(verts, self.graph()).argmax(-1) == octants(verts)
         return Evaluation({"right_pct": 100 * float(right.float().mean())})

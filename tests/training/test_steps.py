@@ -16,7 +16,7 @@ from geoskip.training.cuda_graphs import CapturedStep, preserved, random_states,
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
-from geoskip.training.session import Readback, Sampler, Session, captured_step, make_step
+from geoskip.training.session import Sampler, Session, TrainingStatus, captured_step, make_step
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -90,9 +90,9 @@ def test_a_static_step_notes_gradients_that_no_scale_makes_finite(
     faults = []
     for items in batches(held, 4, 20):
         step(items)
-        faults.append(int(held.fault))
+        faults.append(int(held.first_bad_step))
     assert faults == [-1] * 16 + [16] * 4
-    assert int(held.steps_taken()) == 0
+    assert int(held.num_adam_steps()) == 0
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors(held).items() if name.startswith("model."))
 
 
@@ -105,7 +105,7 @@ def test_a_recording_that_is_not_undone_would_show() -> None:
     replay()
     before, after = tensors(plain), tensors(static)
     changed = [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
-    assert {name.partition(".")[0] for name in changed} >= {"model", "adam", "loss", "step"}
+    assert {name.partition(".")[0] for name in changed} >= {"model", "adam", "loss_sum", "step"}
     assert any("running_mean" in name for name in changed)
 
 
@@ -150,10 +150,10 @@ def test_losses_are_added_up_over_items() -> None:
     held = learner(sets.config())
     first, second = torch.tensor([0, 1, 2, 3]), torch.tensor([4])
     held.update(first)
-    alone = float(held.last)
+    alone = float(held.last_loss)
     held.update(second)
-    loss, *steps = Readback(held).wait()
-    assert loss == pytest.approx(4 * alone + float(held.last))
+    loss, *steps = TrainingStatus(held).wait()
+    assert loss == pytest.approx(4 * alone + float(held.last_loss))
     assert steps == [-1, 2], "no fault, and two steps of Adam"
 
 
@@ -162,7 +162,7 @@ def test_the_first_fault_is_remembered(where: str, monkeypatch: pytest.MonkeyPat
     held = learner(sets.config())
     items = torch.tensor([0, 1])
     held.update(items)
-    assert int(held.fault) == -1
+    assert int(held.first_bad_step) == -1
     original = held.task.loss
 
     def broken(model: Any, batch: Any) -> Tensor:
@@ -172,10 +172,10 @@ def test_the_first_fault_is_remembered(where: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(held.task, "loss", broken)
     held.update(items)
-    assert bool(held.last.isfinite()) == (where == "gradient")
+    assert bool(held.last_loss.isfinite()) == (where == "gradient")
     monkeypatch.undo()
     held.update(items)
-    assert int(held.fault) == 1
+    assert int(held.first_bad_step) == 1
 
 
 def test_the_rate_follows_the_epochs() -> None:
@@ -198,7 +198,7 @@ def test_a_process_without_items_takes_part_with_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr(Group, "sum_all", lambda self, tensors: None)
     held.update(torch.tensor([5, 6]))
     assert all(not bool(parameter.grad.any()) for parameter in held.parameters if parameter.grad is not None)
-    assert float(held.loss) == 0
+    assert float(held.loss_sum) == 0
 
 
 @pytest.mark.gpu
@@ -254,6 +254,6 @@ def test_a_captured_step_never_waits() -> None:
     try:
         for items in ready[3:]:
             step(items)
-        Readback(held)
+        TrainingStatus(held)
     finally:
         torch.cuda.set_sync_debug_mode("default")

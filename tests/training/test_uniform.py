@@ -91,7 +91,7 @@ def test_training_is_the_same(chosen: dict[str, Any]) -> None:
         found = []
         for items in (ITEMS, torch.tensor([1, 2, 3]), ITEMS):
             learner.update(items)
-            found.append(float(learner.last))
+            found.append(float(learner.last_loss))
         losses.append(found)
     assert losses[0] == losses[1]
 

@@ -66,9 +66,9 @@ def test_all_at_once_is_torchs_adam(path: str, device: str, decay: float, monkey
     assert not theirs._adam_tables
     found, expected = tensors(ours), tensors(theirs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    for name in ("loss", "last", "step", "fault"):
+    for name in ("loss_sum", "last_loss", "step", "first_bad_step"):
         assert torch.equal(found[name], expected[name])
-    assert float(ours.loss) == 3 * sum(range(6))
+    assert float(ours.loss_sum) == 3 * sum(range(6))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
@@ -83,7 +83,7 @@ def test_the_first_fault_is_recorded(path: str, device: str, where: str, value: 
     with use_path(path):
         for number in range(4):
             stepped(held, number)
-            assert int(held.fault) == (-1 if number == 0 else 1)
+            assert int(held.first_bad_step) == (-1 if number == 0 else 1)
             if number in (0, 2):
                 # The second step is the first fault; the fifth is one too and is not recorded.
                 for parameter in held.parameters:
@@ -91,7 +91,7 @@ def test_the_first_fault_is_recorded(path: str, device: str, where: str, value: 
                     if where == "gradient" and parameter.numel() == 2049:
                         parameter.grad[-1] = value
                 held.apply_gradients(torch.tensor(value if where == "loss" else 1.0, device=device), 3)
-                assert int(held.fault) == 1
+                assert int(held.first_bad_step) == 1
     assert int(held.step) == 6
 
 

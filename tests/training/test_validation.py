@@ -72,7 +72,7 @@ def test_the_test_is_looked_at_once_at_the_end(name: str, tmp_path: Path, monkey
     config = sets.config(name, validation=0.25, evaluate_every=1)
     task = make_task(config, sets.data(name))
     whole = make_task(replace(config, validation=0.0), sets.data(name))
-    assert task.num_items + len(task.part("validation")) == whole.num_items
+    assert task.num_items + len(task.split_items("validation")) == whole.num_items
     assert len(task.names) == task.num_items
     parts = spied(monkeypatch, task)
     record = train(config, tmp_path, task=task).record
@@ -106,7 +106,9 @@ def test_subjects_stay_together_where_names_have_them() -> None:
 
 def test_validation_items_are_the_same_for_every_seed_and_method() -> None:
     chosen = [
-        make_task(sets.config("classification", validation=0.2, **given), sets.graphs()).part("validation").tolist()
+        make_task(sets.config("classification", validation=0.2, **given), sets.graphs())
+        .split_items("validation")
+        .tolist()
         for given in ({}, {"seed": 3}, {"operator": "gcn"})
     ]
     assert chosen[0] == chosen[1] == chosen[2]

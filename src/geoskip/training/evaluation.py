@@ -41,7 +41,7 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
     task = make_task(run.config, data)
     check_same_data(run, task)
     model, task = run.model(device), task.to(device)
-    evaluation = task.evaluate(model, task.final)
+    evaluation = task.evaluate(model, task.final_split)
     _write(run, evaluation)
     if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
         run.discard_evaluation()
@@ -49,8 +49,8 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
             f"{run.folder}: training reached step {latest:,} while step {run.weights[1]:,} was evaluated; "
             "evaluate it again"
         )
-    count = min(samples, len(task.part(task.final)))
-    return RunEvaluation(evaluation, task.samples(model, count, task.final) if count else None, task)
+    count = min(samples, len(task.split_items(task.final_split)))
+    return RunEvaluation(evaluation, task.samples(model, count, task.final_split) if count else None, task)
 
 
 def check_same_data(run: Run, task: Task) -> None:

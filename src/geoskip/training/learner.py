@@ -23,11 +23,11 @@ class Learner:
     """Model, optimizer and running sums. :meth:`update` never waits for the device, so that it can be captured.
 
     Attributes:
-        last: the loss of the last batch.
-        loss: the sum of the losses of all items since it was last set to 0, in float64 where the device has it.
+        last_loss: the loss of the last batch.
+        loss_sum: the sum of the losses of all items since it was last set to 0, in float64 where the device has it.
         step: number of updates so far.
-        fault: the first step whose loss or gradient was not finite, -1 if there is none. With fp16, a gradient that
-            overflowed only because of the loss scale does not count.
+        first_bad_step: the first step whose loss or gradient was not finite, -1 if there is none. With fp16, a gradient
+            that overflowed only because of the loss scale does not count.
     """
 
     def __init__(self, task: Task, model: nn.Module, config: Config, group: Group | None = None) -> None:
@@ -36,10 +36,10 @@ class Learner:
         self.dtype = DTYPES.get(config.precision)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self.last = torch.zeros((), device=self.device)
-        self.loss = torch.zeros((), dtype=widest_float(self.device), device=self.device)
+        self.last_loss = torch.zeros((), device=self.device)
+        self.loss_sum = torch.zeros((), dtype=widest_float(self.device), device=self.device)
         self.step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.fault = torch.full_like(self.step, -1)
+        self.first_bad_step = torch.full_like(self.step, -1)
         captured = self.device.type == "cuda"
         # In a tensor, the rate of a captured step can still change.
         rate: Any = torch.tensor(float(config.optim.lr), device=self.device) if captured else config.optim.lr
@@ -52,12 +52,12 @@ class Learner:
         # By the addresses and sizes in them. All are kept, because a captured step reads the one it was recorded with.
         self._adam_tables: dict[Any, Any] = {}
 
-    def set_rate(self, rate: float) -> None:
+    def set_lr(self, lr: float) -> None:
         (group,) = self.optimizer.param_groups
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(lr)
         else:
-            group["lr"] = rate
+            group["lr"] = lr
 
     def update(self, items: Int[Tensor, " items"]) -> None:
         """One step on a batch. This process takes its share of the items; without any, it contributes zeros."""
@@ -83,15 +83,15 @@ class Learner:
             return
         # With fp16 the scale may have made the gradients overflow: the scaler skips the step and halves the scale. At a
         # scale of 1 or less they are not finite by themselves, and further halving would skip steps for ever.
-        scaled = self.scaler.scale(torch.ones_like(self.last)) > 1
+        scaled = self.scaler.scale(torch.ones_like(self.last_loss)) > 1
         norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in updated if parameter.grad is not None])
         is_finite = loss.isfinite() & (norm.isfinite() | scaled)
-        self.fault.copy_(torch.where((self.fault < 0) & ~is_finite, self.step, self.fault))
+        self.first_bad_step.copy_(torch.where((self.first_bad_step < 0) & ~is_finite, self.step, self.first_bad_step))
         self.step.add_(1)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.last.copy_(loss)
-        self.loss.add_(loss.to(self.loss.dtype) * count)
+        self.last_loss.copy_(loss)
+        self.loss_sum.add_(loss.to(self.loss_sum.dtype) * count)
 
     def _has_kernels(self, updated: list[nn.Parameter]) -> bool:
         """Whether all of ``updated`` can be updated at once: the kernels read the rate from the device and do not know
@@ -111,7 +111,7 @@ class Learner:
             table = self._adam_tables[located] = AdamTable(located, self.device)
         gradients = [parameter.grad.contiguous() for parameter in updated if parameter.grad is not None]
         adam(table, gradients, group["lr"], group["betas"], group["eps"], group["weight_decay"])
-        record_step(table, loss.float(), count, (self.last, self.loss, self.step, self.fault))
+        record_step(table, loss.float(), count, (self.last_loss, self.loss_sum, self.step, self.first_bad_step))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that an update changes, by name: the tensors themselves, not copies."""
@@ -119,22 +119,23 @@ class Learner:
         tensors = {f"model.{name}": tensor for name, tensor in state.items() if name not in fixed}
         for number, parameter in enumerate(self.parameters):
             tensors |= {f"adam.{number}.{name}": value for name, value in self.optimizer.state[parameter].items()}
-        return {**tensors, "loss": self.loss, "last": self.last, "step": self.step, "fault": self.fault}
+        sums = {name: getattr(self, name) for name in ("loss_sum", "last_loss", "step", "first_bad_step")}
+        return {**tensors, **sums}
 
-    def steps_taken(self) -> Float[Tensor, ""]:
+    def num_adam_steps(self) -> Float[Tensor, ""]:
         """How many updates moved the weights: with fp16, those whose scaled gradients overflow are skipped."""
         return torch.stack([self.optimizer.state[parameter]["step"] for parameter in self.parameters]).max()
 
-    def moments(self) -> dict[str, dict[str, Tensor]]:
+    def adam_state(self) -> dict[str, dict[str, Tensor]]:
         """The optimizer's state, by the names of the parameters."""
         named = [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
         return {name: dict(self.optimizer.state[parameter]) for name, parameter in named}
 
     @torch.no_grad()
-    def load(self, model: Mapping[str, Tensor], moments: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
+    def load(self, model: Mapping[str, Tensor], adam_state: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
         """Continue from the weights and moments of another learner."""
         self.model.load_state_dict(model)
-        for name, own in self.moments().items():
+        for name, own in self.adam_state().items():
             for key, tensor in own.items():
-                tensor.copy_(moments[name][key])
+                tensor.copy_(adam_state[name][key])
         self.step.fill_(step)

@@ -41,7 +41,7 @@ from geoskip.training.run import (
     method_name,
     row_name,
 )
-from geoskip.training.session import Session, prefixed
+from geoskip.training.session import Session, prefix_metrics
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Evaluation, Task, make_task
 
@@ -133,23 +133,23 @@ class _Loop:
             self.run.write_context(session.task)
             self.metrics = MetricsWriter(folder / METRICS, session.step, tensorboard)
         with suppress(OSError):  # of a terminal that was closed, here and below
-            self.progress.start(session.total, session.step)
+            self.progress.start(session.total_steps, session.step)
             if state is not None:
-                self.progress.message(f"resuming after step {session.step:,} of {session.total:,}")
+                self.progress.message(f"resuming after step {session.step:,} of {session.total_steps:,}")
 
     def run_steps(self, interrupts: Interrupts, stop_after: int | None) -> None:
         session, every = self.session, self.session.config.checkpoint_every
-        last = session.total if stop_after is None else min(session.total, session.step + stop_after)
+        last = session.total_steps if stop_after is None else min(session.total_steps, session.step + stop_after)
         while session.step < last:
             session.advance()
             self._report()
-            if session.evaluation_due and self.group.is_main:
+            if session.should_evaluate and self.group.is_main:
                 self._evaluate()
             if self._should_stop(interrupts):
                 self._save()
                 raise Interrupted(
                     interrupts.number or signal.SIGTERM,
-                    f"interrupted after step {session.step:,} of {session.total:,}, with a checkpoint in "
+                    f"interrupted after step {session.step:,} of {session.total_steps:,}, with a checkpoint in "
                     f"{self.run.folder}; the same command resumes the run",
                 )
             if every and session.step % every == 0:
@@ -162,26 +162,26 @@ class _Loop:
         A run is complete when its manifest lists the record.
         """
         session, folder = self.session, self.run.folder
-        if session.step < session.total or not self.group.is_main:
+        if session.step < session.total_steps or not self.group.is_main:
             return
         self._check_folder()
         seconds, model, task = session.elapsed, session.learner.model, session.task
         task.epoch = session.epoch
         task.after_training(model)
         evaluation, metrics = Evaluation({}), dict[str, float]()
-        if len(task.part("validation")):
+        if len(task.split_items("validation")):
             evaluation = task.evaluate(model, "validation")
-            metrics |= prefixed("validation", evaluation.metrics)
+            metrics |= prefix_metrics("validation", evaluation.metrics)
         if session.config.test and task.num_test:
             evaluation = task.evaluate(model)
             metrics |= evaluation.metrics
-        num_samples = min(task.num_samples, len(task.part(task.final)))
-        samples = task.samples(model, num_samples, task.final) if num_samples else None
+        num_samples = min(task.num_samples, len(task.split_items(task.final_split)))
+        samples = task.samples(model, num_samples, task.final_split) if num_samples else None
         if samples is not None:
             write_samples(folder / SAMPLES, samples)
         per_item = {name: array for name, array in evaluation.arrays.items() if name.startswith("per_item_")}
         if per_item:
-            atomic_write(folder / ITEMS, save(per_item, {"part": task.final}))
+            atomic_write(folder / ITEMS, save(per_item, {"part": task.final_split}))
         self.run.write_model(model, session.step)
         optional = [*[SAMPLES] * (samples is not None), *[ITEMS] * bool(per_item)]
         self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *optional)

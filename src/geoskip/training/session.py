@@ -1,4 +1,4 @@
-"""The state of training: the order of the items, the steps taken so far, and how to save and load it."""
+"""The state of training: the order of the items, the number of steps so far, and how to save and load it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Sampler:
 
     def order(self, epoch: int) -> Int[Tensor, " items"]:
         """All items in the order of an epoch, on the CPU."""
-        mixed = int(np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0])
-        return torch.randperm(self.num_items, generator=torch.Generator().manual_seed(mixed))
+        seed = int(np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0])
+        return torch.randperm(self.num_items, generator=torch.Generator().manual_seed(seed))
 
 
 def make_step(learner: Learner, capture: bool = True) -> Callable[[Int[Tensor, " items"]], None]:
@@ -100,24 +100,24 @@ def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:
     learner.task.prepare(num_items)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with FakeCopyMode(fake):
-        twin = deepcopy(learner)
+        fake_learner = deepcopy(learner)
     with warnings.catch_warnings(), recorded_launches() as launches, fake:
         # torch's own, of addresses of tensors that have none.
         warnings.simplefilter("ignore")
-        twin.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
+        fake_learner.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
     return launches
 
 
-class Readback:
-    """The sum of losses, the first faulty step and the number of Adam steps of a learner, as they are now.
+class TrainingStatus:
+    """The sum of losses, the first bad step and the number of Adam steps of a learner, as they are now.
 
     The copy to the host runs while training continues.
     """
 
     def __init__(self, learner: Learner) -> None:
-        loss = learner.loss.clone()
+        loss = learner.loss_sum.clone()
         learner.group.sum_all([loss])
-        values = loss, learner.fault, learner.steps_taken()
+        values = loss, learner.first_bad_step, learner.num_adam_steps()
         self._event: torch.cuda.Event | None = None
         if loss.is_cuda:
             stacked = torch.stack([value.double() for value in values])
@@ -132,11 +132,11 @@ class Readback:
         return self._event is None or self._event.query()
 
     def wait(self) -> tuple[float, int, int]:
-        """The sum of losses over all processes, the first faulty step or -1, and the steps that moved the weights."""
+        """The sum of losses over all processes, the first bad step or -1, and the steps that moved the weights."""
         if self._event is not None:
             self._event.synchronize()
-        loss, fault, taken = self._host.tolist()
-        return loss, int(fault), int(taken)
+        loss, bad_step, adam_steps = self._host.tolist()
+        return loss, int(bad_step), int(adam_steps)
 
 
 class Session:
@@ -144,7 +144,7 @@ class Session:
 
     Attributes:
         step: number of updates so far.
-        total: number of updates of the whole run.
+        total_steps: number of updates of the whole run.
         curve: (completed epochs, mean loss of the last of them), for each epoch.
         measures: for each metric, (completed epochs, value) of every evaluation during training.
         seconds: training time of earlier processes of this run.
@@ -158,15 +158,15 @@ class Session:
         self.step, self.seconds = 0, 0.0
         self.curve: list[tuple[int, float]] = []
         self.measures: dict[str, list[tuple[int, float]]] = {}
-        self.began = time.perf_counter()
-        self._pending: list[tuple[int, int, Readback]] = []
-        # Whether the task is prepared for the epoch; a resumed run starts in the middle of one.
-        self._ready = False
+        self.start_time = time.perf_counter()
+        self._pending: list[tuple[int, int, TrainingStatus]] = []
+        # A resumed run may start in the middle of an epoch.
+        self._epoch_prepared = False
         # Each process draws its own dropout; a process alone always draws the same.
         torch.manual_seed(int(np.random.SeedSequence([config.seed, self.group.rank]).generate_state(1)[0]))
 
     @property
-    def total(self) -> int:
+    def total_steps(self) -> int:
         return self.sampler.num_batches * self.config.optim.epochs
 
     @property
@@ -181,68 +181,69 @@ class Session:
     @property
     def elapsed(self) -> float:
         """Seconds of training, including those of interrupted processes."""
-        return self.seconds + time.perf_counter() - self.began
+        return self.seconds + time.perf_counter() - self.start_time
 
     def advance(self) -> None:
         """Do one update."""
         epoch = self.epoch
-        if self.at_epoch_start or not self._ready:
-            self.learner.set_rate(self.config.optim.rate(epoch))
+        if self.at_epoch_start or not self._epoch_prepared:
+            self.learner.set_lr(self.config.optim.rate(epoch))
             self.task.begin_epoch(epoch)
-            self._ready = True
+            self._epoch_prepared = True
         self.update(self.sampler.batch(self.step))
         self.step += 1
         if self.learner.device.type == "cpu":
-            self._check_finite(int(self.learner.fault))
+            self._check_finite(int(self.learner.first_bad_step))
         if self.at_epoch_start:
-            self._pending.append((epoch, self.step, Readback(self.learner)))
-            self.learner.loss.zero_()
+            self._pending.append((epoch, self.step, TrainingStatus(self.learner)))
+            self.learner.loss_sum.zero_()
 
     def epoch_metrics(self, wait: bool = False) -> Iterator[tuple[int, dict[str, int | float]]]:
         """The step and the metrics of each epoch whose values have arrived since the last call. Raises Diverged."""
         while self._pending and (wait or self._pending[0][2].ready):
-            epoch, step, readback = self._pending.pop(0)
-            loss, fault, taken = readback.wait()
-            self._check_finite(fault)
+            epoch, step, status = self._pending.pop(0)
+            loss, bad_step, adam_steps = status.wait()
+            self._check_finite(bad_step)
             mean = loss / self.sampler.num_items
             self.curve.append((epoch + 1, mean))
             metrics = {"epoch": epoch + 1, "loss": mean, "lr": self.config.optim.rate(epoch), "seconds": self.elapsed}
-            yield step, metrics | ({"skipped_steps": step - taken} if self.learner.scaler.is_enabled() else {})
+            yield step, metrics | ({"skipped_steps": step - adam_steps} if self.learner.scaler.is_enabled() else {})
 
     @property
-    def evaluation_due(self) -> bool:
+    def should_evaluate(self) -> bool:
         """Whether to evaluate now: after every ``evaluate_every`` epochs, except the last."""
-        every, between_epochs = self.config.evaluate_every, self.at_epoch_start and 0 < self.step < self.total
-        return bool(every and between_epochs and self.epoch % every == 0 and len(self.task.part(self.task.watched)))
+        every, between_epochs = self.config.evaluate_every, self.at_epoch_start and 0 < self.step < self.total_steps
+        has_items = len(self.task.split_items(self.task.monitored_split)) > 0
+        return bool(every and between_epochs and has_items and self.epoch % every == 0)
 
     def evaluate(self) -> dict[str, float]:
         """Metrics on the validation items or, without them, the test items. Training and its time are unaffected."""
-        began, model, part = time.perf_counter(), self.learner.model, self.task.watched
+        started, model, split = time.perf_counter(), self.learner.model, self.task.monitored_split
         self.task.epoch = self.epoch
-        metrics = prefixed(part, self.task.evaluate(model, part).metrics)
+        metrics = prefix_metrics(split, self.task.evaluate(model, split).metrics)
         model.train()
         for name, value in metrics.items():
             self.measures.setdefault(name, []).append((self.epoch, value))
-        self.began += time.perf_counter() - began
+        self.start_time += time.perf_counter() - started
         return metrics
 
-    def _check_finite(self, fault: int) -> None:
-        """Raise Diverged if ``fault`` is a step and not -1."""
-        if fault < 0:
+    def _check_finite(self, bad_step: int) -> None:
+        """Raise Diverged if ``bad_step`` is a step and not -1."""
+        if bad_step < 0:
             return
-        items = self.sampler.batch(fault).tolist()
+        items = self.sampler.batch(bad_step).tolist()
         names = ", ".join(self.task.names[item] for item in items[:4]) + (", …" if len(items) > 4 else "")
-        epoch = fault // self.sampler.num_batches
+        epoch = bad_step // self.sampler.num_batches
         raise Diverged(
-            f"step {fault + 1} (epoch {epoch + 1}; {names}): the loss or a gradient is not finite. The last checkpoint "
-            "was saved before it. Check these items, lower optim.lr, or set precision to float32"
+            f"step {bad_step + 1} (epoch {epoch + 1}; {names}): the loss or a gradient is not finite. The last "
+            "checkpoint was saved before it. Check these items, lower optim.lr, or set precision to float32"
         )
 
     def state(self) -> State:
         """Everything needed to resume; waits for the device. Raises Diverged if the weights are not worth keeping."""
-        loss, fault, taken = Readback(self.learner).wait()
-        self._check_finite(fault)
-        if taken == 0 and self.step == self.total:
+        loss, bad_step, adam_steps = TrainingStatus(self.learner).wait()
+        self._check_finite(bad_step)
+        if adam_steps == 0 and self.step == self.total_steps:
             # So few steps that the loss scale never fell to 1: the weights are still the initial ones.
             self._check_finite(self.step - 1)
         device = self.learner.device
@@ -256,7 +257,7 @@ class Session:
             "measures": self.measures,
             "seconds": self.elapsed,
         }
-        return State(self.step, self.learner.model.state_dict(), self.learner.moments(), progress)
+        return State(self.step, self.learner.model.state_dict(), self.learner.adam_state(), progress)
 
     def load(self, state: State) -> None:
         """Resume from a state."""
@@ -268,7 +269,7 @@ class Session:
             )
         self.learner.load(state.model, state.optimizer, state.step)
         # Sums are over all processes, so only one of them starts from the stored sum.
-        self.learner.loss.fill_(progress["loss"] if self.group.is_main else 0.0)
+        self.learner.loss_sum.fill_(progress["loss"] if self.group.is_main else 0.0)
         if progress["scaler"]:
             self.learner.scaler.load_state_dict(progress["scaler"])
         self.step, self.seconds = state.step, progress["seconds"]
@@ -280,9 +281,9 @@ class Session:
             set_random_states(states, self.learner.device)
 
 
-def prefixed(part: str, metrics: Mapping[str, float]) -> dict[str, float]:
+def prefix_metrics(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as records and curves name them: ``accuracy_pct`` for the test, ``validation_accuracy_pct``."""
-    return {name if part == "test" else f"{part}_{name}": value for name, value in metrics.items()}
+    return {name if split == "test" else f"{split}_{name}": value for name, value in metrics.items()}
 
 
 def _points(curve: Any) -> list[tuple[int, float]]:

@@ -119,8 +119,8 @@ class Task(ABC):
         """The mean over the items of the batch."""
 
     @abstractmethod
-    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
-        """Figures on the items of a part; leaves the model in evaluation mode."""
+    def evaluate(self, model: nn.Module, split: str = "test") -> Evaluation:
+        """Figures on the items of a split; leaves the model in evaluation mode."""
 
     # What it may define.
 
@@ -134,8 +134,8 @@ class Task(ABC):
         """The data set that ``config.data`` names; ValueError if it is neither one for this task nor a path."""
         return load_data(config.data, config.data_options, cls.data_from or cls.name or config.task)
 
-    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
-        """What the model does with ``count`` items of a part: a record of :mod:`geoskip.records.samples`, or None."""
+    def samples(self, model: nn.Module, count: int, split: str = "test") -> Any:
+        """What the model does with ``count`` items of a split: a record of :mod:`geoskip.records.samples`, or None."""
         return None
 
     def context_fields(self) -> dict[str, Any]:
@@ -211,25 +211,25 @@ class Task(ABC):
         """How many training items there are."""
         return len(self.train)
 
-    def part(self, name: str) -> Int[Tensor, " items"]:
-        """The numbers of the items of a part of the data set, ``"test"`` or ``"validation"``."""
+    def split_items(self, name: str) -> Int[Tensor, " items"]:
+        """The numbers of the items of a split, ``"test"`` or ``"validation"``."""
         if name not in ("test", "validation"):
-            raise ValueError(f"part: {unknown_name(name, ('test', 'validation'))}")
+            raise ValueError(f"split: {unknown_name(name, ('test', 'validation'))}")
         return getattr(self.data.split, name)
 
     @property
     def num_test(self) -> int:
         """How many test items there are."""
-        return len(self.part("test"))
+        return len(self.split_items("test"))
 
     @property
-    def watched(self) -> str:
-        """The part that is evaluated during training: validation items if there are any, otherwise the test."""
-        return "validation" if len(self.part("validation")) else "test"
+    def monitored_split(self) -> str:
+        """The split that is evaluated during training: validation items if there are any, otherwise the test."""
+        return "validation" if len(self.split_items("validation")) else "test"
 
     @property
-    def final(self) -> str:
-        """The part that a finished run is evaluated on."""
+    def final_split(self) -> str:
+        """The split that a finished run is evaluated on."""
         return "test" if self.config.test else "validation"
 
     @property

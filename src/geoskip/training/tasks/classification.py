@@ -127,9 +127,9 @@ class Classification(Task):
         """The training graphs."""
         return self._store("train", self.data.split.train)
 
-    def part_store(self, part: str) -> GraphStore:
+    def split_store(self, split: str) -> GraphStore:
         """The graphs of the test or for validation, as they are evaluated in the current epoch."""
-        store = self._store(part, self.part(part))
+        store = self._store(split, self.split_items(split))
         store.redraw(self.epoch)
         return store
 
@@ -182,12 +182,12 @@ class Classification(Task):
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
-    def predict(self, model: nn.Module, part: str = "test") -> Int[Tensor, " items"]:
-        """The classes of the graphs of a part."""
+    def predict(self, model: nn.Module, split: str = "test") -> Int[Tensor, " items"]:
+        """The classes of the graphs of a split."""
         model.eval()
-        if not len(self.part(part)):
+        if not len(self.split_items(split)):
             return torch.zeros(0, dtype=torch.long)
-        store = self.part_store(part)
+        store = self.split_store(split)
 
         def classes(items: Tensor) -> Tensor:
             packed = store.batch(items.to(self.device))
@@ -197,23 +197,23 @@ class Classification(Task):
         size = self.config.optim.batch_size if self.config.pseudo_scale == "batch" else EVALUATED
         return torch.cat(in_parts(len(store), size, classes))
 
-    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
-        predicted = self.predict(model, part)
-        labels = self.data.labels[self.part(part).to(self.device)].cpu()
+    def evaluate(self, model: nn.Module, split: str = "test") -> Evaluation:
+        predicted = self.predict(model, split)
+        labels = self.data.labels[self.split_items(split).to(self.device)].cpu()
         counts = confusion(predicted, labels, len(self.data.class_names))
         correct = (predicted == labels).numpy().astype("uint8")
         arrays = {"confusion": counts.numpy(), "predicted": predicted.numpy(), "per_item_correct": correct}
         return Evaluation(classification_metrics(counts), arrays=arrays)
 
-    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
+    def samples(self, model: nn.Module, count: int, split: str = "test") -> Any:
         from geoskip.records.samples import GraphSamples
 
-        chosen = spread_evenly(len(self.part(part)), count)
-        shown = self.data.select(self.part(part)[chosen])
+        chosen = spread_evenly(len(self.split_items(split)), count)
+        shown = self.data.select(self.split_items(split)[chosen])
         finest = shown.levels[0].to("cpu")
         model.eval()
         # Made outside of inference mode, so that it can be filled again later.
-        store = self.part_store(part)
+        store = self.split_store(split)
         with torch.inference_mode():
             packed = store.batch(chosen.to(self.device))
             predicted = model(packed.x, packed.graphs).argmax(-1)

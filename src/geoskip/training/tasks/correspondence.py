@@ -123,11 +123,11 @@ class Correspondence(Task):
 
         return torch.from_numpy(geodesics(self.data.target))
 
-    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
+    def evaluate(self, model: nn.Module, split: str = "test") -> Evaluation:
         model.eval()
-        chosen = self.part(part).tolist()
+        chosen = self.split_items(split).tolist()
         if not chosen:
-            raise ValueError(f"data: {self.config.data} has no items for the {part}")
+            raise ValueError(f"data: {self.config.data} has no items for the {split}")
         predicted = [self.predict(model, self.data.meshes[item]) for item in chosen]
         matches, labels = torch.cat(predicted), torch.cat([self.data.labels[item] for item in chosen])
         errors = geodesic_errors(matches, labels, self.distances)
@@ -145,11 +145,11 @@ class Correspondence(Task):
             correspondence_metrics(matches, labels, errors), {"geodesic": geodesic_curve(errors)}, arrays=arrays
         )
 
-    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
+    def samples(self, model: nn.Module, count: int, split: str = "test") -> Any:
         from geoskip.records.samples import CorrespondenceSamples
 
         model.eval()
-        items = self.part(part)[spread_widely(len(self.part(part)), count)].tolist()
+        items = self.split_items(split)[spread_widely(len(self.split_items(split)), count)].tolist()
         return CorrespondenceSamples(
             meshes=tuple(self._sample(model, item) for item in items),
             target_verts=self.data.target.verts.astype("float32"),

@@ -132,9 +132,9 @@ class Reconstruction(Task):
         """Positions through the model and back."""
         return self.restore(model(self.normalize(verts)))
 
-    def evaluate(self, model: nn.Module, part: str = "test") -> Evaluation:
+    def evaluate(self, model: nn.Module, split: str = "test") -> Evaluation:
         model.eval()
-        chosen = self.part(part)
+        chosen = self.split_items(split)
 
         def errors(items: Tensor) -> Tensor:
             true = self.data.verts(chosen[items].to(self.device))
@@ -144,13 +144,13 @@ class Reconstruction(Task):
         arrays = {"per_vertex_mm": all_errors.mean(0).numpy(), "per_item_mm": all_errors.mean(1).numpy()}
         return Evaluation(reconstruction_metrics(all_errors), arrays=arrays)
 
-    def samples(self, model: nn.Module, count: int, part: str = "test") -> Any:
+    def samples(self, model: nn.Module, count: int, split: str = "test") -> Any:
         from geoskip.blocks.skips import only
         from geoskip.records.samples import MeshLevel, MeshSamples
 
         assert isinstance(model, MeshAutoencoder)
         model.eval()
-        items = self.part(part)[spread_widely(len(self.part(part)), count)]
+        items = self.split_items(split)[spread_widely(len(self.split_items(split)), count)]
         with torch.inference_mode():
             verts = self.data.verts(items.to(self.device))
             parts = {"input": verts, "full": self.reconstruct(model, verts)}
