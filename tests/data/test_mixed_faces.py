@@ -168,6 +168,7 @@ def test_people_and_takes_do_not_depend_on_their_number(tiny: MeshSet, folder: P
 
 
 def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiny.content in {entry.name for entry in folder.glob("mixed-faces-*")}
     monkeypatch.setitem(sys.modules, "anny", None)
     found = mixed_faces(**TINY, cache=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))

@@ -72,6 +72,7 @@ def test_mirroring_twice_is_nothing_and_once_exchanges_the_sides() -> None:
 
 
 def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiny.content in {entry.name for entry in folder.glob("moving-bodies-*")}
     monkeypatch.setitem(sys.modules, "anny", None)
     found = moving_bodies(**TINY, cache=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))

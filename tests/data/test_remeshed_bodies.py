@@ -142,6 +142,7 @@ def test_a_network_trains_on_meshes_with_a_connectivity_each() -> None:
 
 
 def test_cached_bodies_need_no_anny(tiny: CorrespondenceSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiny.content in {entry.name for entry in folder.glob("remeshed-bodies-*")}
     monkeypatch.setitem(sys.modules, "anny", None)
     assert (remeshed_bodies(**TINY, cache=folder).meshes[3].verts == tiny.meshes[3].verts).all()
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):

@@ -69,17 +69,17 @@ def test_the_same_seed_gives_the_same_autoencoder_and_leaves_torch_alone() -> No
 
 
 def test_the_neutral_face_and_the_nearest_frame() -> None:
-    """Two people, one action: the error of the neutral face is the action's, that of the nearest frame what is left."""
+    """Two people, one action: the error of the subject at rest is the action's, that of the nearest frame what is left."""
     rests, field = noise(2, 12, 3), torch.zeros(1, 12, 3)
     field[..., 0] = 1.0
     strength = torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.25], [0.5]])
     shapes = SkinnedShapes(rests, field, strength, torch.tensor([0, 0, 1, 1, 0, 0]))
     data = MeshSet(icosphere(0), shapes, tuple("abcdef"), Split.leading(6, 4), unit_mm=1.0)
     found = reconstruction_baselines(data, sizes=(1,), code=1, steps=1)
-    assert found["neutral face"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)
+    assert found["subject at rest"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)
     assert found["nearest training item"]["mean_mm"] == pytest.approx((0.25 + 0.5) / 2)
     assert found["nearest training item"]["median_mm"] == pytest.approx(0.375)
-    assert "neutral face" not in reconstruction_baselines(mesh_set(noise(9, 12, 3), 6), sizes=(1,), steps=1)
+    assert "subject at rest" not in reconstruction_baselines(mesh_set(noise(9, 12, 3), 6), sizes=(1,), steps=1)
 
 
 def exact_colors(mesh: Mesh, rounds: int) -> np.ndarray:

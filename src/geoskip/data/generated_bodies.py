@@ -163,7 +163,7 @@ def remeshed_bodies(
     labels = tuple(torch.from_numpy(arrays["labels"].astype(np.int64)))
     names = tuple(f"{person:03d}/{pose:03d}" for person in range(people) for pose in range(poses))
     split = Split.leading(len(meshes), poses * num_training_people(people, 0.75))
-    return CorrespondenceSet(target, meshes, labels, names, split, unit_mm=1000.0)
+    return CorrespondenceSet(target, meshes, labels, names, split, 1000.0, entry_name("remeshed-bodies", recipe))
 
 
 def random_pose(rng: np.random.Generator, test: bool) -> Float[np.ndarray, "joints 3"]:
@@ -245,7 +245,8 @@ def moving_bodies(
     test = [motion == person % len(MOTIONS) for person, motion in takes]
     names = tuple(f"{i:03d}/{list(MOTIONS)[m]}/{frame:03d}" for i, m in takes for frame in range(frames_per_take))
     split = Split.by_mask(torch.tensor(test).repeat_interleave(frames_per_take))
-    return MeshSet(mean_template(arrays), skinned_shapes(arrays), names, split, unit_mm=1000.0)
+    content = entry_name("moving-bodies", recipe)
+    return MeshSet(mean_template(arrays), skinned_shapes(arrays), names, split, 1000.0, content)
 
 
 def random_motion(motion: str, frames: int, rng: np.random.Generator) -> Float[np.ndarray, "frames joints 3"]:

@@ -162,7 +162,8 @@ def mixed_faces(
     expressions = [list(EXPRESSIONS)[number] for number in arrays["strongest"]]
     numbers = [(i, j, k) for i in range(people) for j in range(takes) for k in range(frames_per_take)]
     names = tuple(f"{i:03d}/{j:03d}/{k:03d}-{e}" for (i, j, k), e in zip(numbers, expressions, strict=True))
-    return MeshSet(mean_template(arrays), skinned_shapes(arrays), names, parts, unit_mm=1.0)
+    content = entry_name("mixed-faces", recipe)
+    return MeshSet(mean_template(arrays), skinned_shapes(arrays), names, parts, 1.0, content)
 
 
 def skinned_shapes(arrays: Mapping[str, np.ndarray]) -> SkinnedShapes:

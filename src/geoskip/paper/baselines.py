@@ -1,6 +1,6 @@
 """Baselines without a mesh network.
 
-- Reconstruction: PCA, an MLP on PCA coefficients, the neutral face, the nearest training item. Errors are those of the
+- Reconstruction: PCA, an MLP on PCA coefficients, the subject at rest, the nearest training item. Errors are those of the
   reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
 - Correspondence: the pattern of the edges alone, and positions alone. The first shows how far the connectivity gives
   vertices away: after as many Weisfeiler-Lehman rounds as a network has convolutions, a network without positions
@@ -124,7 +124,7 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 def reconstruction_baselines(
     data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = STEPS, seed: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Errors by name: PCA of each size, the MLP, the neutral face where the set knows it, the nearest training item."""
+    """Errors by name: PCA of each size, the MLP, the subject at rest where the set knows it, the nearest training item."""
     train, test = data.split.train, data.split.test
     components = principal_components(data, max(*sizes, NUM_COEFFICIENTS), seed=seed)
     known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
@@ -140,7 +140,7 @@ def reconstruction_baselines(
         f"MLP {code}": lambda part: components.decode(autoencoder(asked[part, :NUM_COEFFICIENTS])),
     }
     if (neutral := getattr(data.shapes, "neutral", None)) is not None:
-        methods["neutral face"] = lambda part: neutral(test[part])
+        methods["subject at rest"] = lambda part: neutral(test[part])
     methods["nearest training item"] = lambda part: data.verts(train[nearest[part]])
 
     def errors(reconstruct: Callable[[Tensor], Tensor]) -> Tensor:
@@ -264,4 +264,5 @@ def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[s
     path = baselines_path(results / "analysis", data)
     if experiment.name not in ("table1", "correspondence") or not path.is_file():
         return {}
-    return {row["method"]: row for row in read_analysis(path).rows}
+    rows = read_analysis(path).rows
+    return {row["method"]: {key: value for key, value in row.items() if key != "method"} for row in rows}
