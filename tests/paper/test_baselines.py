@@ -68,8 +68,8 @@ def test_the_same_seed_gives_the_same_autoencoder_and_leaves_torch_alone() -> No
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_the_neutral_face_and_the_nearest_frame() -> None:
-    """Two people, one action: the error of the subject at rest is the action's, that of the nearest frame what is left."""
+def test_the_subject_at_rest_and_the_nearest_frame() -> None:
+    """Two people, one action: at rest the error is the action's, that of the nearest frame what is left."""
     rests, field = noise(2, 12, 3), torch.zeros(1, 12, 3)
     field[..., 0] = 1.0
     strength = torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.25], [0.5]])

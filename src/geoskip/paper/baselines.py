@@ -1,7 +1,7 @@
 """Baselines without a mesh network.
 
-- Reconstruction: PCA, an MLP on PCA coefficients, the subject at rest, the nearest training item. Errors are those of the
-  reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
+- Reconstruction: PCA, an MLP on PCA coefficients, the subject at rest, the nearest training item. Errors are those of
+  the reconstruction task: Euclidean distances of all vertices of all test items, in millimeters.
 - Correspondence: the pattern of the edges alone, and positions alone. The first shows how far the connectivity gives
   vertices away: after as many Weisfeiler-Lehman rounds as a network has convolutions, a network without positions
   cannot distinguish vertices of one color.
@@ -124,7 +124,7 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 def reconstruction_baselines(
     data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = STEPS, seed: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Errors by name: PCA of each size, the MLP, the subject at rest where the set knows it, the nearest training item."""
+    """Errors by name: PCA of each size, the MLP, the subject at rest (if known), the nearest training item."""
     train, test = data.split.train, data.split.test
     components = principal_components(data, max(*sizes, NUM_COEFFICIENTS), seed=seed)
     known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
