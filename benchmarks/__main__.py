@@ -47,7 +47,7 @@ def blocks(
     output: RecordFile = None,
 ) -> None:
     """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
-    from benchmarks.run import Settings, chosen_device
+    from benchmarks.measure_blocks import Settings, chosen_device
     from benchmarks.workloads import checked_operators, chosen_workloads
 
     where = chosen_device(device)
@@ -59,10 +59,10 @@ def blocks(
 
 
 def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | None) -> list[Any]:
-    from benchmarks.records import busy, machine, rows_as_json, save
+    from benchmarks.measure_blocks import measure_workload
+    from benchmarks.measurements import busy, machine, rows_as_json, save
     from benchmarks.roofline import measure_ceilings
-    from benchmarks.run import measure_workload
-    from benchmarks.tables import path_tables, row_tables
+    from benchmarks.terminal_tables import path_tables, row_tables
 
     record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
     _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
@@ -85,7 +85,7 @@ def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | No
 
 
 def _line(row: Any) -> str:
-    from benchmarks.tables import block_name, megabytes, number, ratio
+    from benchmarks.terminal_tables import block_name, megabytes, number, ratio
 
     name = f"{row.workload} {block_name(row)}, {row.path}: "
     if row.problem is not None:
@@ -109,11 +109,11 @@ def training(
     output: RecordFile = None,
 ) -> None:
     """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
-    from benchmarks.records import busy, machine, rows_as_json, save
-    from benchmarks.run import chosen_device
-    from benchmarks.training.run import Settings, measure_training
-    from benchmarks.training.tables import training_table
-    from benchmarks.training.workloads import chosen_operators, chosen_skips, chosen_trainings
+    from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import busy, machine, rows_as_json, save
+    from benchmarks.training.measure_steps import Settings, measure_training
+    from benchmarks.training.training_tables import training_table
+    from benchmarks.training.trainings import chosen_operators, chosen_skips, chosen_trainings
 
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, ways = chosen_trainings(task, quick), (chosen_operators(operator), chosen_skips(skip))
@@ -142,10 +142,10 @@ def scaling(
     output: RecordFile = None,
 ) -> None:
     """Fit how time and peak memory grow with the number of vertices, from 1,024 up."""
-    from benchmarks.records import machine, save
-    from benchmarks.run import chosen_device
+    from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import machine, save
     from benchmarks.scaling import LARGEST, growth, measure_scaling, sizes_up_to
-    from benchmarks.tables import scaling_table
+    from benchmarks.terminal_tables import scaling_table
     from benchmarks.workloads import checked_operators
 
     where, operators = chosen_device(device), checked_operators(operator or ["monet"])
@@ -172,9 +172,9 @@ def accelerate(
     output: RecordFile = None,
 ) -> None:
     """PyTorch Geometric's own models before and after geoskip.accelerate: time, peak memory, difference."""
-    from benchmarks.acceleration import acceleration_section, measure_models, rows_as_json
-    from benchmarks.records import machine, save
-    from benchmarks.run import chosen_device
+    from benchmarks.accelerated_models import acceleration_section, measure_models, rows_as_json
+    from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import machine, save
 
     where = chosen_device(device)
     record: dict[str, Any] = {"kind": "acceleration", "machine": machine(where), "rows": []}
@@ -189,8 +189,8 @@ def accelerate(
 @app.command()
 def products(seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 1.0) -> None:
     """Float32 products of the correspondence classifier on a GPU: cuBLAS, TF32, and split in two halves."""
-    from benchmarks.products import measure_products
-    from benchmarks.run import chosen_device
+    from benchmarks.matrix_products import measure_products
+    from benchmarks.measure_blocks import chosen_device
 
     for row in measure_products(chosen_device("cuda"), seconds):
         layer = "" if row.layer_ms is None else f", forward and backward {row.layer_ms:.3f} ms"
@@ -208,10 +208,10 @@ def start(
     output: RecordFile = None,
 ) -> None:
     """Seconds to the first training step in a fresh process, with Triton's cache empty and then filled, and PyG's."""
-    from benchmarks.records import machine, save
-    from benchmarks.run import chosen_device
+    from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import machine, save
     from benchmarks.start import measure_starts
-    from benchmarks.training.workloads import chosen_operators, chosen_trainings
+    from benchmarks.training.trainings import chosen_operators, chosen_trainings
 
     where = chosen_device(device)
     record: dict[str, Any] = {"kind": "start", "machine": machine(where), "rows": []}
@@ -243,7 +243,7 @@ def table(
 ) -> None:
     """Make the page of benchmarks, docs/benchmarks.md, from records."""
     from benchmarks.document import document
-    from benchmarks.records import load
+    from benchmarks.measurements import load
     from geoskip.records.files import atomic_write
 
     page = document([(path.stem, load(path)) for path in records])

@@ -42,7 +42,7 @@ class Contender:
     """One way to do the work of a case.
 
     Attributes:
-        path: one of :data:`~benchmarks.records.PATHS`.
+        path: one of :data:`~benchmarks.measurements.PATHS`.
         call: the call that is timed, in words.
         steps: forward and backward, one for each set of inputs: y and the gradients of x and of every parameter.
         expected: the reference's results, by name, as this contender returns them.

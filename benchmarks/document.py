@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from benchmarks.acceleration import acceleration_section
-from benchmarks.records import PATHS, Row, rows_of
-from benchmarks.tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
-from benchmarks.training.tables import training_section
+from benchmarks.accelerated_models import acceleration_section
+from benchmarks.measurements import PATHS, Row, rows_of
+from benchmarks.terminal_tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
+from benchmarks.training.training_tables import training_section
 from geoskip.operators import operator_info
 
 INTRODUCTION = """\

@@ -33,7 +33,7 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
     import torch
 
     from benchmarks.training.trainers import Way, ours, peer
-    from benchmarks.training.workloads import TRAININGS, Run
+    from benchmarks.training.trainings import TRAININGS, Run
     from geoskip.training import session
     from geoskip.training.devices import arithmetic
     from geoskip.training.tasks import make_task

@@ -33,10 +33,10 @@ from geoskip.paper.experiments import EXPERIMENTS, Experiment
 from geoskip.paper.findings import AnalysisRecord, changes, quantity_of, read_analysis, spread
 from geoskip.paper.rows import SKIPS, TINY
 from geoskip.paper.running import Runs, stored_runs
-from geoskip.paper.tables import MISSING, TextTable, cell, experiment_table, unit
+from geoskip.paper.text_tables import MISSING, TextTable, cell, experiment_table, unit
 from geoskip.records.files import atomic_write
+from geoskip.report.html_tables import COUNTED_ONCE, ONE_SEED, VERDICT_COLUMNS, VERDICT_RULE, VERDICTS
 from geoskip.report.runs import TASK_DESCRIPTIONS
-from geoskip.report.tables import COUNTED_ONCE, ONE_SEED, VERDICT_COLUMNS, VERDICT_RULE, VERDICTS
 
 RESULTS = Path(__file__).parents[1] / "results"
 LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t); the paper's figure in brackets."

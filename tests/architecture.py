@@ -6,7 +6,8 @@ Functions of strings, so that the tests can plant a fault and see it found.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 # A layer may import itself and those before it in this list.
 LAYERS = (
@@ -43,6 +44,18 @@ OPTIONAL = {
 }
 # Modules that exist to adapt an optional package, and are imported only where it is in use.
 ADAPTERS = {"geoskip.pyg.layers": {"torch_geometric"}}
+
+
+# File names that several folders may have.
+IDIOMS = {"__init__", "__main__", "base"}
+
+
+def shared_names(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """File names, other than idioms, that several modules have."""
+    by_name: dict[str, list[Path]] = {}
+    for path in paths:
+        by_name.setdefault(path.stem, []).append(path)
+    return {name: found for name, found in by_name.items() if len(found) > 1 and name not in IDIOMS}
 
 
 def allowed(layer: str) -> set[str]:

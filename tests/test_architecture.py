@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.architecture import (
     eager,
     imported,
     platform_calls,
+    shared_names,
     too_long,
     without_encoding,
     wrong_way,
@@ -86,6 +88,21 @@ def test_a_class_name_has_one_meaning() -> None:
     assert repeated_classes({module(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}) == {}
 
 
+def test_no_two_modules_share_a_file_name() -> None:
+    assert shared_names([*SOURCES, *(ROOT.parents[1] / "benchmarks").rglob("*.py")]) == {}
+
+
+def test_a_shared_file_name_would_be_seen() -> None:
+    paths = [Path("graphs/checks.py"), Path("operators/checks.py"), Path("graphs/base.py"), Path("blocks/base.py")]
+    assert shared_names(paths) == {"checks": paths[:2]}
+
+
+@pytest.mark.parametrize("package", ["blocks", "data", "graphs", "kernels", "meshes", "operators", "rbf", "training"])
+def test_a_public_name_is_not_also_a_module(package: str) -> None:
+    public = import_module(f"geoskip.{package}").__all__
+    assert set(public) & {path.stem for path in (ROOT / package).glob("*.py")} == set()
+
+
 def test_there_are_no_utils() -> None:
     assert [name(path) for path in SOURCES if "util" in path.stem or "util" in path.parent.name] == []
 
@@ -134,7 +151,7 @@ def test_a_heavy_import_would_be_seen() -> None:
         ("geoskip.graphs.graph", "from importlib import import_module\nimport_module('geoskip.blocks')"),
         ("geoskip.graphs.graph", "from geoskip import Graph"),
         ("geoskip.graphs.graph", "import geoskip"),
-        ("geoskip.meshes.spirals", "from geoskip.operators import SpiralConv"),
+        ("geoskip.meshes.spiral_order", "from geoskip.operators import SpiralConv"),
         ("geoskip.models", "from geoskip.data import coma"),
         ("geoskip.report.page", "from geoskip.training.loop import fit"),
         ("geoskip.report.page", "from geoskip.paper import claims"),
@@ -152,7 +169,7 @@ def test_a_wrong_import_is_seen(where: str, source: str) -> None:
     [
         ("geoskip.kernels.cpu", "from geoskip.shapes import Float\nfrom geoskip.kernels import reference"),
         ("geoskip.kernels.cpu", "from . import reference\nfrom .ops import product\nimport torch, geoskip_extras"),
-        ("geoskip.graphs.hierarchy", "from geoskip.meshes import Mesh"),
+        ("geoskip.graphs.graph_hierarchy", "from geoskip.meshes import Mesh"),
         ("geoskip.paper.run", "from geoskip.report import page\nfrom geoskip.paper import depth"),
         ("geoskip.cli.params", "from geoskip import __version__\nfrom geoskip.report import page"),
         ("geoskip.training.records", "from geoskip import __version__"),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.training.layers import prepare, sorted_edges
+from benchmarks.training.peer_layers import prepare, sorted_edges
 from geoskip.graphs import Graph, PooledGraphs
 from geoskip.kernels import Pattern
 from geoskip.shapes import Float, Int

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, l1_loss
 
-from benchmarks.training.layers import Edges, PeerLayer, prepare, sorted_edges
+from benchmarks.training.peer_layers import Edges, PeerLayer, prepare, sorted_edges
 from geoskip.blocks.pooling import POOLINGS
 from geoskip.graphs import Graph, SparseMatrix
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder

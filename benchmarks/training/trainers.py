@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.training.layers import EDGES
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, correspondence_data, graph_data, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
+from benchmarks.training.peer_layers import EDGES
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.training.cuda_graphs import CapturedStep
 from geoskip.training.learner import Learner

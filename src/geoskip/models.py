@@ -18,7 +18,7 @@ from geoskip.graphs import Graph, Hierarchy, PooledGraphs, RecordBuffers
 from geoskip.kernels import linear
 from geoskip.operators import make_operator, operator_info
 from geoskip.operators.base import glorot, zeros
-from geoskip.operators.checks import check_device_and_dtype, check_features, check_is_tensor, check_order
+from geoskip.operators.input_checks import check_device_and_dtype, check_features, check_is_tensor, check_order
 from geoskip.shapes import Bool, Float
 
 __all__ = ["CorrespondenceNet", "GraphClassifier", "MeshAutoencoder"]

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from geoskip.blocks.pooling import choose_pooling, max_pool, mean_over_graphs, mean_pool
 from geoskip.graphs import Graph, pack
-from geoskip.graphs.hierarchy import cluster_pattern
+from geoskip.graphs.graph_hierarchy import cluster_pattern
 from geoskip.kernels import Pattern
 from tests.specimens import features
 

@@ -10,7 +10,7 @@ import torch
 
 from geoskip.data import CorrespondenceSet, GraphLevel, GraphSet, MeshSet, Split, StoredShapes
 from geoskip.data.graph_sets import local_dtype
-from geoskip.graphs.hierarchy import cluster_of_vertex
+from geoskip.graphs.graph_hierarchy import cluster_of_vertex
 from geoskip.meshes.mesh import Mesh, MeshError
 
 NO_ITEMS = torch.zeros(0, dtype=torch.int64)

@@ -35,9 +35,9 @@ from geoskip.data.idx import read_idx
 from geoskip.data.image_sets import FORMATS, read_image
 from geoskip.data.mesh_files import ANY_MESH
 from geoskip.data.template import pack
-from geoskip.inference.files import read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.inference.pretrained import load, save_pretrained
+from geoskip.inference.user_files import read_codes, read_values
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.formats.ply import encode_ply
 from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis

@@ -9,10 +9,10 @@ from scipy.sparse import csr_array
 from torch.testing import assert_close
 
 from geoskip.graphs import Graph, RecordBuffers, SparseMatrix, cartesian
-from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.graph_hierarchy import Hierarchy
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
-from geoskip.meshes.spirals import spirals
+from geoskip.meshes.spiral_order import spirals
 from tests.specimens import features
 
 MESHES = mesh_hierarchy(icosphere(1), targets=(20, 8))

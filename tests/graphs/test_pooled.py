@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs import Graph, pack, separate
 from geoskip.graphs.coarsening import graclus
-from geoskip.graphs.hierarchy import PooledGraphs, cluster_of_vertex, cluster_pattern, pack_pooled
+from geoskip.graphs.graph_hierarchy import PooledGraphs, cluster_of_vertex, cluster_pattern, pack_pooled
 
 
 def ring(num_vertices: int) -> Graph:

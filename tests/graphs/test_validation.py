@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoskip.graphs import Graph, pack
-from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_pattern
+from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_pattern
 from geoskip.graphs.validation import check_record
 from geoskip.kernels import Pattern, sort_edges
 from geoskip.meshes import icosphere, mesh_hierarchy

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoskip.data import Split, TemplateError, superpixel_set
-from geoskip.inference import files
+from geoskip.inference import user_files
 from geoskip.inference.apply import ActionResult, classify, decode, encode, interpolate, reconstruct, transfer
-from geoskip.inference.files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder
 from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
+from geoskip.inference.user_files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
 from geoskip.records.files import mark_unfinished
 from geoskip.training.run import Run
@@ -394,14 +394,14 @@ def test_an_exported_model_works_as_the_run_does(tmp_path: Path, spheres: list[P
 
 def killed_apply(folder: Path, run: Path, paths: list[Path], written: int) -> None:
     """``geoskip apply``, killed after so many files."""
-    real, calls = files.atomic_write, itertools.count()
+    real, calls = user_files.atomic_write, itertools.count()
 
     def write(path: str | Path, data: bytes) -> None:
         if next(calls) == written:
             os.kill(os.getpid(), signal.SIGKILL)
         real(path, data)
 
-    files.atomic_write = write
+    user_files.atomic_write = write
     reconstruct(Run.open(run).trained(), paths, Outputs(folder))
 
 

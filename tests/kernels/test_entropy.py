@@ -50,8 +50,8 @@ def test_cross_entropy_of_no_rows(where: Where) -> None:
 def test_scores_in_several_blocks(where: Where, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are longer than a block of the kernel, and more rows than programs."""
     if where.device == "cpu":
-        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.training"), "ENTROPY_BLOCK", 16)
-        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.training"), "ENTROPY_PROGRAMS", 3)
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.training_step"), "ENTROPY_BLOCK", 16)
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.training_step"), "ENTROPY_PROGRAMS", 3)
     rows = 7 if where.device == "cpu" else 600
     labels = torch.randint(-1, classes, (rows,), generator=torch.Generator().manual_seed(1))
     inputs = [drawn(rows, 5, seed=3), drawn(classes, 5, seed=4), drawn(classes, seed=5)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs import Graph, attach, cartesian
-from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs
+from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
 from geoskip.models import MeshAutoencoder

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip
 from geoskip.graphs import Graph, SparseMatrix
-from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.graph_hierarchy import Hierarchy
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
 from geoskip.models import GlorotLinear, MeshAutoencoder

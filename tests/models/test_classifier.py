@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.blocks.pooling import max_pool, mean_over_graphs
-from geoskip.graphs.hierarchy import PooledGraphs, pack_pooled
+from geoskip.graphs.graph_hierarchy import PooledGraphs, pack_pooled
 from geoskip.models import GraphClassifier, VertexNorm
 from tests.models.small import GRAPH_OPERATORS, SKIPS, name, pooled_graph, relabelled
 from tests.specimens import features

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.graphs import attach
-from geoskip.graphs.hierarchy import Hierarchy, pack_pooled
+from geoskip.graphs.graph_hierarchy import Hierarchy, pack_pooled
 from geoskip.kernels import use_path
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from tests.compiled import MODES, assert_trains_compiled

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geoskip.graphs.hierarchy import pack_pooled
+from geoskip.graphs.graph_hierarchy import pack_pooled
 from geoskip.models import CorrespondenceNet, GraphClassifier
 from tests.models.small import OPERATORS, autoencoder, hierarchy, name, pooled_graph
 from tests.specimens import features

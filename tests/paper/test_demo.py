@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from geoskip.cli import app
 from geoskip.data import MeshSet, Split, StoredShapes
 from geoskip.meshes import icosphere
-from geoskip.paper.demo import demo_runs, demo_set, write_demo_pictures
+from geoskip.paper.demo_runs import demo_runs, demo_set, write_demo_pictures
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.sheets import errors_mm, reconstruction_sheet
@@ -23,10 +23,10 @@ from geoskip.report.sheets import errors_mm, reconstruction_sheet
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few shapes, a smaller sphere, small pictures."""
-    monkeypatch.setattr("geoskip.paper.demo.NUM_TRAIN", 16)
-    monkeypatch.setattr("geoskip.paper.demo.NUM_TEST", 5)
-    monkeypatch.setattr("geoskip.paper.demo.icosphere", lambda level: icosphere(2))
-    monkeypatch.setattr("geoskip.paper.demo.SIZE", 16)
+    monkeypatch.setattr("geoskip.paper.demo_runs.NUM_TRAIN", 16)
+    monkeypatch.setattr("geoskip.paper.demo_runs.NUM_TEST", 5)
+    monkeypatch.setattr("geoskip.paper.demo_runs.icosphere", lambda level: icosphere(2))
+    monkeypatch.setattr("geoskip.paper.demo_runs.SIZE", 16)
 
 
 def test_shapes_repeat_and_differ() -> None:
@@ -99,7 +99,7 @@ def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("_few")
 def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoskip.data.generated_faces.faces", sphere_set)
-    monkeypatch.setattr("geoskip.paper.demo.NUM_VERTICES", 60)
+    monkeypatch.setattr("geoskip.paper.demo_runs.NUM_VERTICES", 60)
     made = demo_set()
     assert made.about == "16 faces of 60 vertices"
     assert made.shapes.template.num_vertices == 60
@@ -123,7 +123,7 @@ def test_errors_are_in_millimetres() -> None:
 
 def test_pictures_share_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"MoNet": samples_off_by(0.1), "Aff-MoNet": samples_off_by(0.05)}
-    monkeypatch.setattr("geoskip.paper.demo.SIZE", 24)
+    monkeypatch.setattr("geoskip.paper.demo_runs.SIZE", 24)
     paths, high = write_demo_pictures(tmp_path / "pictures", made)
     assert [path.name for path in paths] == ["monet.png", "aff-monet.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

@@ -10,7 +10,7 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS, chosen_data, find_experiment, find_row
 from geoskip.paper.reproduction import parse_seeds
 from geoskip.paper.rows import SHORT, PaperRow, paper
-from geoskip.paper.tables import experiment_table
+from geoskip.paper.text_tables import experiment_table
 from tests.paper.runs import row_named
 
 DEFAULTS = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}

@@ -15,7 +15,7 @@ import pytest
 
 from geoskip.data.locks import try_lock
 from geoskip.paper import running
-from geoskip.paper.demo import one_thread
+from geoskip.paper.demo_runs import one_thread
 from geoskip.paper.parallel import run_side_by_side, serve
 from geoskip.paper.running import Busy, Job, attempt, finished, loaded, run_here, run_job
 from geoskip.records import RunRecord

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoskip.cli import app
-from geoskip.paper.demo import one_thread
+from geoskip.paper.demo_runs import one_thread
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.running import stored_runs
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import geoskip
 from geoskip.pyg import accelerate
-from geoskip.pyg.edges import _MEMO
+from geoskip.pyg.edge_cache import _MEMO
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -310,7 +310,7 @@ def test_changed_edges_are_noticed_and_dead_ones_forgotten() -> None:
 
 
 def test_sorting_happens_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoskip.pyg import edges as module
+    from geoskip.pyg import edge_cache as module
 
     counted = Mock(wraps=module.sort_edges)
     monkeypatch.setattr(module, "sort_edges", counted)

@@ -1,7 +1,7 @@
 import re
 from dataclasses import replace
 
-from geoskip.report.tables import ClaimRow, claims_table
+from geoskip.report.html_tables import ClaimRow, claims_table
 
 ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
 

@@ -14,9 +14,9 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 import geoskip
+from geoskip.report.html_tables import VERDICT_RULE, headlines, result_table_html
 from geoskip.report.palette import SERIES
 from geoskip.report.runs import find_runs
-from geoskip.report.tables import VERDICT_RULE, headlines, result_table_html
 from tests.report.made_runs import result_tables
 from tests.report.test_embed import unpacked
 

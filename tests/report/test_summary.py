@@ -6,8 +6,8 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
+from geoskip.report.html_tables import best, headline_html, headlines, result_table_html
 from geoskip.report.runs import ReportRun, describe_task
-from geoskip.report.tables import best, headline_html, headlines, result_table_html
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1 = EXPERIMENTS["table1"]

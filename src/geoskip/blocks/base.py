@@ -24,7 +24,7 @@ from geoskip.blocks.channels import (
 )
 from geoskip.operators import Operator
 from geoskip.operators.base import glorot, zeros
-from geoskip.operators.checks import check_device_and_dtype, refuse_to_hetero
+from geoskip.operators.input_checks import check_device_and_dtype, refuse_to_hetero
 from geoskip.registry import Registry
 from geoskip.shapes import Float
 

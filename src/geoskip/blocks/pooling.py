@@ -25,8 +25,8 @@ def max_pool(
 ) -> Float[Tensor, "*batch clusters channels"]:
     r""":math:`y_c = \max_{i \in c} x_i`, channel by channel. Equal maxima share the gradient.
 
-    ``clusters`` comes from :class:`~geoskip.graphs.hierarchy.PooledGraphs` or
-    :func:`~geoskip.graphs.hierarchy.cluster_pattern`.
+    ``clusters`` comes from :class:`~geoskip.graphs.graph_hierarchy.PooledGraphs` or
+    :func:`~geoskip.graphs.graph_hierarchy.cluster_pattern`.
     """
     return _reduce(_members(x, clusters), clusters.offsets[0], "max")
 

@@ -11,10 +11,10 @@ from geoskip.cli.console import MainGroup
 from geoskip.cli.data import data
 from geoskip.cli.demo import demo
 from geoskip.cli.meshes import prepare, warp
-from geoskip.cli.models import apply, evaluate, export
 from geoskip.cli.report import params, report
 from geoskip.cli.reproduce import reproduce
 from geoskip.cli.train import train
+from geoskip.cli.trained_models import apply, evaluate, export
 
 app = typer.Typer(
     name="geoskip",

@@ -19,7 +19,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Generate faces, train MoNet, Res-MoNet and Aff-MoNet on them, compare them, and write a page with the results."""
-    from geoskip.paper.demo import demo_runs, demo_set, write_demo_pictures
+    from geoskip.paper.demo_runs import demo_runs, demo_set, write_demo_pictures
     from geoskip.records.samples import read_samples
     from geoskip.report.page import Page, write_report
     from geoskip.report.runs import find_runs

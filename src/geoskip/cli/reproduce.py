@@ -19,7 +19,7 @@ from geoskip.cli.options import Device
 if TYPE_CHECKING:
     from geoskip.paper.reproduction import Reproduction
     from geoskip.paper.running import Job, Outcome
-    from geoskip.paper.tables import TextTable
+    from geoskip.paper.text_tables import TextTable
 
 TABLES = (
     "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation or "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geoskip.data.image_sets import image_folder, superpixel_set
     from geoskip.data.mesh_files import coma, correspondence_folder, faust, mesh_folder
     from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Shapes, SkinnedShapes, Split, StoredShapes, geodesics
-    from geoskip.data.pyg import graph_list, published_superpixels
+    from geoskip.data.pyg_graphs import graph_list, published_superpixels
     from geoskip.data.template import Template, TemplateError, load_template, prepare_template, save_template
 
 _MODULES = {
@@ -30,7 +30,7 @@ _MODULES = {
     "image_sets": "image_folder superpixel_set",
     "mesh_files": "coma correspondence_folder faust mesh_folder",
     "mesh_sets": "CorrespondenceSet MeshSet Shapes SkinnedShapes Split StoredShapes geodesics",
-    "pyg": "graph_list published_superpixels",
+    "pyg_graphs": "graph_list published_superpixels",
     "template": "Template TemplateError load_template prepare_template save_template",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -139,7 +139,7 @@ PUBLISHED_SUPERPIXELS = DataSet(
     name="published-superpixels",
     task="classification",
     title="MNIST superpixels of Monti et al.",
-    function="geoskip.data.pyg:published_superpixels",
+    function="geoskip.data.pyg_graphs:published_superpixels",
     options=(_PATH, Option("num_coarsenings", int, "Number of coarser levels", 2, least=0), _SEED),
     files=("MNISTSuperpixels.zip", "MNISTSuperpixels.pt"),
     how="Download https://data.pyg.org/datasets/MNISTSuperpixels.zip.",

@@ -38,7 +38,7 @@ from geoskip.data.people import (
     taken,
     y_up,
 )
-from geoskip.data.progress import progress_bar
+from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes import Mesh, decimate
 from geoskip.meshes.retriangulation import flip_edges, slide_vertices
 from geoskip.shapes import Float, Int

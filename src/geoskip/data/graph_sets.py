@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from geoskip.data.mesh_sets import Split, pyg_data
-from geoskip.data.progress import progress_bar
+from geoskip.data.progress_bar import progress_bar
 from geoskip.graphs.coarsening import contract, graclus
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import PooledGraphs
+from geoskip.graphs.graph_hierarchy import PooledGraphs
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 CHUNK = 2048  # graphs at a time: limits the memory for edges numbered in 64 bits

@@ -29,7 +29,7 @@ from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_file
 from geoskip.data.catalog import COMA, FAUST
 from geoskip.data.heads import EXPRESSIONS
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
-from geoskip.data.progress import progress_bar
+from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text

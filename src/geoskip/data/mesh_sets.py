@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from geoskip.data.cache import CacheEntry, cached, fingerprint
-from geoskip.data.progress import progress_bar
-from geoskip.graphs.records import move, register_record
+from geoskip.data.progress_bar import progress_bar
+from geoskip.graphs.tensor_records import move, register_record
 from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Bool, Float, Int

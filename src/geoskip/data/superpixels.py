@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from geoskip.data.graph_sets import GraphLevel, adjacency_edges
-from geoskip.data.progress import progress_bar
+from geoskip.data.progress_bar import progress_bar
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 COMPACTNESS = 0.25

@@ -35,7 +35,7 @@ from geoskip.data.cache import fingerprint
 from geoskip.data.mesh_sets import check_unit
 from geoskip.graphs import attach
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.graph_hierarchy import Hierarchy
 from geoskip.meshes.hierarchy import MeshHierarchy, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh
 from geoskip.records.files import atomic_write

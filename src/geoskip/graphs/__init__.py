@@ -13,8 +13,15 @@ from geoskip.graphs.edges import (
     with_self_loops,
 )
 from geoskip.graphs.graph import Graph, graph_of_vertex, pack, separate
-from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs, SparseMatrix, pack_pooled
-from geoskip.graphs.records import RecordBuffers, map_tensors, move, record_from_buffers, record_keys, register_record
+from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs, SparseMatrix, pack_pooled
+from geoskip.graphs.tensor_records import (
+    RecordBuffers,
+    map_tensors,
+    move,
+    record_from_buffers,
+    record_keys,
+    register_record,
+)
 
 __all__ = [
     "Graph",

@@ -24,7 +24,7 @@ from geoskip.graphs.checks import (
     check_spirals,
     faces_of_pyg,
 )
-from geoskip.graphs.records import map_tensors, move, register_record
+from geoskip.graphs.tensor_records import map_tensors, move, register_record
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.shapes import Float, Int
 

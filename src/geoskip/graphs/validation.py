@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_weight, check_indices, check_pseudo, check_spirals
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_of_vertex
+from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_of_vertex
 from geoskip.kernels import Pattern, sort_edges
 
 

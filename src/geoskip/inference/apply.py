@@ -1,7 +1,7 @@
 """What ``geoskip apply`` can do, as functions of files.
 
 All inputs are checked before the first output is written. Files that cannot be used raise
-:class:`~geoskip.inference.files.BadFiles` together; with ``skip_bad`` they are left out instead.
+:class:`~geoskip.inference.user_files.BadFiles` together; with ``skip_bad`` they are left out instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from geoskip.data.image_sets import read_image
-from geoskip.inference.files import (
+from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
+from geoskip.inference.user_files import (
     Inputs,
     Outputs,
     array_bytes,
@@ -27,7 +28,6 @@ from geoskip.inference.files import (
     read_user_mesh,
     read_values,
 )
-from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.meshes import Mesh
 from geoskip.meshes.formats import WRITERS
 from geoskip.registry import import_object, unknown_name

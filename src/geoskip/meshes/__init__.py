@@ -5,7 +5,7 @@ from geoskip.meshes.formats import parse_mesh, read_mesh, write_mesh
 from geoskip.meshes.geodesics import geodesic_diameter, geodesic_distances
 from geoskip.meshes.hierarchy import ClosestPoints, MeshHierarchy, closest_points, mesh_hierarchy
 from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere, summary, torus
-from geoskip.meshes.spirals import spirals
+from geoskip.meshes.spiral_order import spirals
 
 __all__ = [
     "ClosestPoints",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.graphs.checks import as_tensor
-from geoskip.operators.checks import (
+from geoskip.operators.input_checks import (
     check_device_and_dtype,
     check_features,
     check_is_tensor,

@@ -15,7 +15,7 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
 from geoskip.operators.base import OPERATORS, Operator, check_init, glorot, weight_dtype, zeros
-from geoskip.operators.checks import pseudo_of
+from geoskip.operators.input_checks import pseudo_of
 
 
 @OPERATORS.register

@@ -15,10 +15,10 @@ from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import Operator, glorot, weight_dtype, zeros
-from geoskip.operators.checks import pseudo_of
+from geoskip.operators.input_checks import pseudo_of
 from geoskip.operators.monet import MoNetConv
 from geoskip.rbf.interpolant import RBFInterpolant
-from geoskip.rbf.kernels import RadialKernel, is_polyharmonic, make_kernel
+from geoskip.rbf.radial_kernels import RadialKernel, is_polyharmonic, make_kernel
 
 
 class RBFConv(Operator):

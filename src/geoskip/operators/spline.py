@@ -16,7 +16,7 @@ from geoskip.graphs import Graph, WeightedEdges, mean_weights
 from geoskip.graphs.checks import values_readable
 from geoskip.kernels import basis_convolution
 from geoskip.operators.base import OPERATORS, Operator, weight_dtype
-from geoskip.operators.checks import pseudo_of
+from geoskip.operators.input_checks import pseudo_of
 from geoskip.shapes import Float
 
 

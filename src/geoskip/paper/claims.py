@@ -27,9 +27,9 @@ from geoskip.paper.rows import TINY, PaperRow
 from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
+from geoskip.report.html_tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow
 from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun
 from geoskip.report.summary import PublishedRow, PublishedTable
-from geoskip.report.tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow
 
 SIGNIFICANT = 0.05
 # Runs by data set and schedule.
@@ -94,7 +94,7 @@ class ClaimResult:
 
     @property
     def verdict(self) -> str:
-        """One of ``geoskip.report.tables.VERDICTS``."""
+        """One of ``geoskip.report.html_tables.VERDICTS``."""
         if self.p is None:
             return ONE_SEED
         if self.p < SIGNIFICANT:

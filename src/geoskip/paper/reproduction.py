@@ -15,7 +15,7 @@ from geoskip.paper.baselines import stored_baselines
 from geoskip.paper.experiments import Experiment, chosen_data, find_experiment
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import Job, Outcome, Runs, finished
-from geoskip.paper.tables import TextTable, cell, experiment_table
+from geoskip.paper.text_tables import TextTable, cell, experiment_table
 from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_samples
 from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples

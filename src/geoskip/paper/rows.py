@@ -24,7 +24,7 @@ from torch import nn
 
 from geoskip.blocks import skip_prefix
 from geoskip.graphs import Graph, SparseMatrix
-from geoskip.graphs.hierarchy import Hierarchy
+from geoskip.graphs.graph_hierarchy import Hierarchy
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import operator_info
 from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION

@@ -25,7 +25,7 @@ from geoskip.kernels import (
 )
 from geoskip.operators.base import weight_dtype
 from geoskip.operators.spline import bspline_products
-from geoskip.pyg.edges import SortedEdges, mean_shares, remember, sort, sorted_edges
+from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges
 
 MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}hooks"

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from geoskip.rbf.interpolant import RBFInterpolant, bending_energy, fit_rbf, thin_plate_spline
-from geoskip.rbf.kernels import KERNEL_NAMES, RadialKernel, make_kernel
+from geoskip.rbf.radial_kernels import KERNEL_NAMES, RadialKernel, make_kernel
 
 if TYPE_CHECKING:
     from geoskip.rbf.warping import Warp, apply_warp, pair_landmarks, read_landmarks, warp, warp_mesh

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from geoskip.arguments import real_number
-from geoskip.rbf.kernels import RadialKernel, biharmonic, choose_kernel
+from geoskip.rbf.radial_kernels import RadialKernel, biharmonic, choose_kernel
 from geoskip.shapes import Float
 
 # Distances computed per block. On the CPU one megabyte, which stays in the cache; on a GPU enough that the cost of

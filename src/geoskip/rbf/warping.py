@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geoskip.meshes import Mesh
 from geoskip.rbf.interpolant import RBFInterpolant, fit_rbf
-from geoskip.rbf.kernels import RadialKernel, biharmonic, choose_kernel
+from geoskip.rbf.radial_kernels import RadialKernel, biharmonic, choose_kernel
 from geoskip.records.reading import parse_json, read_text
 from geoskip.shapes import Float
 

@@ -26,11 +26,11 @@ from geoskip.report.embed import (
     match_still,
     mesh_still,
 )
+from geoskip.report.html_tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
 from geoskip.report.palette import MAPS, color_map, css
 from geoskip.report.runs import DATA, SCHEDULES, ReportRun
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
-from geoskip.report.tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
 
 SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
            "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip

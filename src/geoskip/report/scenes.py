@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples, Samples
+from geoskip.report.html_tables import Headline, headlines
 from geoskip.report.runs import Metric
 from geoskip.report.sheets import PAPER_MM, errors_mm
 from geoskip.report.summary import ResultRow, ResultTable, RowGroup
-from geoskip.report.tables import Headline, headlines
 
 Kind = TypeVar("Kind", bound=Samples)
 

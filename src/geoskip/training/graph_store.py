@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.data import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
-from geoskip.graphs.records import map_tensors, register_record
+from geoskip.graphs.tensor_records import map_tensors, register_record
 from geoskip.shapes import Bool, Float, Int
 from geoskip.training.packed_graphs import BatchShape, PackedBatch, PackedLevel, Rows
 

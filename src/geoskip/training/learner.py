@@ -102,7 +102,7 @@ class Learner:
 
     def _apply_with_kernels(self, updated: list[nn.Parameter], loss: Tensor, count: int) -> None:
         """What torch's Adam does, with its state, in a few kernels for all parameters."""
-        from geoskip.kernels.triton.training import AdamTable, adam, locate, record_step
+        from geoskip.kernels.triton.training_step import AdamTable, adam, locate, record_step
 
         (group,), states = self.optimizer.param_groups, self.optimizer.state
         located = tuple(locate(p, states[p]["exp_avg"], states[p]["exp_avg_sq"], states[p]["step"]) for p in updated)

@@ -14,7 +14,7 @@ from torch import Tensor
 from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
 from geoskip.graphs.checks import widest_float
-from geoskip.graphs.records import register_record
+from geoskip.graphs.tensor_records import register_record
 from geoskip.kernels import Pattern
 from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
 from geoskip.shapes import Bool, Float, Int, Shaped

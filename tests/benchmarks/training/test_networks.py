@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.training.layers import EDGES, PeerLayer
 from benchmarks.training.loaders import batches, correspondence_data, graph_data, mesh_data
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
+from benchmarks.training.peer_layers import EDGES, PeerLayer
 from benchmarks.training.sets import correspondence_set, graph_set, mesh_set
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, l1_loss

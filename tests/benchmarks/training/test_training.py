@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.__main__ import app
-from benchmarks.records import Row, rows_as_json
-from benchmarks.training.layers import EDGES
+from benchmarks.measurements import Row, rows_as_json
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, mesh_data
+from benchmarks.training.measure_steps import Settings, compare, measure_training
 from benchmarks.training.networks import PRODUCTS, PeerCorrespondence
-from benchmarks.training.run import Settings, compare, measure_training
+from benchmarks.training.peer_layers import EDGES
 from benchmarks.training.sets import correspondence_set, graph_set, mesh_set, remeshed_set
-from benchmarks.training.tables import training_section
 from benchmarks.training.trainers import Way, order, ways
-from benchmarks.training.workloads import (
+from benchmarks.training.training_tables import training_section
+from benchmarks.training.trainings import (
     TRAININGS,
     Run,
     Training,
@@ -106,7 +106,9 @@ def test_every_step_is_compared(last: float) -> None:
 
 def test_what_does_not_repeat_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     turn = count()
-    monkeypatch.setattr("benchmarks.training.run.losses", lambda trainer, steps: [1 + 1e-6 * next(turn)] * steps)
+    monkeypatch.setattr(
+        "benchmarks.training.measure_steps.losses", lambda trainer, steps: [1 + 1e-6 * next(turn)] * steps
+    )
     mine = next(iter(measure_training(BODIES, ["gcn"], [False], QUICK)))
     assert mine.repeats is False
     assert mine.problem is None
@@ -116,7 +118,7 @@ def test_ours_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise RuntimeError("no room")
 
-    monkeypatch.setattr("benchmarks.training.run.ours", fail)
+    monkeypatch.setattr("benchmarks.training.measure_steps.ours", fail)
     mine, theirs = measure_training(BODIES, ["gcn"], [False], QUICK)
     assert mine.problem == "failed: RuntimeError: no room"
     assert theirs.milliseconds is not None
@@ -201,7 +203,7 @@ def command(*arguments: str) -> Any:
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("benchmarks.training.workloads.TRAININGS", {"correspondence": BODIES})
+    monkeypatch.setattr("benchmarks.training.trainings.TRAININGS", {"correspondence": BODIES})
     path = tmp_path / "training.json"
     arguments = ["--device", "cpu", "--skip", "affine", "--steps", "2", "--seconds", "0", "-o", str(path)]
     told = command("training", *arguments)
@@ -216,8 +218,8 @@ def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_command_refuses_other_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.training.workloads.TRAININGS", {"correspondence": BODIES})
-    monkeypatch.setattr("benchmarks.training.run.LOSS_TOLERANCE", -1.0)
+    monkeypatch.setattr("benchmarks.training.trainings.TRAININGS", {"correspondence": BODIES})
+    monkeypatch.setattr("benchmarks.training.measure_steps.LOSS_TOLERANCE", -1.0)
     told = command("training", "--device", "cpu", "--steps", "2", "--seconds", "0")
     assert told.exit_code == 1
     assert "other losses" in told.stdout

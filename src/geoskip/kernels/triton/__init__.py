@@ -18,9 +18,9 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution,
     softmax_convolution_gradients,
 )
-from geoskip.kernels.triton.packing import packed_edges, packed_rows, packed_segments
+from geoskip.kernels.triton.packing_kernels import packed_edges, packed_rows, packed_segments
 from geoskip.kernels.triton.products import TERMS_BYTES, add_parts, over_rows, spmm
-from geoskip.kernels.triton.training import (
+from geoskip.kernels.triton.training_step import (
     linear,
     linear_cross_entropy,
     linear_cross_entropy_gradients,

@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.cases import Case, Contender, make_case, ours
 from benchmarks.checking import PEER_TOLERANCE, TOLERANCE, check, reference_results
+from benchmarks.measurements import OURS, Row
 from benchmarks.peers import Call, has_same_work, pyg_calls, pyg_contender
-from benchmarks.records import OURS, Row
 from benchmarks.roofline import Ceilings, work_of
 from benchmarks.timing import captured, peak_bytes, release, time_steps
 from benchmarks.workloads import Problem, Workload, problems

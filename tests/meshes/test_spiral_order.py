@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import Delaunay
 
 from geoskip.meshes import Mesh, grid, icosphere, torus
-from geoskip.meshes.spirals import ordered_neighbors, spirals
+from geoskip.meshes.spiral_order import ordered_neighbors, spirals
 
 
 def planar(seed: int, num_vertices: int = 60) -> Mesh:

@@ -1,6 +1,6 @@
 """Generated faces and bodies: seconds to make and to load them, bytes on disk, faces decoded a second, pictures.
 
-    OMP_NUM_THREADS=1 python benchmarks/people.py [--root FOLDER]
+    OMP_NUM_THREADS=1 python benchmarks/generated_people.py [--root FOLDER]
 
 With a folder that holds a copy of the cache it runs without anny, and measures no making.
 """

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.records import Row
+from benchmarks.measure_blocks import Settings, chosen_device, measure_workload, with_ratios
+from benchmarks.measurements import Row
 from benchmarks.roofline import Ceilings
-from benchmarks.run import Settings, chosen_device, measure_workload, with_ratios
-from benchmarks.tables import path_tables
+from benchmarks.terminal_tables import path_tables
 from torch import nn
 
 from tests.benchmarks.tiny import CPU, MESHES, PACKED, plant

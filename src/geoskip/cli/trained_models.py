@@ -90,8 +90,8 @@ def apply(
     if pixels is not None and len(pixels) != 2:
         raise typer.BadParameter(f"expected HEIGHT,WIDTH in pixels, got {size!r}", param_hint="--size")
     from geoskip.inference.apply import find_action
-    from geoskip.inference.files import BadFiles, Outputs
     from geoskip.inference.pretrained import load
+    from geoskip.inference.user_files import BadFiles, Outputs
     from geoskip.records.os_errors import explain_out_of_memory
     from geoskip.training.devices import choose_device
 

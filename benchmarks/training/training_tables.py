@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.records import Row, rows_of
-from benchmarks.tables import block_name, line, megabytes, number, ratio, scientific, yes_no
+from benchmarks.measurements import Row, rows_of
+from benchmarks.terminal_tables import block_name, line, megabytes, number, ratio, scientific, yes_no
 
 COLUMNS = ("ms", "peak MB", "× faster", "× less memory", "loss difference", "repeats")
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from rich.table import Table
 
-from benchmarks.records import PATHS, Row
+from benchmarks.measurements import PATHS, Row
 from benchmarks.scaling import Growth, Point
 from benchmarks.workloads import Problem
 from geoskip.blocks import AffineSkip

@@ -138,7 +138,7 @@ def _difference(plain: nn.Module, fast: nn.Module, inputs: list[Tensor]) -> floa
 
 def _resident_bytes(name: str, side: str) -> int:
     """On the CPU: by how much a step raises the resident memory of a fresh process (Linux only)."""
-    command = [sys.executable, "-m", "benchmarks.acceleration", name, side]
+    command = [sys.executable, "-m", "benchmarks.accelerated_models", name, side]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

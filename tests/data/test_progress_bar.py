@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from geoskip.data import progress as module
-from geoskip.data.progress import progress_bar
+from geoskip.data import progress_bar as module
+from geoskip.data.progress_bar import progress_bar
 
 
 class Terminal(io.StringIO):

@@ -1,4 +1,4 @@
-"""Thin plate interpolation against SciPy: ``python benchmarks/rbf.py [--device cuda]``; prints JSON.
+"""Thin plate interpolation against SciPy: ``python benchmarks/rbf_interpolation.py [--device cuda]``; prints JSON.
 
 Fits 2,000 centers in space with three outputs and evaluates 100,000 points, in float64. SciPy runs on the CPU of the
 same machine. Both times are the fastest of ``--repeats`` runs. The results are compared before any time is printed.

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.records import Row
-from benchmarks.run import TRIAL_SECONDS, failed, with_ratios
+from benchmarks.measure_blocks import TRIAL_SECONDS, failed, with_ratios
+from benchmarks.measurements import Row
 from benchmarks.timing import release, time_steps
 from benchmarks.training.trainers import Trainer, Way, losses, ours, peer, ways
-from benchmarks.training.workloads import Run, Training
+from benchmarks.training.trainings import Run, Training
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic
 from geoskip.training.tasks import Task, make_task

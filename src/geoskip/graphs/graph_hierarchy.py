@@ -14,7 +14,7 @@ from geoskip.arguments import check_items, check_type, short_repr, whole_number,
 from geoskip.graphs.checks import as_tensor, check_device, check_floating, check_indices, values_readable
 from geoskip.graphs.edges import attach, cartesian
 from geoskip.graphs.graph import Graph, graph_of_vertex, pack
-from geoskip.graphs.records import move, register_record
+from geoskip.graphs.tensor_records import move, register_record
 from geoskip.kernels import Pattern, sort_edges, sparse_product
 from geoskip.shapes import Bool, Float, Int
 
@@ -160,7 +160,7 @@ class Hierarchy:
 
 def _graph_of(mesh: Any, spiral_length: int | None, dtype: torch.dtype) -> Graph:
     # Imported here, so that operators need not load the geometry.
-    from geoskip.meshes.spirals import spirals
+    from geoskip.meshes.spiral_order import spirals
 
     graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     graph = attach(graph, cartesian(graph, torch.tensor(mesh.verts)).to(dtype))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from benchmarks.document import document
-from benchmarks.records import Row, busy, load, machine, precision, rows_as_json, rows_of, save
+from benchmarks.measurements import Row, busy, load, machine, precision, rows_as_json, rows_of, save
 from benchmarks.scaling import Growth, Point
-from benchmarks.tables import number
+from benchmarks.terminal_tables import number
 
 from tests.benchmarks.tiny import CPU
 

@@ -1,6 +1,6 @@
 """MNIST as superpixel graphs: seconds to build, coarsen and load, size on disk, edges and vertices per level.
 
-    OMP_NUM_THREADS=1 python benchmarks/superpixels.py FOLDER [--images N] [--workers N]
+    OMP_NUM_THREADS=1 python benchmarks/mnist_superpixels.py FOLDER [--images N] [--workers N]
 
 FOLDER holds the four IDX files of MNIST; --images takes that many of them. Where others use the machine too, the
 time on the cores (of this process and the workers) says more than the time on the wall.
