@@ -44,7 +44,7 @@ from geoskip.data.cache import entries
 from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.files import atomic_write
 from geoskip.report import sheets  # noqa: F401 (loaded once, not in every process)
-from geoskip.training.checkpoint import newest_checkpoint, read_files
+from geoskip.training.checkpoint import newest_checkpoint, read_checkpoint_files
 from tests.training import sets
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -229,7 +229,7 @@ def incomplete(folder: Path) -> Iterator[str]:
             except Exception as error:  # whatever is wrong with it
                 yield f"{path.relative_to(folder)} is not complete: {error!r}"
     for path in (folder / "run" / "checkpoints").glob("step-*"):
-        read_files(path)
+        read_checkpoint_files(path)
     for root in (folder / "cache", folder / "built"):
         yield from (f"{entry.name}: {entry.fault}" for entry in entries(root, thorough=True) if entry.fault)
 

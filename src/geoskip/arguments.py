@@ -148,7 +148,7 @@ def check_fields(record: Any, prefix: str = "") -> None:
 def check_value(name: str, value: Any, hint: Any) -> None:
     """ValueError, naming the value, unless it fits a type hint."""
     if not fits(value, hint):
-        raise ValueError(f"{name}: expected {described(hint)}, got {value!r:.200}")
+        raise ValueError(f"{name}: expected {describe_hint(hint)}, got {value!r:.200}")
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -170,13 +170,13 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, str | Path if hint is Path else origin or hint)
 
 
-def described(hint: Any) -> str:
+def describe_hint(hint: Any) -> str:
     """A type hint in words: ``a list of texts or none``."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(described(one) for one in inner))
+        return " or ".join(dict.fromkeys(describe_hint(one) for one in inner))
     if origin in (tuple, Sequence, list):
-        return f"a list of {described(inner[0]).removeprefix('a ')}s"
+        return f"a list of {describe_hint(inner[0]).removeprefix('a ')}s"
     if origin is Mapping:
         return "names with values"
     return WORDS.get(hint, f"a {getattr(hint, '__name__', hint)}")

@@ -10,7 +10,7 @@ import torch
 
 from geoskip.data import CorrespondenceSet, bodies
 from geoskip.data.cache import read_entry
-from geoskip.data.generated_bodies import person, posed
+from geoskip.data.generated_bodies import body_verts, person
 from geoskip.data.people import (
     CENTRAL_JOINTS,
     JOINTS,
@@ -67,7 +67,7 @@ def test_all_share_one_closed_surface(faust_like: CorrespondenceSet) -> None:
 def test_vertices_are_those_of_anny(faust_like: CorrespondenceSet, folder: Path, body: Any) -> None:
     kept = read_entry(next(folder.glob("bodies-*"))).arrays["kept"]
     phenotypes, takes = person(0, 4, 10)
-    own = posed(body, phenotypes, takes, kept)
+    own = body_verts(body, phenotypes, takes, kept)
     for pose in range(10):
         offset = faust_like.meshes[40 + pose].verts - own[pose]
         assert np.ptp(offset, axis=0).max() < 1e-6
@@ -154,7 +154,7 @@ def test_poses_written_without_sides_are_mirror_images(name: str) -> None:
 
 def test_raised_arms_are_above_the_head_and_mirrored(body: Any) -> None:
     arms_up = bone_rotations(named_pose("arms_up"))
-    verts = posed(body, {"age": 0.8}, [{}, arms_up], np.arange(13_718))
+    verts = body_verts(body, {"age": 0.8}, [{}, arms_up], np.arange(13_718))
     wrists = [body.vertex_bone_indices[:, 0].numpy() == body.bone_labels.index(f"wrist.{side}") for side in "LR"]
     for wrist, sign in zip(wrists, (1, -1), strict=True):
         assert verts[1][wrist, 1].min() > verts[0][:, 1].max()

@@ -11,7 +11,7 @@ import torch
 
 from geoskip.data import MeshSet, SkinnedShapes, faces
 from geoskip.data.cache import read_entry
-from geoskip.data.heads import ACTIONS, EXPRESSIONS, action_fields, head_model, posed, subject_shape
+from geoskip.data.heads import ACTIONS, EXPRESSIONS, action_fields, head_model, head_verts, subject_shape
 from geoskip.data.people import skin
 from geoskip.meshes import Mesh
 
@@ -54,8 +54,8 @@ def test_the_linear_form_is_what_anny_computes(coma_like: MeshSet, head: Any, ke
     for subject in (0, 7, 11):
         frame = int((shapes.subject == subject).nonzero()[40])
         coefficients = shapes.coefficients[[frame]].double()
-        own = posed(head, kept, *subject_shape(0, subject), coefficients)
-        rest = posed(head, kept, *subject_shape(0, subject))
+        own = head_verts(head, kept, *subject_shape(0, subject), coefficients)
+        rest = head_verts(head, kept, *subject_shape(0, subject))
         assert np.abs(rest + np.einsum("ta,avc->tvc", coefficients.numpy(), fields) - own).max() < 1e-8
         decoded = coma_like.verts(torch.tensor([frame]))[0].numpy() + rest[0].mean(axis=0)
         assert np.abs(decoded - own[0]).max() < 1e-3
@@ -68,7 +68,7 @@ def test_actions_are_in_the_order_of_anny(head: Any) -> None:
 def test_displacements_do_not_depend_on_the_subject(head: Any, kept: np.ndarray) -> None:
     """What lets all subjects share one field for each action."""
     both = torch.cat([torch.zeros(1, 52), torch.eye(52)]).double()
-    moved = posed(head, kept, *subject_shape(3, 5), both)
+    moved = head_verts(head, kept, *subject_shape(3, 5), both)
     assert np.abs(moved[1:] - moved[0] - action_fields(head, kept)).max() < 1e-9
 
 

@@ -10,7 +10,7 @@ import torch
 
 from geoskip.data import MeshSet, moving_bodies
 from geoskip.data.cache import read_entry
-from geoskip.data.generated_bodies import MOTIONS, grounded, mirrored, posed, random_motion
+from geoskip.data.generated_bodies import MOTIONS, body_verts, grounded, mirrored, random_motion
 from geoskip.data.people import JOINTS, adult, anny_model, bone_rotations, named_pose
 
 TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "num_vertices": 13_348}
@@ -29,7 +29,7 @@ def tiny(folder: Path) -> MeshSet:
 def test_decoded_bodies_are_those_of_anny(tiny: MeshSet, folder: Path) -> None:
     body, kept = anny_model(), read_entry(next(folder.glob("moving-bodies-*"))).arrays["kept"]
     path = random_motion("squat", 20, np.random.default_rng([0, 6, 1, 3]))
-    own = grounded(posed(body, adult(np.random.default_rng([0, 1, 1]), 1), list(map(bone_rotations, path)), kept))
+    own = grounded(body_verts(body, adult(np.random.default_rng([0, 1, 1]), 1), list(map(bone_rotations, path)), kept))
     frames = torch.arange(100 + 60, 100 + 80)
     assert tiny.names[160] == "001/squat/000"
     apart = 1000 * np.linalg.norm(tiny.verts(frames).numpy() - own, axis=-1)

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from geoskip.data import Template, TemplateError, load_template, prepare_template, save_template
-from geoskip.data.template import Arrays, pack
+from geoskip.data.template import Arrays, template_bytes
 from geoskip.graphs import map_tensors
 from geoskip.meshes import Mesh, grid, icosphere
 
@@ -166,7 +166,7 @@ def test_parts_that_do_not_fit_are_refused(path: Path, change: Callable[[Arrays,
     arrays, about = contents(path)
     del about["sha256"]
     change(arrays, about)
-    path.write_bytes(pack(arrays, about))
+    path.write_bytes(template_bytes(arrays, about))
     with pytest.raises(TemplateError, match=fault):
         load_template(path)
 

@@ -34,7 +34,7 @@ from geoskip.data.cache import ARRAYS, read_entry
 from geoskip.data.idx import read_idx
 from geoskip.data.image_sets import FORMATS, read_image
 from geoskip.data.mesh_files import ANY_MESH
-from geoskip.data.template import pack
+from geoskip.data.template import template_bytes
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
 from geoskip.inference.pretrained import load, save_pretrained
 from geoskip.inference.user_files import read_codes, read_values
@@ -190,7 +190,7 @@ def _tensor_readers(scratch: Path) -> list[Reader]:
         arrays, metadata = parse_arrays((folder / "t.safetensors").read_bytes())
         about = parse_json(metadata["geoskip"])
         kept = {name: about[name] for name in about if name not in ("format", "version", "sha256")}
-        (folder / "t.safetensors").write_bytes(pack(arrays, kept))
+        (folder / "t.safetensors").write_bytes(template_bytes(arrays, kept))
 
     mutations: dict[str, Mutation] = {"": mutate_tensors}
     return [

@@ -119,7 +119,7 @@ def test_plain_is_next_to_affine_even_without_samples() -> None:
     ],
 )
 def test_people_have_names_that_can_be_read(name: str, expected: str) -> None:
-    assert ", ".join(scenes.described(name)) == expected
+    assert ", ".join(scenes.describe_item(name)) == expected
 
 
 def test_what_a_part_decodes_has_a_scale_of_its_own() -> None:

@@ -11,11 +11,11 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from geoskip.arguments import whole_number
 from geoskip.blocks.channels import (
-    check_features,
     check_same_vertices,
+    check_skip_input,
     device_and_dtype,
     features_at,
-    features_of,
+    output_features,
     own_bias,
     read_channels,
     receiving_features,
@@ -148,7 +148,7 @@ class Skip(nn.Module, ABC):
     def affine(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         """P(x) alone, with the block's b; ``x`` are the features of the receiving vertices."""
         self._known_channels()
-        check_features(x, self._label())
+        check_skip_input(x, self._label())
         self._check_input(x)
         return self.shortcut(x) + self._b if self.adds_bias or self.conv_has_bias else self.shortcut(x)
 
@@ -157,7 +157,7 @@ class Skip(nn.Module, ABC):
         out = self.conv(*args, **kwargs)
         if not self.conv_has_bias:
             return out
-        return with_features(out, features_of(out, self._label()) - self._b)
+        return with_features(out, output_features(out, self._label()) - self._b)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args or not isinstance(args[0], Tensor):
@@ -173,7 +173,7 @@ class Skip(nn.Module, ABC):
             return self.affine(received)
         self._check_input(received)
         out = self.conv(*args, **kwargs)
-        y = features_of(out, self._label())
+        y = output_features(out, self._label())
         check_same_vertices(received, y, self._label())
         if self.skip_channels is None:
             self._materialize(received.shape[-1], y.shape[-1])

@@ -125,11 +125,11 @@ def receiving_features(x: Any, block: str) -> Tensor:
             f"x: {block} was given {given}, no features of the receiving vertices, which the skip acts on; pass "
             "them, or leave this convolution without a skip (where=… of add_skips)"
         )
-    check_features(received, block)
+    check_skip_input(received, block)
     return received
 
 
-def check_features(x: Any, block: str) -> None:
+def check_skip_input(x: Any, block: str) -> None:
     if not isinstance(x, Tensor):
         advice = "; wrap the convolution of each type of vertex instead" if isinstance(x, dict) else ""
         if isinstance(x, np.ndarray) and x.dtype.kind in "iuf":
@@ -149,7 +149,7 @@ def check_features(x: Any, block: str) -> None:
         raise ValueError(f"x: {block} acts on a tensor [*batch, vertices, channels], got shape {list(x.shape)}")
 
 
-def features_of(out: Any, block: str) -> Tensor:
+def output_features(out: Any, block: str) -> Tensor:
     """Features in a convolution's output: the output, or the first of a tuple (attention weights follow)."""
     y = out[0] if isinstance(out, tuple) and out else out
     if not isinstance(y, Tensor):

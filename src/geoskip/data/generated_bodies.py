@@ -84,7 +84,7 @@ def num_training_people(people: int, share: float) -> int:
 def _build_bodies(identities: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
     template, kept = body_template(body, num_vertices)
-    people = [posed(body, *person(seed, identity, poses), kept) for identity in range(identities)]
+    people = [body_verts(body, *person(seed, identity, poses), kept) for identity in range(identities)]
     positions = grounded(np.concatenate(people)).astype(np.float32)
     return CacheEntry({"verts": positions, "faces": template.faces, "kept": kept}, {"unit": "m"})
 
@@ -93,7 +93,7 @@ def body_template(body: Any, num_vertices: int) -> tuple[Mesh, Int[np.ndarray, v
     """The skin of a person at rest, decimated to ``num_vertices`` vertices, and their numbers among anny's vertices."""
     whole = Mesh(body.template_vertices.numpy(), body.faces.numpy())
     kept = skin(whole)
-    rest = whole.with_verts(posed(body, TEMPLATE, [{}], np.arange(whole.num_vertices))[0]).submesh(kept)
+    rest = whole.with_verts(body_verts(body, TEMPLATE, [{}], np.arange(whole.num_vertices))[0]).submesh(kept)
     coarse = decimate(rest, num_vertices)
     return coarse.mesh, kept[coarse.kept]
 
@@ -111,7 +111,7 @@ def random_adult(seed: int, number: int) -> dict[str, float]:
     return adult(np.random.default_rng([seed, 1, number]), number)
 
 
-def posed(
+def body_verts(
     body: Any, phenotypes: dict[str, float], takes: list[Bones], kept: Int[np.ndarray, vertices]
 ) -> Float[np.ndarray, "takes vertices 3"]:
     """The chosen vertices of one person in each pose, in meters, y up."""
@@ -191,7 +191,7 @@ def own_connectivity(
 def _build_remeshed(people: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
     template, kept = body_template(body, num_vertices)
-    target = grounded(posed(body, TEMPLATE, [{}], kept))[0]
+    target = grounded(body_verts(body, TEMPLATE, [{}], kept))[0]
     dtype = np.uint16 if num_vertices <= 2**16 else np.uint32
     positions, faces, labels = [], [], []
     with progress_bar("bodies", people * poses) as advance:
@@ -199,7 +199,7 @@ def _build_remeshed(people: int, poses: int, num_vertices: int, seed: int) -> Ca
             test = person >= num_training_people(people, 0.75)
             generators = [np.random.default_rng([seed, 5, person, pose]) for pose in range(poses)]
             takes = [bone_rotations(random_pose(rng, test)) for rng in generators]
-            shapes = grounded(posed(body, random_adult(seed, person), takes, kept))
+            shapes = grounded(body_verts(body, random_adult(seed, person), takes, kept))
             for shape, rng in zip(shapes, generators, strict=True):
                 own_verts, own_faces, own_labels = own_connectivity(template.with_verts(shape), rng)
                 positions.append(np.round((own_verts - CENTER) / STEP).astype(np.int16))

@@ -29,8 +29,8 @@ from geoskip.data.heads import (
     action_vector,
     habits,
     head_model,
+    head_verts,
     lengths,
-    posed,
     sequence,
     subject_shape,
 )
@@ -99,7 +99,7 @@ def _build_faces(subjects: int, takes: list[tuple[int, str]], frames: int, seed:
     head = head_model()
     whole = Mesh(head.template_vertices.numpy(), head.faces.numpy())
     kept = skin(whole)
-    rests = np.stack([posed(head, kept, *subject_shape(seed, subject))[0] for subject in range(subjects)])
+    rests = np.stack([head_verts(head, kept, *subject_shape(seed, subject))[0] for subject in range(subjects)])
     arrays = {
         "rests": (rests - rests.mean(axis=1, keepdims=True)).astype(np.float32),
         "displacements": action_fields(head, kept).astype(np.float32),

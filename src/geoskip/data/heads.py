@@ -177,7 +177,7 @@ def head_model() -> Any:
 def action_fields(head: Any, kept: Int[np.ndarray, vertices]) -> Float[np.ndarray, "actions vertices 3"]:
     """The displacement of each action at full strength, in millimeters: the same for all, as anny's shapes are sums."""
     both = torch.cat([torch.zeros(1, len(ACTIONS)), torch.eye(len(ACTIONS))]).double()
-    verts = posed(head, kept, {}, {}, both)
+    verts = head_verts(head, kept, {}, {}, both)
     return verts[1:] - verts[0]
 
 
@@ -192,7 +192,7 @@ def subject_shape(seed: int, subject: int) -> tuple[dict[str, float], dict[str, 
     return phenotypes, {name: float(np.clip(v, -LARGEST_FEATURE, LARGEST_FEATURE)) for name, v in values.items()}
 
 
-def posed(
+def head_verts(
     head: Any,
     kept: Int[np.ndarray, vertices],
     phenotypes: dict[str, float],

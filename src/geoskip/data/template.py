@@ -112,12 +112,12 @@ def save_template(path: str | Path, template: Template) -> None:
         arrays |= {f"step{k}.down.{name}": array for name, array in _entries(down).items()}
         arrays |= {f"step{k}.up.{name}": array for name, array in _entries(up).items()}
     topology = [mesh.topology_hash() for mesh in template.meshes.levels]
-    atomic_write(path, pack(arrays, {"unit_mm": template.unit_mm, "topology": topology}))
+    atomic_write(path, template_bytes(arrays, {"unit_mm": template.unit_mm, "topology": topology}))
 
 
 def load_template(path: str | Path) -> Template:
     """Read a template and check all of it; TemplateError if it is damaged, of another version, or not a template."""
-    arrays, about = _unpack(Path(path))
+    arrays, about = _read_arrays(Path(path))
     try:
         return _template(arrays, about)
     except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -125,15 +125,15 @@ def load_template(path: str | Path) -> Template:
         raise TemplateError(f"{path}: not a complete template: {fault}") from error
 
 
-def pack(arrays: Arrays, about: Mapping[str, Any]) -> bytes:
+def template_bytes(arrays: Arrays, about: Mapping[str, Any]) -> bytes:
     """The file's bytes: arrays, and the description with its checksum."""
-    described = {"format": FORMAT, "version": VERSION, **about}
-    described["sha256"] = _digest(arrays, described)
+    description = {"format": FORMAT, "version": VERSION, **about}
+    description["sha256"] = _digest(arrays, description)
     # One metadata entry: safetensors does not keep the order of several.
-    return save(arrays, {"geoskip": json.dumps(described)})
+    return save(arrays, {"geoskip": json.dumps(description)})
 
 
-def _unpack(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def _read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
         arrays, metadata = parse_arrays(read_bytes(path))
         about = parse_json(metadata["geoskip"])

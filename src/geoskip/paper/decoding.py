@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from geoskip.blocks import Skip, only
-from geoskip.blocks.channels import features_of, receiving_features
+from geoskip.blocks.channels import output_features, receiving_features
 from geoskip.graphs import Graph
 from geoskip.kernels import sparse_product
 from geoskip.models import MeshAutoencoder
@@ -129,7 +129,7 @@ def block_shares(model: nn.Module, forward: Callable[[nn.Module], Any]) -> list[
     def hook(name: str) -> Callable[..., None]:
         def measure(block: Skip, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             affine = block.affine(receiving_features(args[0] if args else kwargs["x"], name))
-            rows.append(BlockShare(name, *affine_share(affine, features_of(out, name))))
+            rows.append(BlockShare(name, *affine_share(affine, output_features(out, name))))
 
         return measure
 

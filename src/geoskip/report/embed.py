@@ -14,7 +14,7 @@ import numpy as np
 from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples
 from geoskip.report.palette import colored, position_colors
 from geoskip.report.pictures import png_bytes, sheet
-from geoskip.report.scenes import Kind, Scene, described, saturation_mm
+from geoskip.report.scenes import Kind, Scene, describe_item, saturation_mm
 from geoskip.report.sheets import PAPER_PCT, Shape, errors_mm, shape_pictures
 from geoskip.shapes import Float, Shaped
 
@@ -97,7 +97,7 @@ def _described(scene: Scene[Any], count: int) -> dict[str, Any]:
     return {
         "key": scene.key,
         "title": scene.title,
-        "samples": [", ".join(described(name)) for name in scene.first.names[:count]],
+        "samples": [", ".join(describe_item(name)) for name in scene.first.names[:count]],
         "changes": list(scene.changes[:count]),
     }
 
@@ -192,7 +192,7 @@ def mesh_still(scene: Scene[MeshSamples]) -> Still:
     shapes: list[Shape] = [(first.parts["input"][0], first.faces, colored(np.zeros_like(results[0][2]), high))]
     shapes += [(samples.parts["full"][0], first.faces, colored(errors, high)) for _, samples, errors in results]
     means = ", ".join(f"{row.method} {errors.mean():.2f} mm" for row, _, errors in results)
-    shown = f"the mesh “{', '.join(described(first.names[0]))}” and its reconstruction by each method"
+    shown = f"the mesh “{', '.join(describe_item(first.names[0]))}” and its reconstruction by each method"
     return Still(shapes, f"{scene.title}: {shown}. Mean error: {means}.")
 
 
@@ -208,5 +208,7 @@ def match_still(scene: Scene[CorrespondenceSamples]) -> Still:
     error = "Its vertices have no labels, so the error is unknown."
     if means:
         error = f"Mean geodesic error: {', '.join(means)} of the diameter; the color scale ends at {PAPER_PCT:g} %."
-    shown = f"the target, and the geodesic error of each method on the body “{', '.join(described(first.names[0]))}”"
+    shown = (
+        f"the target, and the geodesic error of each method on the body “{', '.join(describe_item(first.names[0]))}”"
+    )
     return Still(shapes, f"{scene.title}: {shown}. {error}")

@@ -162,7 +162,7 @@ def arrangement(names: Sequence[str], distances: Sequence[float]) -> list[int]:
 
     Of several items of one person with one expression, the nearest is shown and the others are left out.
     """
-    items = [described(name) for name in names]
+    items = [describe_item(name) for name in names]
     left = sorted(range(len(names)), key=lambda i: (math.isnan(distances[i]), distances[i]))
     order: list[int] = []
     seen: Counter[str] = Counter()
@@ -173,10 +173,10 @@ def arrangement(names: Sequence[str], distances: Sequence[float]) -> list[int]:
     return order
 
 
-def described(name: str) -> tuple[str, ...]:
+def describe_item(name: str) -> tuple[str, ...]:
     """Who and what an item of a data set of people shows; any other name as it is.
 
-    >>> described("003/bareteeth/00027"), described("008/005-bend_forward"), described("scan 7")
+    >>> describe_item("003/bareteeth/00027"), describe_item("008/005-bend_forward"), describe_item("scan 7")
     (('Person 3', 'bared teeth'), ('Person 8', 'bend forward'), ('scan 7',))
     """
     pose = re.fullmatch(r"(\d+)/(\d+)", name)

@@ -99,7 +99,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     """
     for path in _newest_first(folder):
         try:
-            read_files(path)
+            read_checkpoint_files(path)
             return path
         except Damaged as fault:
             log.warning("%s: a damaged checkpoint, skipped: %s", path, fault)
@@ -111,7 +111,7 @@ def load_checkpoint(path: Path) -> State:
     if not path.is_dir():
         raise CheckpointError(f"{path}: there is no such checkpoint; name a folder step-… of a run's checkpoints")
     try:
-        manifest, files = read_files(path)
+        manifest, files = read_checkpoint_files(path)
         try:
             rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMIZER])[0])
             return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimizer"], rest["progress"])
@@ -128,7 +128,7 @@ def checkpoint_step(path: Path) -> int:
     return int(match[1])
 
 
-def read_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_checkpoint_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest and the files, compared with it byte by byte; Damaged, or CheckpointError for another format."""
     try:
         manifest = parse_manifest(_bytes(path / MANIFEST))
