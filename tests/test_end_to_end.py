@@ -25,7 +25,7 @@ SIZES = (4200, 1050, 263, 66, 17)
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> MeshSet:
     folder = tmp_path_factory.mktemp("cache")
-    return faces(subjects=2, expressions=("high_smile", "mouth_open"), frames=40, cache=folder)
+    return faces(people=2, expressions=("high_smile", "mouth_open"), frames=40, cache=folder)
 
 
 @pytest.fixture(scope="module")

@@ -156,10 +156,10 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("geoskip.data.generated_bodies.remeshed_bodies", made(body_set()))
     monkeypatch.setattr("geoskip.data.mesh_files.coma", made(mesh_set()))
     monkeypatch.setattr("geoskip.data.mesh_files.faust", made(body_set()))
-    told = run("data", "make", "faces", "--subjects", "3", "--frames", "99", "--seed", "5")
+    told = run("data", "make", "faces", "--people", "3", "--frames", "99", "--seed", "5")
     assert "10 meshes of 12 vertices, one unit is 1 mm; 8 for training, 2 for testing; cached in" in told.stdout
     assert told.stderr == "this takes long\n"
-    run("data", "make", "bodies", "--identities", "3", "--poses", "2", "--num-vertices", "99", "--seed", "5")
+    run("data", "make", "bodies", "--people", "3", "--poses", "2", "--num-vertices", "99", "--seed", "5")
     run("data", "make", "mixed-faces", "--people", "3", "--takes", "2", "--frames-per-take", "4", "--seed", "5")
     run(
         "data",
@@ -178,8 +178,8 @@ def test_make_passes_on_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     run("data", "make", "coma", "x.zip")
     told = run("data", "make", "faust", "--geodesics")
     assert asked == [
-        {"places": (), "subjects": 3, "frames": 99, "seed": 5},
-        {"places": (), "identities": 3, "poses": 2, "num_vertices": 99, "seed": 5},
+        {"places": (), "people": 3, "frames": 99, "seed": 5},
+        {"places": (), "people": 3, "poses": 2, "num_vertices": 99, "seed": 5},
         {"places": (), "people": 3, "takes": 2, "frames_per_take": 4, "seed": 5},
         {"places": (), "people": 3, "frames_per_take": 4, "num_vertices": 99, "seed": 5},
         {"places": (), "people": 3, "poses": 2, "num_vertices": 99, "seed": 5},
@@ -205,7 +205,7 @@ def test_made_data_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """The commands and the functions mean the same entry."""
     arrays = {"verts": np.zeros((4, 12, 3), dtype=np.float32), "faces": icosphere(0).faces, "kept": np.arange(12)}
     monkeypatch.setattr("geoskip.data.generated_bodies._build_bodies", lambda *sizes: CacheEntry(arrays))
-    told = run("data", "make", "bodies", "--identities", "2", "--poses", "2", "--num-vertices", "12")
+    told = run("data", "make", "bodies", "--people", "2", "--poses", "2", "--num-vertices", "12")
     assert told.exit_code == 0, told.output
     monkeypatch.setattr("geoskip.data.generated_bodies._build_bodies", None)
     assert len(bodies(2, 2, 12)) == 4

@@ -102,8 +102,8 @@ def test_geodesics_reach_every_vertex(faust_like: CorrespondenceSet) -> None:
 def test_people_and_seeds_differ_and_repeat(body: Any, tmp_path: Path) -> None:
     """At full resolution, which takes no time to decimate."""
     full: dict[str, Any] = {"poses": 2, "num_vertices": 13_348}
-    two, other = (bodies(identities=2, **full, seed=seed, cache=tmp_path) for seed in (0, 1))
-    three = bodies(identities=3, **full, cache=tmp_path)
+    two, other = (bodies(people=2, **full, seed=seed, cache=tmp_path) for seed in (0, 1))
+    three = bodies(people=3, **full, cache=tmp_path)
     assert two.names == three.names[:4] == ("000/000-rest", "000/001-arms_up", "001/000-rest", "001/001-arms_up")
     for mesh, same in zip(two.meshes, three.meshes, strict=False):
         assert (mesh.verts == same.verts).all()
@@ -125,7 +125,7 @@ def test_cached_bodies_need_no_anny(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"identities": 0}, "identities: expected 1 or more, got 0"),
+        ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"poses": 0}, "poses: expected 1 or more, got 0"),
         ({"num_vertices": 3}, "4 to 13348 vertices, not 3"),
         ({"num_vertices": 20_000}, "4 to 13348 vertices"),

@@ -97,10 +97,10 @@ def test_other_values_are_refused_by_name(name: str, value: Any) -> None:
     [
         (
             {"nodes": 40},
-            r"data_options\.nodes: bodies has no such option; it has identities, poses, num_vertices",
+            r"data_options\.nodes: bodies has no such option; it has people, poses, num_vertices",
         ),
-        ({"identities": "ten"}, r"data_options\.identities: expected a whole number, got 'ten'"),
-        ({"identities": 0}, r"data_options\.identities: expected 1 or more, got 0"),
+        ({"people": "ten"}, r"data_options\.people: expected a whole number, got 'ten'"),
+        ({"people": 0}, r"data_options\.people: expected 1 or more, got 0"),
         ({"recipe": {"slic": 3}}, r"data_options\.recipe: bodies has no such option"),
         ({"idntities": 3}, r"data_options\.idntities: bodies has no such option"),
     ],

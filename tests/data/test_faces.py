@@ -15,7 +15,7 @@ from geoskip.data.heads import ACTIONS, EXPRESSIONS, action_fields, head_model, 
 from geoskip.data.people import skin
 from geoskip.meshes import Mesh
 
-TINY: dict[str, Any] = {"subjects": 2, "expressions": ("mouth_side", "high_smile"), "frames": 250}
+TINY: dict[str, Any] = {"people": 2, "expressions": ("mouth_side", "high_smile"), "frames": 250}
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
         ({"expressions": ("wink",)}, "no expression wink: choose from bareteeth"),
         ({"split": "wink"}, "one of several expressions of the set, not 'wink'"),
         ({"expressions": ("lips_up",), "split": "lips_up"}, "one of several"),
-        ({"subjects": 0}, "subjects: expected 1 or more, got 0"),
+        ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"expressions": ()}, "expressions: expected 1 or more, got 0"),
         ({"frames": 143}, "143 frames do not fill 12 × 12 sequences"),
     ],

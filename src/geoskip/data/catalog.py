@@ -46,7 +46,7 @@ FACES = DataSet(
     title="Generated faces like those of CoMA",
     function="geoskip.data.generated_faces:faces",
     options=(
-        Option("subjects", int, "Number of people", 12, least=1),
+        _PEOPLE(default=12),
         Option("expressions", list[str], "Expressions per person", "all 12"),
         Option("frames", int, "Total number of meshes", 20_466, least=1),
         _SEED,
@@ -92,7 +92,7 @@ BODIES = DataSet(
     title="Generated bodies like those of FAUST",
     function="geoskip.data.generated_bodies:bodies",
     options=(
-        Option("identities", int, "Number of people", 10, least=1),
+        _PEOPLE(default=10),
         _POSES(default=10),
         _VERTICES(default=6890),
         _SEED,

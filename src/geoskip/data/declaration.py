@@ -68,7 +68,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set, declared but not loaded. Call it as its function: ``faces(subjects=3)``.
+    """A data set, declared but not loaded. Call it as its function: ``faces(people=3)``.
 
     name: for ``--data``; also the name of its folder in the data folder, and of its kind in the cache.
     task: the task that trains on it.

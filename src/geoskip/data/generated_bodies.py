@@ -52,21 +52,21 @@ Bones = dict[str, Float[np.ndarray, "3"]]
 
 
 def bodies(
-    identities: int = 10, poses: int = 10, num_vertices: int = 6890, seed: int = 0, *, cache: Path | None = None
+    people: int = 10, poses: int = 10, num_vertices: int = 6890, seed: int = 0, *, cache: Path | None = None
 ) -> CorrespondenceSet:
-    """``identities`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to the first of them.
+    """``people`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to the first of them.
 
-    They are sorted by identity, then pose. The last fifth of the identities is the test, as in FAUST (80 and 20 of
+    They are sorted by person, then pose. The last fifth of the people is the test, as in FAUST (80 and 20 of
     100), so the test people are never seen in training. A person does not depend on how many there are. The poses are
     those of :data:`geoskip.data.people.POSES`, in order, then blends of two.
     """
-    _check_sizes(num_vertices, identities=identities, poses=poses)
-    recipe = {"identities": identities, "poses": poses, "verts": num_vertices, "seed": seed, "version": VERSION}
-    arrays = cached("bodies", recipe, lambda: _build_bodies(identities, poses, num_vertices, seed), root=cache).arrays
+    _check_sizes(num_vertices, people=people, poses=poses)
+    recipe = {"identities": people, "poses": poses, "verts": num_vertices, "seed": seed, "version": VERSION}
+    arrays = cached("bodies", recipe, lambda: _build_bodies(people, poses, num_vertices, seed), root=cache).arrays
     meshes = tuple(Mesh(positions, arrays["faces"]) for positions in arrays["verts"])
     labels = (torch.arange(num_vertices),) * len(meshes)
-    names = tuple(f"{i:03d}/{p:03d}-{pose_name(p)}" for i in range(identities) for p in range(poses))
-    split = Split.leading(len(meshes), poses * num_training_people(identities, 0.8))
+    names = tuple(f"{i:03d}/{p:03d}-{pose_name(p)}" for i in range(people) for p in range(poses))
+    split = Split.leading(len(meshes), poses * num_training_people(people, 0.8))
     return CorrespondenceSet(meshes[0], meshes, labels, names, split, 1000.0, entry_name("bodies", recipe))
 
 
@@ -81,11 +81,11 @@ def num_training_people(people: int, share: float) -> int:
     return max(1, min(round(share * people), people - 1))
 
 
-def _build_bodies(identities: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
+def _build_bodies(people: int, poses: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
     template, kept = body_template(body, num_vertices)
-    people = [body_verts(body, *person(seed, identity, poses), kept) for identity in range(identities)]
-    positions = grounded(np.concatenate(people)).astype(np.float32)
+    verts = [body_verts(body, *person(seed, identity, poses), kept) for identity in range(people)]
+    positions = grounded(np.concatenate(verts)).astype(np.float32)
     return CacheEntry({"verts": positions, "faces": template.faces, "kept": kept}, {"unit": "m"})
 
 

@@ -4,7 +4,7 @@ They are made once by anny (the extra ``people``) and stored as a table of param
 take 7 MB. Decoding them (:class:`geoskip.data.mesh_sets.SkinnedShapes`) does not need anny, so that any machine with a
 copy of the cache entry can use them.
 
-``faces`` are subjects who perform named expressions, like those of CoMA. ``mixed_faces`` are hard in the way that
+``faces`` are people who perform named expressions, like those of CoMA. ``mixed_faces`` are hard in the way that
 CoMA is: expressions are blends that never occur twice, faces are cropped and scaled to one size, the jaw turns about
 its hinge, and the test is on takes that were never seen. A take passes through three keys. A key is a blend of two
 expressions with a random strength, plus two random actions.
@@ -44,7 +44,7 @@ VERSION = 1
 
 
 def faces(
-    subjects: int = 12,
+    people: int = 12,
     expressions: Sequence[str] = tuple(EXPRESSIONS),
     frames: int = 20_466,
     seed: int = 0,
@@ -52,23 +52,23 @@ def faces(
     *,
     cache: Path | None = None,
 ) -> MeshSet:
-    """``subjects`` × ``expressions`` sequences, ``frames`` in all; the same for the same arguments.
+    """``people`` × ``expressions`` sequences, ``frames`` in all; the same for the same arguments.
 
     Frames are named ``subject/expression/frame``, in sorted order. As in :func:`geoskip.data.coma`, the split is
     ``"interpolation"`` (the first 10 of every 100 frames are the test) or an expression, which is the test for all
-    subjects. A subject does not depend on how many there are.
+    people. A person does not depend on how many there are.
     """
     chosen = sorted(set(expressions))
     if unknown := sorted(set(chosen) - set(EXPRESSIONS)):
         raise ValueError(f"no expression {', '.join(unknown)}: choose from {', '.join(EXPRESSIONS)}")
     if split != "interpolation" and (split not in chosen or len(chosen) == 1):
         raise ValueError(f"split is 'interpolation' or one of several expressions of the set, not {split!r}")
-    check_counts(subjects=subjects, expressions=len(chosen))
-    if frames < subjects * len(chosen):
-        raise ValueError(f"{frames} frames do not fill {subjects} × {len(chosen)} sequences")
-    takes = [(subject, expression) for subject in range(subjects) for expression in chosen]
-    recipe = {"subjects": subjects, "expressions": chosen, "frames": frames, "seed": seed, "version": VERSION}
-    arrays = cached("faces", recipe, lambda: _build_faces(subjects, takes, frames, seed), root=cache).arrays
+    check_counts(people=people, expressions=len(chosen))
+    if frames < people * len(chosen):
+        raise ValueError(f"{frames} frames do not fill {people} × {len(chosen)} sequences")
+    takes = [(subject, expression) for subject in range(people) for expression in chosen]
+    recipe = {"subjects": people, "expressions": chosen, "frames": frames, "seed": seed, "version": VERSION}
+    arrays = cached("faces", recipe, lambda: _build_faces(people, takes, frames, seed), root=cache).arrays
     names = tuple(
         f"{subject:03d}/{expression}/{frame:05d}"
         for (subject, expression), length in zip(takes, arrays["lengths"], strict=True)
@@ -89,7 +89,7 @@ def mean_template(arrays: Mapping[str, np.ndarray]) -> Mesh:
     return Mesh(arrays["rests"].mean(axis=0, dtype=np.float64), arrays["faces"])
 
 
-def _build_faces(subjects: int, takes: list[tuple[int, str]], frames: int, seed: int) -> CacheEntry:
+def _build_faces(people: int, takes: list[tuple[int, str]], frames: int, seed: int) -> CacheEntry:
     num_frames = lengths(frames, len(takes), np.random.default_rng([seed, 0]))
     coefficients = []
     for (subject, expression), length in zip(takes, num_frames.tolist(), strict=True):
@@ -99,7 +99,7 @@ def _build_faces(subjects: int, takes: list[tuple[int, str]], frames: int, seed:
     head = head_model()
     whole = Mesh(head.template_vertices.numpy(), head.faces.numpy())
     kept = skin(whole)
-    rests = np.stack([head_verts(head, kept, *subject_shape(seed, subject))[0] for subject in range(subjects)])
+    rests = np.stack([head_verts(head, kept, *subject_shape(seed, subject))[0] for subject in range(people)])
     arrays = {
         "rests": (rests - rests.mean(axis=1, keepdims=True)).astype(np.float32),
         "displacements": action_fields(head, kept).astype(np.float32),
