@@ -105,11 +105,11 @@ def num_sets(problem: Problem, num_vertices: int, device: torch.device) -> int:
 def training_step(module: nn.Module, x: Tensor, grad_y: Tensor, *args: object) -> Step:
     """Forward, and the gradients of x and of every parameter."""
     x = x.detach().requires_grad_()
-    wanted = [x, *module.parameters()]
+    inputs = [x, *module.parameters()]
 
     def step() -> tuple[Tensor, ...]:
         y = module(x, *args)
-        return y.detach(), *torch.autograd.grad(y, wanted, grad_y)
+        return y.detach(), *torch.autograd.grad(y, inputs, grad_y)
 
     return step
 

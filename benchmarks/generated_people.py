@@ -24,10 +24,10 @@ def timed(name: str, work: Callable[[], object]) -> None:
     print(f"{name:<44}{perf_counter() - start:8.2f} s", flush=True)
 
 
-def decoding(found: MeshSet, device: str, batch: int = 256, repeats: int = 20) -> None:
+def decoding(mesh_set: MeshSet, device: str, batch: int = 256, repeats: int = 20) -> None:
     """The rate after one batch for warming up, with the items' numbers already on the device."""
-    moved = found.to(device)
-    chunks = torch.randint(len(found), (repeats + 1, batch), generator=torch.Generator().manual_seed(0)).to(device)
+    moved = mesh_set.to(device)
+    chunks = torch.randint(len(mesh_set), (repeats + 1, batch), generator=torch.Generator().manual_seed(0)).to(device)
     for number, chunk in enumerate(chunks):
         if number == 1:
             _finish(device)
@@ -37,15 +37,15 @@ def decoding(found: MeshSet, device: str, batch: int = 256, repeats: int = 20) -
     print(f"decoding on {device:<32}{repeats * batch / (perf_counter() - start):12.0f} faces/s", flush=True)
 
 
-def accuracy(found: MeshSet, device: str) -> None:
+def accuracy(mesh_set: MeshSet, device: str) -> None:
     """Against the same sum in float64."""
-    shapes, items = found.shapes, torch.arange(0, len(found), 97)
+    shapes, items = mesh_set.shapes, torch.arange(0, len(mesh_set), 97)
     assert isinstance(shapes, SkinnedShapes)
     moved = torch.einsum("ta,avc->tvc", shapes.coefficients[items].double(), shapes.displacements.double())
     exact = shapes.rests[shapes.subject[items]].double() + moved
     for tf32 in (False, True) if device == "cuda" else (False,):
         torch.backends.cuda.matmul.allow_tf32 = tf32
-        error = (found.to(device).verts(items).cpu().double() - exact).abs().max()
+        error = (mesh_set.to(device).verts(items).cpu().double() - exact).abs().max()
         print(f"largest error on {device}{' with TF32' if tf32 else '':<20}{float(error):12.2e} mm", flush=True)
 
 
@@ -61,12 +61,12 @@ def run(root: Path) -> None:
     timed("bodies, second call", lambda: bodies(cache=root))
     for entry in sorted(root.glob("*-*")):
         print(f"{entry.name.split('-')[0]:<44}{sum(f.stat().st_size for f in entry.iterdir()) / 1e6:8.2f} MB")
-    found = faces(cache=root)
+    mesh_set = faces(cache=root)
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
-        decoding(found, device)
-        accuracy(found, device)
+        decoding(mesh_set, device)
+        accuracy(mesh_set, device)
     for size in (256, 512, 1024):
-        timed(f"picture of a face, {size}²", partial(picture, found.template, size=size))
+        timed(f"picture of a face, {size}²", partial(picture, mesh_set.template, size=size))
 
 
 if __name__ == "__main__":

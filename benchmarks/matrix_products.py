@@ -71,8 +71,8 @@ def measure_products(device: torch.device, seconds: float = 1.0) -> Iterator[Pro
         yield timed("two of float16 (geoskip)", _split_float16(x, weight, gradient), True)
 
 
-def _errors(found: list[Tensor] | tuple[Tensor, ...], exact: list[Tensor] | tuple[Tensor, ...]) -> tuple[float, ...]:
-    pairs = zip(found, exact, strict=True)
+def _errors(computed: list[Tensor] | tuple[Tensor, ...], exact: list[Tensor] | tuple[Tensor, ...]) -> tuple[float, ...]:
+    pairs = zip(computed, exact, strict=True)
     return tuple(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
 
 

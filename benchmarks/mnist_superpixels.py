@@ -45,8 +45,8 @@ def levels(graphs: GraphSet) -> None:
 def main(folder: Path, count: int | None, workers: int | None) -> None:
     images, labels, split = read_images(folder)
     if count is not None:
-        some = np.linspace(0, len(images) - 1, count).astype(int)
-        images, labels, split = images[some], labels[some], Split.leading(count, count * 6 // 7)
+        chosen = np.linspace(0, len(images) - 1, count).astype(int)
+        images, labels, split = images[chosen], labels[chosen], Split.leading(count, count * 6 // 7)
     print(f"{len(images):,} images, {workers or os.cpu_count()} workers")
     with tempfile.TemporaryDirectory() as cache:
 
@@ -65,5 +65,5 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--images", type=int, default=None)
     parser.add_argument("--workers", type=int, default=None)
-    given = parser.parse_args()
-    main(given.folder, given.images, given.workers)
+    args = parser.parse_args()
+    main(args.folder, args.images, args.workers)

@@ -20,10 +20,10 @@ def measure_starts(task: str, operator: str, device: str) -> Iterator[dict[str, 
         for side, state in (("geoskip", "empty"), ("geoskip", "filled"), ("PyG", "unused")):
             command = [sys.executable, "-m", "benchmarks.start", task, operator, device, side]
             environment = {**os.environ, "TRITON_CACHE_DIR": cache}
-            found = subprocess.run(command, env=environment, capture_output=True, text=True)
-            if found.returncode:
-                raise RuntimeError(f"{' '.join(command)} failed:\n{found.stderr[-4000:]}")
-            row = json.loads(found.stdout.splitlines()[-1])
+            completed = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if completed.returncode:
+                raise RuntimeError(f"{' '.join(command)} failed:\n{completed.stderr[-4000:]}")
+            row = json.loads(completed.stdout.splitlines()[-1])
             yield {"task": task, "operator": operator, "side": side, "cache": state, **row}
 
 
@@ -70,11 +70,11 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
 def _timed(function: Callable[..., list[Any]], times: dict[str, Any], name: str) -> Callable[..., list[Any]]:
     def timed(*arguments: Any) -> list[Any]:
         began = perf_counter()
-        found = function(*arguments)
+        result = function(*arguments)
         times[name] += perf_counter() - began
         if name == "compile":
-            times["kernels"] += len(found)
-        return found
+            times["kernels"] += len(result)
+        return result
 
     return timed
 

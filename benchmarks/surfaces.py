@@ -23,8 +23,8 @@ def sphere(num_vertices: int) -> Mesh:
     """A closed mesh with any number of vertices: points along a Fibonacci spiral, and their convex hull."""
     if num_vertices < 4:
         raise ValueError(f"num_vertices: a closed mesh has at least 4 vertices, got {num_vertices}")
-    place = np.arange(num_vertices) + 0.5
-    height, turn = 1 - 2 * place / num_vertices, np.pi * (1 + 5**0.5) * place
+    index = np.arange(num_vertices) + 0.5
+    height, turn = 1 - 2 * index / num_vertices, np.pi * (1 + 5**0.5) * index
     radius = np.sqrt(1 - height**2)
     verts = np.stack([radius * np.cos(turn), radius * np.sin(turn), height], axis=1)
     faces = ConvexHull(verts).simplices.astype(np.int64)

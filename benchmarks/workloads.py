@@ -73,10 +73,10 @@ WORKLOADS = {workload.name: workload for workload in (FACES, BODIES, SUPERPIXELS
 
 def chosen_workloads(names: Sequence[str] | None, quick: bool = False, smallest: bool = False) -> list[Workload]:
     """By name, all if none is named; a quick run has batches of 4, and like ``smallest`` one kernel size."""
-    found = [WORKLOADS[name] for name in chosen_names("workload", names, tuple(WORKLOADS))]
+    workloads = [WORKLOADS[name] for name in chosen_names("workload", names, tuple(WORKLOADS))]
     if quick or smallest:
-        found = [replace(w, kernel_sizes=w.kernel_sizes[:1]) for w in found]
-    return [replace(w, batch=min(w.batch, 4)) for w in found] if quick else found
+        workloads = [replace(w, kernel_sizes=w.kernel_sizes[:1]) for w in workloads]
+    return [replace(w, batch=min(w.batch, 4)) for w in workloads] if quick else workloads
 
 
 def problems(workload: Workload, operators: Sequence[str] | None = None) -> Iterator[tuple[Problem, Problem]]:

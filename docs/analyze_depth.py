@@ -171,18 +171,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=10, help="number of random networks")
     parser.add_argument("--vertices", type=int, default=642, help="least number of vertices of the sphere")
     parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
-    given = parser.parse_args(arguments)
-    started, graph = time.perf_counter(), sphere_graph(given.vertices)
-    rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(given.seeds))]
+    args = parser.parse_args(arguments)
+    started, graph = time.perf_counter(), sphere_graph(args.vertices)
+    rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(args.seeds))]
     for skip in SKIPS:
         theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
         rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
     print_means(rows, "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices")
     print_means(rows, "rank", f"Effective rank of {WIDTH} channels")
-    if given.output is not None:
-        settings = {"seeds": given.seeds, "vertices": graph.num_vertices, "width": WIDTH}
+    if args.output is not None:
+        settings = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
         seconds = time.perf_counter() - started
-        write_analysis(given.output, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
+        write_analysis(args.output, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
 
 
 def print_means(rows: Iterable[dict[str, Any]], quantity: str, title: str) -> None:

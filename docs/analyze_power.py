@@ -245,18 +245,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Which pairs of graphs random networks distinguish.")
     parser.add_argument("--seeds", type=int, default=20, help="number of random networks")
     parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     started = time.perf_counter()
-    rows, pairs = power_table(range(given.seeds)), graph_pairs()
+    rows, pairs = power_table(range(args.seeds)), graph_pairs()
     header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(pairs, 1)))
     lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
-    print_table(header, lines, title=f"Networks, of {given.seeds}, that distinguish the pair")
+    print_table(header, lines, title=f"Networks, of {args.seeds}, that distinguish the pair")
     for number, pair in enumerate(pairs, 1):
         print(f"{number}. {pair.name}: {pair.about}{'' if pair.wl else ' 1-WL does not distinguish them.'}")
-    if given.output is not None:
-        settings = {"seeds": given.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
+    if args.output is not None:
+        settings = {"seeds": args.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
         seconds = time.perf_counter() - started
-        write_analysis(given.output, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
+        write_analysis(args.output, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
 
 
 if __name__ == "__main__":

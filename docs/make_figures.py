@@ -25,9 +25,9 @@ from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.charts import STYLE
 from geoskip.report.palette import SERIES
+from geoskip.report.picture_grids import parts_grid
 from geoskip.report.pictures import write_png
 from geoskip.report.runs import find_runs
-from geoskip.report.sheets import parts_sheet
 from geoskip.report.summary import ResultRow, result_tables
 
 ROOT = Path(__file__).parents[1]
@@ -50,13 +50,13 @@ def results(runs: Path = RUNS) -> Figure:
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])
     for axis, table, of_table, of_groups in zip(axes, shown, rows, groups, strict=True):
         metric = table.description.metrics[0]
-        for place, skip in enumerate(SKIPS):
+        for number, skip in enumerate(SKIPS):
             drawn = [row for row in of_table if row.skip == skip]
             values = [row.metrics[metric.key] for row in drawn]
-            places = [of_groups.index(row.group) + 0.27 * (place - 1) for row in drawn]
+            positions = [of_groups.index(row.group) + 0.27 * (number - 1) for row in drawn]
             label, color, *_ = SKIPS[skip]
             bars: dict[str, Any] = {"yerr": [value.half for value in values], "capsize": 2, "width": 0.25}
-            axis.bar(places, [value.mean for value in values], color=color, label=label, ecolor="#333333", **bars)
+            axis.bar(positions, [value.mean for value in values], color=color, label=label, ecolor="#333333", **bars)
         first = [next(row for row in of_table if row.group == group) for group in of_groups]
         names = [table.named(row).removeprefix("Res-").replace(" (", "\n(") for row in first]
         axis.set_xticks(range(len(names)), names)
@@ -84,10 +84,10 @@ def depth(record: AnalysisRecord) -> Figure:
             depths = sorted({row["depth"] for row in rows})
             values = [[row[quantity] for row in rows if row["depth"] == layers] for layers in depths]
             low, mid, high = np.array([_interval(cell) for cell in values]).T
-            places = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
+            positions = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
             bars = np.stack([mid - low, high - mid])
             style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
-            axis.errorbar(places, mid, bars, linestyle="" if activation == "linear" else line, **style)
+            axis.errorbar(positions, mid, bars, linestyle="" if activation == "linear" else line, **style)
             if activation == "linear":
                 theory = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, "theory")]
                 axis.plot(range(len(depths)), [row["frequency"] for row in theory], color=color, linestyle=line)
@@ -151,10 +151,10 @@ def smoothness(record: AnalysisRecord) -> Figure:
         # One grey line for each seed: its three networks began with the same convolutions.
         for joined in zip(*columns, strict=False):
             axis.plot(range(len(SKIPS)), joined, color="#bbbbbb", linewidth=1, zorder=1)
-        for place, (values, (_, color, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
-            axis.scatter([place] * len(values), values, color=color, marker=marker, s=30, zorder=3)
+        for number, (values, (_, color, marker, _)) in enumerate(zip(columns, SKIPS.values(), strict=True)):
+            axis.scatter([number] * len(values), values, color=color, marker=marker, s=30, zorder=3)
             if values:
-                axis.hlines(geometric_mean(values), place - 0.25, place + 0.25, color=color, linewidth=2.5)
+                axis.hlines(geometric_mean(values), number - 0.25, number + 0.25, color=color, linewidth=2.5)
         axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
         axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)
@@ -215,18 +215,18 @@ def _blend(share: float) -> tuple[float, float, float]:
     return r, g, b
 
 
-def _draw_graph(axis: Axes, pair: GraphPair, which: int) -> None:
+def _draw_graph(axis: Axes, pair: GraphPair, side: int) -> None:
     """One graph of a pair, in a layout that shows what it is."""
-    graph, x = pair.graphs[which], pair.features[which]
-    places = _layout(pair.name, which, graph.num_vertices)
+    graph, x = pair.graphs[side], pair.features[side]
+    positions = _layout(pair.name, side, graph.num_vertices)
     for i, j in graph.edge_index.t().tolist():
         if i < j:
-            axis.plot(*places[[i, j]].T, color="#555555", linewidth=0.9, zorder=1)
+            axis.plot(*positions[[i, j]].T, color="#555555", linewidth=0.9, zorder=1)
     numbers = x.shape[1] == 1
-    for vertex, (px, py) in enumerate(places):
+    for vertex, (px, py) in enumerate(positions):
         letter = "" if numbers else "abc"[int(x[vertex].argmax())]
         value = float(x[vertex, 0]) if numbers else 0.0
-        grey = numbers and len(set(x[:, 0].tolist()) | set(pair.features[1 - which][:, 0].tolist())) > 1
+        grey = numbers and len(set(x[:, 0].tolist()) | set(pair.features[1 - side][:, 0].tolist())) > 1
         color = str(0.15 + 0.4 * value) if grey else VERTEX.get(letter, "#bbbbbb")
         axis.scatter(px, py, color=color, edgecolors="#333333", linewidths=0.7, s=42 if letter else 26, zorder=2)
         if letter:
@@ -237,7 +237,7 @@ def _draw_graph(axis: Axes, pair: GraphPair, which: int) -> None:
     axis.axis("off")
 
 
-def _layout(name: str, which: int, count: int) -> np.ndarray:
+def _layout(name: str, side: int, count: int) -> np.ndarray:
     def circle(count: int, radius: float = 1.0, x: float = 0.0, turn: float = 0.0) -> np.ndarray:
         angles = 2 * np.pi * np.arange(count) / count + np.pi / 2 + turn
         return np.stack([x + radius * np.cos(angles), radius * np.sin(angles)], axis=1)
@@ -259,7 +259,7 @@ def _layout(name: str, which: int, count: int) -> np.ndarray:
         ("edge 0-2, edge 1-1", 1): [(-0.6, 0), (0.6, 0)],
     }
     turn = np.pi / 4 if count == 4 else 0.0
-    return np.array(special.get((name, which), circle(count, turn=turn)), dtype=float)
+    return np.array(special.get((name, side), circle(count, turn=turn)), dtype=float)
 
 
 def _decalin() -> np.ndarray:
@@ -273,10 +273,10 @@ def _decalin() -> np.ndarray:
 
 def parts_picture(runs: Path) -> np.ndarray:
     """The samples of the first affine run of a study, decoded by parts."""
-    found = sorted(runs.glob("*-affine-0/parts.safetensors"))
-    samples = read_samples(next((path for path in found if "monet" in str(path)), found[0]))
+    paths = sorted(runs.glob("*-affine-0/parts.safetensors"))
+    samples = read_samples(next((path for path in paths if "monet" in str(path)), paths[0]))
     assert isinstance(samples, MeshSamples)
-    return parts_sheet(samples, size=130)
+    return parts_grid(samples, size=130)
 
 
 def main(folder: Path, records: Path = RECORDS) -> list[Path]:
@@ -300,8 +300,8 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", nargs="?", type=Path, default=IMAGES)
     options.add_argument("--runs", type=Path, help="folder of a study's runs, for the picture of the shapes")
-    given = options.parse_args()
-    if given.runs:
-        write_png(given.folder / "analysis-parts.png", parts_picture(given.runs))
-    for path in (save(given.folder / "results.png", results()), *main(given.folder)):
+    args = options.parse_args()
+    if args.runs:
+        write_png(args.folder / "analysis-parts.png", parts_picture(args.runs))
+    for path in (save(args.folder / "results.png", results()), *main(args.folder)):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

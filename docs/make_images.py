@@ -20,8 +20,8 @@ from geoskip.data import bodies, faces
 from geoskip.meshes import Mesh, geodesic_distances, grid, icosphere, mesh_hierarchy, spirals
 from geoskip.rbf import RBFInterpolant, Warp, fit_rbf, thin_plate_spline, warp, warp_mesh
 from geoskip.report.palette import CLAY, SERIES, colored
-from geoskip.report.pictures import picture, sheet, view_of, write_png
-from geoskip.report.sheets import level_sheet
+from geoskip.report.picture_grids import level_grid
+from geoskip.report.pictures import image_grid, picture, view_of, write_png
 
 IMAGES = Path(__file__).parent / "images"
 EXPRESSIONS = ("bareteeth", "eyebrow", "high_smile", "mouth_extreme", "mouth_middle", "mouth_side")
@@ -33,7 +33,7 @@ LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.
 
 def levels() -> np.ndarray:
     """The mean face at five levels, and what the up matrices rebuild from each."""
-    return level_sheet(mesh_hierarchy(faces().template), size=190)
+    return level_grid(mesh_hierarchy(faces().template), size=190)
 
 
 def face_set() -> np.ndarray:
@@ -47,7 +47,7 @@ def face_set() -> np.ndarray:
             verts = people.verts(torch.tensor(frames))
             farthest = int((verts - verts[0]).norm(dim=2).mean(dim=1).argmax())
             shown.append(picture(people.mesh(frames[farthest]), view, size=180))
-    return sheet(shown, columns=len(EXPRESSIONS))
+    return image_grid(shown, columns=len(EXPRESSIONS))
 
 
 def body_set() -> np.ndarray:
@@ -55,13 +55,13 @@ def body_set() -> np.ndarray:
     people = bodies()
     view = view_of(np.concatenate([mesh.verts for mesh in people.meshes[:10]]), 25.0, 8.0)
     shown = [picture(people.meshes[10 * person + pose], view, size=150) for person in (0, 1) for pose in range(8)]
-    return sheet(shown, columns=8)
+    return image_grid(shown, columns=8)
 
 
 def spiral_walks() -> np.ndarray:
     """Spirals of 19 vertices on a sheet, from violet at the start to yellow: inside it, and at its border."""
     flat = bent_sheet()
-    return sheet([_spiral(flat, vertex) for vertex in (7 * 13 + 6, 4 * 13)], columns=2)
+    return image_grid([_spiral(flat, vertex) for vertex in (7 * 13 + 6, 4 * 13)], columns=2)
 
 
 def distances() -> np.ndarray:
@@ -70,7 +70,7 @@ def distances() -> np.ndarray:
     hand = int(body.verts[:, 0].argmax())
     view = view_of(body.verts, 20.0, 8.0)
     rows = [geodesic_distances(body, np.array([hand]), method)[0] for method in ("heat", "exact")]
-    return sheet([picture(body, view, _bands(row, 0.1), size=300) for row in rows], columns=2)
+    return image_grid([picture(body, view, _bands(row, 0.1), size=300) for row in rows], columns=2)
 
 
 def bent_sheet() -> Mesh:
@@ -186,7 +186,9 @@ def warped_ball() -> np.ndarray:
     ]
     view = view_of(np.concatenate([mesh.verts for mesh in shown]), 25.0, 20.0, up="z")
     marks = [numbers, numbers, numbers, numbers[:1]]
-    return sheet([picture(mesh, view, _dots(ball, of), size=210) for mesh, of in zip(shown, marks, strict=True)], 4)
+    return image_grid(
+        [picture(mesh, view, _dots(ball, of), size=210) for mesh, of in zip(shown, marks, strict=True)], 4
+    )
 
 
 def _dots(ball: Mesh, numbers: np.ndarray) -> np.ndarray:

@@ -264,19 +264,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("pages", nargs="*", type=Path, help="pages with markers such as <!-- table2 -->")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a page is out of date")
-    given = parser.parse_args(arguments)
-    if not given.pages:
-        print("".join(block(name, given.results) for name in BLOCKS).strip())
+    args = parser.parse_args(arguments)
+    if not args.pages:
+        print("".join(block(name, args.results) for name in BLOCKS).strip())
     stale = 0
-    for page in given.pages:
+    for page in args.pages:
         text = page.read_text(encoding="utf-8")
-        made = filled(text, given.results)
-        if made != text:
+        updated = filled(text, args.results)
+        if updated != text:
             stale += 1
-            print(f"{page}: {'out of date' if given.check else 'written'}")
-            if not given.check:
-                atomic_write(page, made.encode())
-    return int(given.check and stale > 0)
+            print(f"{page}: {'out of date' if args.check else 'written'}")
+            if not args.check:
+                atomic_write(page, updated.encode())
+    return int(args.check and stale > 0)
 
 
 if __name__ == "__main__":

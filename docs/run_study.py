@@ -41,30 +41,30 @@ def operators(given: Sequence[str]) -> dict[str, int]:
     return {name: int(size) for name, _, size in pairs}
 
 
-def configs(given: argparse.Namespace, num_items: int) -> dict[str, Config]:
+def configs(args: argparse.Namespace, num_items: int) -> dict[str, Config]:
     """A configuration for each run, by the name of its folder."""
-    used = min(given.train_items or num_items, num_items)
-    steps = given.epochs * -(-used // given.batch_size)
+    used = min(args.train_items or num_items, num_items)
+    steps = args.epochs * -(-used // args.batch_size)
     return {
         f"{operator}-{skip}-{seed}": resolve(
             "reconstruction",
             data=COARSE_FACES,
-            data_options={"factors": given.coarse},
+            data_options={"factors": args.coarse},
             operator=operator,
             kernel_size=size,
             skip=skip,
             seed=seed,
-            optim={"epochs": given.epochs, "batch_size": given.batch_size},
-            train_items=given.train_items,
-            test_items=given.test_items,
-            device=given.device,
-            model={"channels": given.channels} if given.channels else {},
+            optim={"epochs": args.epochs, "batch_size": args.batch_size},
+            train_items=args.train_items,
+            test_items=args.test_items,
+            device=args.device,
+            model={"channels": args.channels} if args.channels else {},
             checkpoint_every=max(1, steps // NUM_CHECKPOINTS),
             keep=NUM_CHECKPOINTS + 1,
         )
-        for operator, size in operators(given.operator).items()
+        for operator, size in operators(args.operator).items()
         for skip in SKIPS
-        for seed in range(given.seeds)
+        for seed in range(args.seeds)
     }
 
 
@@ -103,19 +103,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--coarse", type=numbers, default=[], help="coarsen the faces by these factors, such as 4,2")
     add("--channels", type=numbers, help="of the encoder, such as 16,16,32; by default the paper's")
     add("--device", default="auto", help="cpu, cuda, or auto")
-    given = parser.parse_args(arguments)
-    given.operator = given.operator or ["monet=9", "spline=3", "cheb=6"]
-    started, data = time.perf_counter(), coarse_faces(given.coarse)
+    args = parser.parse_args(arguments)
+    args.operator = args.operator or ["monet=9", "spline=3", "cheb=6"]
+    started, data = time.perf_counter(), coarse_faces(args.coarse)
     devices, roughness, shares, parts = zip(
-        *measured(configs(given, len(data.split.train)), data, given.output), strict=True
+        *measured(configs(args, len(data.split.train)), data, args.output), strict=True
     )
-    settings = {name: value for name, value in vars(given).items() if name not in ("output", "records")}
+    settings = {name: value for name, value in vars(args).items() if name not in ("output", "records")}
     settings["vertices"] = data.template.num_vertices
     by_analysis = {"smoothness": roughness, "shares": [*chain(*shares)], "parts": [*chain(*parts)]}
     for analysis, rows in by_analysis.items():
         seconds, device = time.perf_counter() - started, ", ".join(sorted(set(devices)))
         record = AnalysisRecord(analysis, settings, rows, seconds, device, commit=commit(), data_key=data.content)
-        write_analysis(given.records / f"{analysis}.json", record)
+        write_analysis(args.records / f"{analysis}.json", record)
 
 
 if __name__ == "__main__":

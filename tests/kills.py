@@ -43,7 +43,7 @@ from geoskip.data import mesh_folder
 from geoskip.data.cache import entries
 from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.files import atomic_write
-from geoskip.report import sheets  # noqa: F401 (loaded once, not in every process)
+from geoskip.report import picture_grids  # noqa: F401 (loaded once, not in every process)
 from geoskip.training.checkpoint import newest_checkpoint, read_checkpoint_files
 from tests.training import sets
 

@@ -72,9 +72,9 @@ def _compared(
     return row if reference is None else compare(row, first, reference)
 
 
-def compare(row: Row, found: Sequence[float], reference: Sequence[float]) -> Row:
+def compare(row: Row, measured: Sequence[float], reference: Sequence[float]) -> Row:
     """With the largest relative difference of a loss from the reference; NaN never passes."""
-    pairs = zip(found, reference, strict=True)
+    pairs = zip(measured, reference, strict=True)
     differences = [abs(mine - theirs) / abs(theirs) if math.isfinite(mine) else math.inf for mine, theirs in pairs]
     error = max(differences)
     row = replace(row, error=error, worst=f"loss of step {differences.index(error) + 1}")
@@ -107,9 +107,9 @@ def _trial(task: Task, way: Way, settings: Settings) -> float:
 
 def _losses(make: Callable[[], Trainer], config: Config, settings: Settings) -> list[float]:
     with arithmetic(config):
-        found = losses(make(), settings.steps)
+        values = losses(make(), settings.steps)
     release(settings.device)
-    return found
+    return values
 
 
 def _timed(row: Row, make: Callable[[], Trainer], config: Config, settings: Settings) -> Row:

@@ -48,8 +48,8 @@ def graph_set(
 ) -> GraphSet:
     """Points in a square, the nearest pairs of them neighbours, with Graclus coarsenings; labels in turn."""
     rng = np.random.default_rng(seed)
-    found = [superpixel_points(rng, num_vertices, num_pairs) for _ in range(num_graphs)]
-    points, pairs = np.concatenate([points for points, _ in found]), np.concatenate([p for _, p in found], axis=1)
+    samples = [superpixel_points(rng, num_vertices, num_pairs) for _ in range(num_graphs)]
+    points, pairs = np.concatenate([points for points, _ in samples]), np.concatenate([p for _, p in samples], axis=1)
     both = np.concatenate([pairs.reshape(2, num_graphs, -1), pairs[::-1].reshape(2, num_graphs, -1)], axis=2)
     finest = GraphLevel(
         torch.from_numpy(points).float(),

@@ -82,8 +82,8 @@ class Run:
 
 def chosen_trainings(names: Sequence[str] | None, quick: bool = False) -> list[Training]:
     """By name, all if none is named; a quick run has batches of 4 at most."""
-    found = [TRAININGS[name] for name in chosen_names("task", names, tuple(TRAININGS))]
-    return [_smaller(training) for training in found] if quick else found
+    trainings = [TRAININGS[name] for name in chosen_names("task", names, tuple(TRAININGS))]
+    return [_smaller(training) for training in trainings] if quick else trainings
 
 
 def chosen_operators(names: Sequence[str] | None) -> list[str]:

@@ -21,7 +21,7 @@ from geoskip.data.people import (
     named_pose,
     numbered_pose,
     pose_name,
-    taken,
+    vary_pose,
 )
 from geoskip.meshes import Mesh, geodesic_distances
 
@@ -178,6 +178,6 @@ def test_poses_past_the_named_ones_are_blends() -> None:
 
 def test_a_person_takes_a_pose_a_few_degrees_off() -> None:
     pose = named_pose("squat")
-    off = taken(pose, np.random.default_rng(0)) - pose
+    off = vary_pose(pose, np.random.default_rng(0)) - pose
     assert 1 < off.std() < 4
     assert np.abs(off).max() <= 5

@@ -10,9 +10,8 @@ from torch.testing import assert_close
 
 from geoskip.graphs import Graph, RecordBuffers, SparseMatrix, cartesian
 from geoskip.graphs.graph_hierarchy import Hierarchy
-from geoskip.meshes import icosphere
+from geoskip.meshes import icosphere, spirals
 from geoskip.meshes.hierarchy import mesh_hierarchy
-from geoskip.meshes.spiral_order import spirals
 from tests.specimens import features
 
 MESHES = mesh_hierarchy(icosphere(1), targets=(20, 8))

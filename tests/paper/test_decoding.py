@@ -15,7 +15,7 @@ from geoskip.graphs import Graph
 from geoskip.meshes import icosphere
 from geoskip.paper.decoding import bumpiness, compare_parts, decode_layers, decode_parts, variation
 from geoskip.paper.measures import run_parts
-from geoskip.report.sheets import parts_sheet
+from geoskip.report.picture_grids import parts_grid
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run, spheres
 from tests.specimens import features, undirected
@@ -129,7 +129,7 @@ def test_a_run_decodes_by_parts(tmp_path: Path) -> None:
 def test_the_picture_has_a_cell_for_each_sample_and_part(tmp_path: Path) -> None:
     run, task = small_run(tmp_path)
     _, shapes = run_parts(run, 2, task)
-    image = parts_sheet(shapes, size=32)
+    image = parts_grid(shapes, size=32)
     assert image.shape == (4 * 32, 2 * 32, 3)
     rows = image.reshape(4, 32, 64, 3)
     assert (rows[0] != rows[1]).any(), "what is decoded is not the input"

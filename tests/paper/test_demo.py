@@ -17,7 +17,7 @@ from geoskip.meshes import icosphere
 from geoskip.paper.demo_runs import demo_runs, demo_set, write_demo_pictures
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples, read_samples
-from geoskip.report.sheets import errors_mm, reconstruction_sheet
+from geoskip.report.picture_grids import errors_mm, reconstruction_grid
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_pictures_share_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in paths] == ["monet.png", "aff-monet.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     assert high == pytest.approx(1.0, rel=1e-5)
-    worse, better = (reconstruction_sheet(one, size=24, largest=high) for one in made.values())
+    worse, better = (reconstruction_grid(one, size=24, largest=high) for one in made.values())
     assert worse.shape == (3 * 24, 2 * 24, 3)
     assert np.array_equal(worse[:24], better[:24]), "the same inputs, seen alike"
     assert worse[48:].mean() < better[48:].mean(), "what is wrong is darker"

@@ -23,8 +23,8 @@ from geoskip.records import MeshSamples
 from geoskip.report.html_tables import VERDICT_COLUMNS, VERDICT_RULE
 from geoskip.report.page import Page, page_html
 from geoskip.report.palette import SERIES
+from geoskip.report.picture_grids import errors_mm
 from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun
-from geoskip.report.sheets import errors_mm
 from tests.report.made_runs import made_runs, result_tables, spheres
 
 ROOT = Path(geoskip.__file__).parents[2]

@@ -8,7 +8,7 @@ from matplotlib.image import imread
 
 from geoskip.meshes import Mesh, grid, icosphere
 from geoskip.report import pictures
-from geoskip.report.pictures import BACKGROUND, View, picture, png_bytes, sheet, vertex_normals, view_of, write_png
+from geoskip.report.pictures import BACKGROUND, View, image_grid, picture, png_bytes, vertex_normals, view_of, write_png
 
 BLANK = np.round(255 * np.array(BACKGROUND)).astype(np.uint8)
 
@@ -100,9 +100,9 @@ def test_a_mesh_without_faces_is_an_empty_picture() -> None:
     assert not drawn(picture(cloud, size=16)).any()
 
 
-def test_sheet_fills_up_with_blanks() -> None:
+def test_an_image_grid_fills_up_with_blanks() -> None:
     images = [np.full((2, 3, 3), shade, dtype=np.uint8) for shade in (10, 20, 30)]
-    whole = sheet(images, columns=2)
+    whole = image_grid(images, columns=2)
     assert whole.shape == (4, 6, 3)
     assert (whole[:2, 3:] == 20).all()
     assert (whole[2:, :3] == 30).all()
@@ -131,4 +131,4 @@ def test_pictures_refuse_what_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         picture(grid(2, 2), size=0)
     with pytest.raises(ValueError, match="at least one picture"):
-        sheet([], columns=3)
+        image_grid([], columns=3)

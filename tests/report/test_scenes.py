@@ -7,8 +7,8 @@ from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records import CorrespondenceSamples, MeshSamples
 from geoskip.report import embed, scenes
 from geoskip.report.embed import Blobs, match_still, mesh_still
+from geoskip.report.picture_grids import PAPER_MM, errors_mm
 from geoskip.report.runs import ReportRun
-from geoskip.report.sheets import PAPER_MM, errors_mm
 from tests.report.made_runs import digit_samples, made_run, matched, mesh_samples, result_tables, spheres
 from tests.report.test_embed import unpacked
 

@@ -10,8 +10,8 @@ import pytest
 
 from geoskip.records import MeshSamples
 from geoskip.report.page import page_html
+from geoskip.report.picture_grids import errors_mm
 from geoskip.report.runs import ReportRun, find_runs
-from geoskip.report.sheets import errors_mm
 from geoskip.training.loop import train
 from geoskip.training.tasks import make_task
 from tests.training.sets import config, meshes

@@ -14,7 +14,7 @@ import torch
 from geoskip.data import StoredShapes
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
 from geoskip.report.charts import draw_confusion
-from geoskip.report.sheets import match_sheet, write_pictures
+from geoskip.report.picture_grids import match_grid, write_pictures
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.run import Run
@@ -180,7 +180,7 @@ def test_vertices_without_a_label_have_no_error_and_all_connectivities_are_drawn
     path = tmp_path / "samples.safetensors"
     write_samples(path, found.samples)
     assert isinstance(read_samples(path), CorrespondenceSamples)
-    assert match_sheet(found.samples, size=40).shape == (80, 120, 3), "the target and both meshes"
+    assert match_grid(found.samples, size=40).shape == (80, 120, 3), "the target and both meshes"
 
 
 def test_many_classes_have_a_confusion_without_numbers(tmp_path: Path) -> None:

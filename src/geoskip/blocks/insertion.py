@@ -81,7 +81,7 @@ class _Convolution:
 
     module: nn.Module
     names: list[str] = field(default_factory=list)
-    places: list[tuple[nn.Module, str]] = field(default_factory=list)
+    parents: list[tuple[nn.Module, str]] = field(default_factory=list)
 
 
 def add_skips(
@@ -127,7 +127,7 @@ def add_skips(
         if not [*module.parameters(), *module.buffers()]:
             # A convolution without tensors has no device and dtype: take those of the model.
             block.to(**device_and_dtype(model))
-        for parent, key in conv.places:
+        for parent, key in conv.parents:
             parent._modules[key] = block
         wrapped.append(_summarize(name, block))
     return SkipSummary(kind, tuple(wrapped), tuple(left))
@@ -159,7 +159,7 @@ def _find(model: nn.Module) -> list[_Convolution]:
             if isinstance(module, Skip) or (module is not None and is_convolution(module)):
                 conv = convs.setdefault(id(module), _Convolution(module))
                 conv.names.append(prefix + key)
-                conv.places.append((parent, key))
+                conv.parents.append((parent, key))
             elif module is not None:
                 visit(module, f"{prefix}{key}.")
 

@@ -70,10 +70,10 @@ def parts(
         caption="Distance from, and variation and bumps relative to, decoding by whole blocks.",
     )
     if picture is not None:
+        from geoskip.report.picture_grids import parts_grid
         from geoskip.report.pictures import write_png
-        from geoskip.report.sheets import parts_sheet
 
-        write_png(picture, parts_sheet(shapes))
+        write_png(picture, parts_grid(shapes))
         typer.echo(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}")
     _write(output, "parts", {"method": method, "seed": opened.config.seed, "samples": samples}, rows, started)
 

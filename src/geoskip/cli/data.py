@@ -122,12 +122,12 @@ def _add_command(commands: typer.Typer, name: str, data_set: DataSet) -> None:
 
     def make_data_set(path: DownloadedPath = None, geodesics: Geodesics = False, **values: Any) -> None:
         given = given_options(options, values) | ({} if path is None else {"path": str(path)})
-        made = _make(lambda: data_set.read(given), train_command(data_set.task, name, given))
+        loaded = _make(lambda: data_set.read(given), train_command(data_set.task, name, given))
         if geodesics:
             from geoskip.data import geodesics as all_distances
 
-            distances, seconds = _timed(lambda: all_distances(made.target))
-            typer.echo(f"geodesics: up to {distances.max() * made.unit_mm:.0f} mm ({seconds:.1f} s)")
+            distances, seconds = _timed(lambda: all_distances(loaded.target))
+            typer.echo(f"geodesics: up to {distances.max() * loaded.unit_mm:.0f} mm ({seconds:.1f} s)")
 
     absent = [] if len(options) < len(data_set.options) else ["path"]
     absent += [] if data_set.task == "correspondence" else ["geodesics"]
@@ -173,18 +173,18 @@ def _make(build: Callable[[], Any], train: str) -> Any:
     """Build a data set, which caches it, and describe it."""
     from geoskip.data.cache import cache_root
 
-    made, seconds = _timed(build)
-    if hasattr(made, "levels"):
-        level = made.levels[0]
-        edges, vertices = level.edges.shape[1] / len(made), int(level.offsets.diff().max())
-        size = f"{len(made):,} graphs of {vertices} vertices and {edges:,.0f} directed edges on average"
+    loaded, seconds = _timed(build)
+    if hasattr(loaded, "levels"):
+        level = loaded.levels[0]
+        edges, vertices = level.edges.shape[1] / len(loaded), int(level.offsets.diff().max())
+        size = f"{len(loaded):,} graphs of {vertices} vertices and {edges:,.0f} directed edges on average"
     else:
-        template = made.target if hasattr(made, "target") else made.template
-        size = f"{len(made):,} meshes of {template.num_vertices:,} vertices, one unit is {made.unit_mm:g} mm"
-    split = f"{len(made.split.train):,} for training, {len(made.split.test):,} for testing"
+        template = loaded.target if hasattr(loaded, "target") else loaded.template
+        size = f"{len(loaded):,} meshes of {template.num_vertices:,} vertices, one unit is {loaded.unit_mm:g} mm"
+    split = f"{len(loaded.split.train):,} for training, {len(loaded.split.test):,} for testing"
     typer.echo(f"{size}; {split}; cached in {cache_root()} ({seconds:.1f} s)")
     typer.echo(f"train on it with: {train}")
-    return made
+    return loaded
 
 
 def _timed(build: Callable[[], Any]) -> tuple[Any, float]:

@@ -28,11 +28,11 @@ def demo(
 
     what = "spheres" if data == "spheres" else "faces, which takes about two minutes the first time"
     typer.echo(f"Generating {what}.", err=True)
-    made = demo_set(data)
-    if made.note:
-        typer.echo(made.note, err=True)
+    generated = demo_set(data)
+    if generated.note:
+        typer.echo(generated.note, err=True)
     runs: list[dict[str, Any]] = []
-    for run in demo_runs(made.shapes, output, seeds, epochs, choose_progress):
+    for run in demo_runs(generated.shapes, output, seeds, epochs, choose_progress):
         record = run.record
         entries = {"name": record.name, "skip": run.config.skip, "seed": record.seed, "params": record.parameters}
         figures = {"error_mm": record.metrics["mean_mm"], "seconds": record.seconds}
@@ -46,7 +46,7 @@ def demo(
     if as_json:
         typer.echo(json.dumps(runs, indent=1))
         return
-    _show_table(runs, f"Autoencoders of {made.about}", seeds, epochs)
+    _show_table(runs, f"Autoencoders of {generated.about}", seeds, epochs)
     errors = {(run["skip"], run["seed"]): run["error_mm"] for run in runs}
     better = sum(errors["affine", seed] < errors["none", seed] for seed in range(seeds))
     typer.echo(f"Aff-MoNet beats MoNet with {better} of {seeds} {'seeds' if seeds > 1 else 'seed'}.")

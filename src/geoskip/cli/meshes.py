@@ -43,8 +43,8 @@ def prepare(
         levels = {"targets": parse_integers("--targets", targets)}
     from geoskip.data import prepare_template, save_template
     from geoskip.meshes import read_mesh
+    from geoskip.report.picture_grids import level_grid
     from geoskip.report.pictures import write_png
-    from geoskip.report.sheets import level_sheet
 
     start = time.perf_counter()
     files = [output or Path(f"{template.stem}.template.safetensors")]
@@ -54,7 +54,7 @@ def prepare(
         save_template(files[0], prepared)
         if pictures is not None:
             files.append(pictures / f"{template.stem}-levels.png")
-            write_png(files[1], level_sheet(prepared.meshes, up=up.value))
+            write_png(files[1], level_grid(prepared.meshes, up=up.value))
     _show_levels(prepared, files, time.perf_counter() - start, as_json)
 
 

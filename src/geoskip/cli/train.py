@@ -200,12 +200,12 @@ def plan(task: Any) -> dict[str, Any]:
     # What the first batch creates is kept with the data.
     task.batch(torch.arange(1))
     # Weights and both moments of Adam; gradients are part of the step.
-    held = {"weights": 12 * count(model) + num_bytes(model.buffers()), "data": num_bytes(tensors_in(vars(task)))}
+    memory = {"weights": 12 * count(model) + num_bytes(model.buffers()), "data": num_bytes(tensors_in(vars(task)))}
     return {
         "items": {"train": task.num_items, "test": task.num_test},
         "parameters": {"all": count(model), **{name: size for name, size in parts.items() if size}},
         "steps": {"per_epoch": per_epoch, "all": per_epoch * optim.epochs},
-        "memory": {**held, "step": step, "all": sum(held.values()) + step},
+        "memory": {**memory, "step": step, "all": sum(memory.values()) + step},
     }
 
 

@@ -22,8 +22,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a trained run on its test items. Writes RUN/evaluation.json and RUN/pictures."""
+    from geoskip.report.picture_grids import write_pictures
     from geoskip.report.runs import describe_task
-    from geoskip.report.sheets import write_pictures
     from geoskip.training.devices import choose_device
     from geoskip.training.evaluation import evaluate_run
     from geoskip.training.run import EVALUATION, Run

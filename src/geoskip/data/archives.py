@@ -37,18 +37,18 @@ class Limits:
     ratio: float = 100.0
 
 
-def read_files(source: Path, wanted: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
-    """Name and contents of each file of a folder, zip or tar whose path in it matches ``wanted``, in any order.
+def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
+    """Name and contents of each file of a folder, zip or tar whose path in it matches ``pattern``, in any order.
 
-    The name is what the first group of ``wanted`` matches, so that an archive gives the same names with or without a
+    The name is what the first group of ``pattern`` matches, so that an archive gives the same names with or without a
     top folder.
     """
     limits = limits or Limits()
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such archive or folder")
     seen: set[str] = set()
-    for path, data in (_read_folder if source.is_dir() else _read_archive)(source, wanted, limits):
-        match = wanted.fullmatch(path)
+    for path, data in (_read_folder if source.is_dir() else _read_archive)(source, pattern, limits):
+        match = pattern.fullmatch(path)
         name = match[1] if match else path
         if name in seen:
             raise ArchiveError(f"{source}: two files are called {name}")
@@ -56,16 +56,16 @@ def read_files(source: Path, wanted: re.Pattern[str], limits: Limits | None = No
         yield name, data
 
 
-def _read_folder(folder: Path, wanted: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
+def _read_folder(folder: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if wanted.fullmatch(name) and path.is_file():
+        if pattern.fullmatch(name) and path.is_file():
             if path.stat().st_size > limits.file_bytes:
                 raise ArchiveError(f"{folder}: {name} is too large")
             yield name, path.read_bytes()
 
 
-def _read_archive(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
+def _read_archive(archive: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
     budget = min(limits.total_bytes, int(limits.ratio * archive.stat().st_size))
     members = _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive, budget)
     try:
@@ -73,7 +73,7 @@ def _read_archive(archive: Path, wanted: re.Pattern[str], limits: Limits) -> Ite
             _check(number < limits.members, f"more than {limits.members} members")
             _check_name(name)
             _check(is_file is not False, f"{name} is not a regular file")
-            if is_file and wanted.fullmatch(name):
+            if is_file and pattern.fullmatch(name):
                 _check(size <= limits.file_bytes, f"{name} is too large")
                 budget -= size
                 _check(budget >= 0, "unpacks to more than its limit")

@@ -181,8 +181,8 @@ def clear(kind: str | None = None, root: Path | None = None) -> tuple[list[str],
         folder = root / name
         if not ENTRY_NAME.fullmatch(name) or kind not in (None, _kind(name)):
             continue
-        with try_lock(_lock(folder), timeout=0.0) as held:
-            if not held:
+        with try_lock(_lock(folder), timeout=0.0) as locked:
+            if not locked:
                 in_use.append(name)
                 continue
             if folder.exists():
@@ -297,8 +297,8 @@ def _remove_leftovers(root: Path) -> None:
     """Remove the temporary folders of killed processes. An entry that is being built is locked, and left alone."""
     temporary = _temporary_folders(root)
     for name in {*temporary.values(), *(path.stem for path in owned_locks(root / "locks"))}:
-        with try_lock(_lock(root / name), timeout=0.0) as held:
-            for path, entry in _temporary_folders(root).items() if held else ():
+        with try_lock(_lock(root / name), timeout=0.0) as locked:
+            for path, entry in _temporary_folders(root).items() if locked else ():
                 if entry == name:
                     shutil.rmtree(path, ignore_errors=True)
 

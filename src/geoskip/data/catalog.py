@@ -255,10 +255,10 @@ def _status(data_set: DataSet, cache: Path | None) -> Status:
             return Status(data_set.name, data_set.find(), f"{data_set.title}{first}")
         except MissingData as missing:
             return Status(data_set.name, None, f"{missing}{first}")
-    made = [entry for entry in entries(cache) if entry.kind == data_set.name and not entry.fault]
-    if made:
-        recipes = "; ".join(describe_recipe(entry.recipe) for entry in made)
-        return Status(data_set.name, (cache or cache_root()) / made[0].name, f"{data_set.title}: {recipes}")
+    cached = [entry for entry in entries(cache) if entry.kind == data_set.name and not entry.fault]
+    if cached:
+        recipes = "; ".join(describe_recipe(entry.recipe) for entry in cached)
+        return Status(data_set.name, (cache or cache_root()) / cached[0].name, f"{data_set.title}: {recipes}")
     if isinstance(data_set.function, str):
         return Status(data_set.name, None, f"Not made yet: geoskip data make {data_set.name}{first}")
     return Status(data_set.name, Path(getsourcefile(data_set.function) or ""), f"{data_set.title}{first}")

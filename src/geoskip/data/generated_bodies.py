@@ -35,7 +35,7 @@ from geoskip.data.people import (
     numbered_pose,
     pose_name,
     skin,
-    taken,
+    vary_pose,
     y_up,
 )
 from geoskip.data.progress_bar import progress_bar
@@ -103,7 +103,7 @@ def person(seed: int, identity: int, poses: int) -> tuple[dict[str, float], list
     takes = []
     for number in range(poses):
         pose = numbered_pose(number, np.random.default_rng([seed, 2, number]))
-        takes.append(bone_rotations(taken(pose, np.random.default_rng([seed, 3, identity, number]))))
+        takes.append(bone_rotations(vary_pose(pose, np.random.default_rng([seed, 3, identity, number]))))
     return random_adult(seed, identity), takes
 
 
@@ -171,7 +171,7 @@ def random_pose(rng: np.random.Generator, test: bool) -> Float[np.ndarray, "join
     common = [name for name in POSES if name not in TEST_POSES]
     share = rng.uniform(0.7, 1.0) if test else rng.uniform(0.0, 1.0)
     first, second = rng.choice(TEST_POSES if test else common), rng.choice(common)
-    return taken(share * named_pose(first) + (1 - share) * named_pose(second), rng)
+    return vary_pose(share * named_pose(first) + (1 - share) * named_pose(second), rng)
 
 
 def own_connectivity(
@@ -256,7 +256,7 @@ def random_motion(motion: str, frames: int, rng: np.random.Generator) -> Float[n
     last = ""
     for _ in range(-(-frames // FRAMES_PER_KEY) + 2):
         last = rng.choice([name for name in names if name != last])
-        pose = taken(rng.uniform(0.6, 1.1) * named_pose(last), rng)
+        pose = vary_pose(rng.uniform(0.6, 1.1) * named_pose(last), rng)
         keys.append(mirrored(pose) if rng.random() < 0.5 else pose)
     time = (np.arange(frames) + rng.uniform(0.0, FRAMES_PER_KEY)) / FRAMES_PER_KEY
     number = np.floor(time).astype(int)

@@ -139,34 +139,34 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
     return torch.from_numpy(numbers.astype(np.int64))
 
 
-def read_meshes(source: Path, wanted: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
+def read_meshes(source: Path, pattern: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
     """The meshes in a folder, zip or tar whose path matches ``wanted``, all for training, in the order of their names.
 
     The first group of ``wanted`` is the name of a mesh. All must have the same faces in the same order; the template is
     the first one. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
     files' contents, which takes seconds. ``content`` is the same wherever the files are.
     """
-    files = _hash_files(source, wanted)
-    key = {"version": VERSION, "wanted": wanted.pattern, "files": files}
-    stored = cached(kind, key, lambda: _build_meshes(source, wanted, files), root=cache)
+    files = _hash_files(source, pattern)
+    key = {"version": VERSION, "wanted": pattern.pattern, "files": files}
+    stored = cached(kind, key, lambda: _build_meshes(source, pattern, files), root=cache)
     verts, names = torch.from_numpy(stored.arrays["verts"]), tuple(stored.meta["names"])
     template = Mesh(verts[0].double().numpy(), stored.arrays["faces"])
     everything = Split.leading(len(names), len(names))
     return MeshSet(template, StoredShapes(verts), names, everything, unit_mm, stored.meta["content"])
 
 
-def _hash_files(source: Path, wanted: re.Pattern[str]) -> str:
+def _hash_files(source: Path, pattern: re.Pattern[str]) -> str:
     if not source.is_dir():
         return fingerprint_files([source], source.parent)
-    files = [path for path in source.rglob("*") if wanted.fullmatch(path.relative_to(source).as_posix())]
+    files = [path for path in source.rglob("*") if pattern.fullmatch(path.relative_to(source).as_posix())]
     return fingerprint_files(files, source)
 
 
-def _build_meshes(source: Path, wanted: re.Pattern[str], files: str) -> CacheEntry:
+def _build_meshes(source: Path, pattern: re.Pattern[str], files: str) -> CacheEntry:
     verts_by_name: dict[str, np.ndarray] = {}
     first: tuple[str, Mesh] | None = None
     with progress_bar(f"meshes of {source.name}", None) as advance:
-        for name, data in read_files(source, wanted):
+        for name, data in read_files(source, pattern):
             try:
                 mesh = parse_mesh(data, PurePosixPath(name).suffix)
             except MeshError as error:
@@ -178,12 +178,12 @@ def _build_meshes(source: Path, wanted: re.Pattern[str], files: str) -> CacheEnt
             verts_by_name[name] = mesh.verts.astype(np.float32)
             advance(1)
     if first is None:
-        raise ArchiveError(f"{source}: has no meshes of the expected names ({wanted.pattern})")
+        raise ArchiveError(f"{source}: has no meshes of the expected names ({pattern.pattern})")
     names, faces = sorted(verts_by_name), first[1].faces
     verts = np.empty((len(names), *first[1].verts.shape), dtype=np.float32)
     for item, name in enumerate(names):
         verts[item] = verts_by_name.pop(name)
-    if _hash_files(source, wanted) != files:
+    if _hash_files(source, pattern) != files:
         raise ArchiveError(f"{source}: its files changed while they were read; try again when they are complete")
     content = fingerprint(verts, faces, np.array(names))
     return CacheEntry({"verts": verts, "faces": faces}, {"names": names, "content": content})

@@ -67,9 +67,9 @@ class Split:
             raise ValueError(f"validation: needs at least 2 training {what} to set some aside, got {len(names)}")
         sizes = Counter(groups)
         chosen: set[Hashable] = set()
-        wanted, count = max(1, round(share * len(items))), 0
+        target, count = max(1, round(share * len(items))), 0
         for number in np.random.default_rng(0).permutation(len(names))[: len(names) - 1]:
-            if count >= wanted:
+            if count >= target:
                 break
             chosen.add(names[number])
             count += sizes[names[number]]

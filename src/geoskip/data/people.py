@@ -133,7 +133,7 @@ def numbered_pose(number: int, rng: np.random.Generator) -> Float[np.ndarray, "j
     return share * named_pose(first) + (1 - share) * named_pose(second)
 
 
-def taken(pose: Float[np.ndarray, "joints 3"], rng: np.random.Generator) -> Float[np.ndarray, "joints 3"]:
+def vary_pose(pose: Float[np.ndarray, "joints 3"], rng: np.random.Generator) -> Float[np.ndarray, "joints 3"]:
     """The pose as one person takes it: each joint a few degrees off."""
     return pose + np.clip(rng.normal(0.0, HABIT, pose.shape), -2 * HABIT, 2 * HABIT)
 

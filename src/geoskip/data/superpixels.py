@@ -153,11 +153,11 @@ def calibrated_radius(pos: Float[np.ndarray, "graphs points dim"], mean_degree: 
     sample = pos[np.sort(drawn)]
     pairs = np.triu_indices(pos.shape[1], 1)
     squares = _squared_distances(sample)[:, pairs[0], pairs[1]].ravel()
-    wanted = max(round(len(sample) * pos.shape[1] * mean_degree / 2), 1)
-    last = np.sqrt(np.partition(squares, wanted - 1)[wanted - 1])
+    num_pairs = max(round(len(sample) * pos.shape[1] * mean_degree / 2), 1)
+    last = np.sqrt(np.partition(squares, num_pairs - 1)[num_pairs - 1])
     # A few units in the last place, so that squaring does not round across the distance itself.
     candidates = [last * np.float32(1 + 4 * EPSILON), last * np.float32(1 - 4 * EPSILON)]
-    return float(min(candidates, key=lambda r: abs(np.count_nonzero(squares <= r * r) - wanted)))
+    return float(min(candidates, key=lambda r: abs(np.count_nonzero(squares <= r * r) - num_pairs)))
 
 
 def radius_graphs(pos: Float[np.ndarray, "graphs points dim"], radius: float) -> GraphLevel:

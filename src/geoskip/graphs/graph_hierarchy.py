@@ -160,7 +160,7 @@ class Hierarchy:
 
 def _graph_of(mesh: Any, spiral_length: int | None, dtype: torch.dtype) -> Graph:
     # Imported here, so that operators need not load the geometry.
-    from geoskip.meshes.spiral_order import spirals
+    from geoskip.meshes import spirals
 
     graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     graph = attach(graph, cartesian(graph, torch.tensor(mesh.verts)).to(dtype))

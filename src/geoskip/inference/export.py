@@ -54,7 +54,7 @@ def export_onnx(path: Path, trained: Trained) -> float | None:
         raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install geoskip[export]")
     program = program_of(trained)
     with _quiet():
-        made = torch.onnx.export(
+        exported = torch.onnx.export(
             program.module,
             (program.example,),
             dynamo=True,
@@ -63,8 +63,8 @@ def export_onnx(path: Path, trained: Trained) -> float | None:
             output_names=["verts_out" if program.dynamic else "scores"],
             verbose=False,
         )
-        assert made is not None
-        data = made.model_proto.SerializeToString()
+        assert exported is not None
+        data = exported.model_proto.SerializeToString()
     atomic_write(path, data)
     return _difference(path, program)
 
@@ -74,10 +74,10 @@ def _difference(path: Path, program: Program) -> float | None:
         return None
     onnxruntime = import_module("onnxruntime")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    found = torch.from_numpy(session.run(None, {"verts": program.example.numpy()})[0])
+    output = torch.from_numpy(session.run(None, {"verts": program.example.numpy()})[0])
     with torch.inference_mode():
         expected = program.module(program.example)
-    return float((found - expected).abs().max() / expected.abs().max())
+    return float((output - expected).abs().max() / expected.abs().max())
 
 
 @contextmanager

@@ -110,8 +110,8 @@ class Matcher:
     def check_values(self, values: Shaped[np.ndarray, targets * channels], name: str = "values") -> None:
         """ValueError unless there is one value for each vertex of the target."""
         if len(values) != self.target.num_vertices:
-            wanted = f"{self.target.num_vertices} values, one for each vertex of the target"
-            raise ValueError(f"{name}: expected {wanted}, got {len(values)}")
+            expected = f"{self.target.num_vertices} values, one for each vertex of the target"
+            raise ValueError(f"{name}: expected {expected}, got {len(values)}")
 
 
 # The outermost superpixels of an image may lie somewhat further in or out than those of others of its size.
@@ -167,7 +167,7 @@ class ImageClassifier:
     def _check_extent(self, pos: Float[Tensor, "vertices 2"]) -> None:
         """Positions are in pixels, so images of another size would be graphs that the model never saw."""
         extent, expected = pos.amax(0).tolist(), self.context.extent
-        if any(abs(here - there) > LARGEST_CHANGE * there for here, there in zip(extent, expected, strict=True)):
+        if any(abs(size - usual) > LARGEST_CHANGE * usual for size, usual in zip(extent, expected, strict=True)):
             reached, trained = ("{:.0f} × {:.0f}".format(*sizes) for sizes in (extent, expected))
             raise ValueError(
                 f"images: superpixels reach {reached} pixels, but those of the training images reached {trained}; "

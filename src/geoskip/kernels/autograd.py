@@ -176,9 +176,9 @@ def formula_gradients(
         # Each input gets a node of its own, so that an input which depends on another one adds nothing to its gradient.
         leaves = [value.view_as(value) if need else value for value, need in zip(inputs, needs, strict=True)]
         y = formula(*leaves)
-    wanted = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
+    needed = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
     create_graph = torch.is_grad_enabled()
-    grads = iter(torch.autograd.grad(y, wanted, grad_y.to(y.dtype), create_graph=create_graph, materialize_grads=True))
+    grads = iter(torch.autograd.grad(y, needed, grad_y.to(y.dtype), create_graph=create_graph, materialize_grads=True))
     return tuple(next(grads) if need else None for need in needs)
 
 

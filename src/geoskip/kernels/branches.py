@@ -44,21 +44,21 @@ def branches(x: Tensor) -> AbstractContextManager[Fork]:
 @contextmanager
 def _branches(x: Tensor) -> Iterator[Fork]:
     main = torch.cuda.current_stream(x.device)
-    here = main.device_index, main.cuda_stream
+    stream_key = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []
 
     def fork(call: Callable[[], Any]) -> Any:
-        side = _side_stream(*here, _open[here])
+        side = _side_stream(*stream_key, _open[stream_key])
         side.wait_stream(main)
         used.append(side)
-        _open[here] += 1
+        _open[stream_key] += 1
         with torch.cuda.stream(side):
             return call()
 
     try:
         yield fork
     finally:
-        _open[here] -= len(used)
+        _open[stream_key] -= len(used)
         for side in used:
             main.wait_stream(side)
 

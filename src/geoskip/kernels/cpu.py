@@ -273,11 +273,11 @@ def _fill_weight_gradients(grad_weights: Tensor, grads: Tensor, table: Tensor, t
         most = int(degrees.max())
         step = max(1, BLOCK_BYTES // (table.element_size() * table.shape[1] * (len(matrices) + min(most, 8))))
         for rows in by_degree.split(step):
-            places = torch.arange(int(degrees[rows[-1]]))
-            present = places < degrees[rows, None]
-            edges = torch.where(present, offsets[group, rows, None] + places, 0)
+            positions = torch.arange(int(degrees[rows[-1]]))
+            present = positions < degrees[rows, None]
+            edges = torch.where(present, offsets[group, rows, None] + positions, 0)
             block = grads[rows].view(-1, theta.shape[2])
             grad_z = torch.stack([block @ matrix.t() for matrix in matrices]).view(len(matrices), len(rows), -1)
-            near = table[pattern.senders[edges]]
-            dots = torch.bmm(near, grad_z.permute(1, 2, 0))
+            features = table[pattern.senders[edges]]
+            dots = torch.bmm(features, grad_z.permute(1, 2, 0))
             grad_weights[:, edges[present]] = dots[present].t().to(grad_weights.dtype)

@@ -32,7 +32,7 @@ def in_one_kernel(plain: Packing) -> Packing:
 @in_one_kernel
 def packed_rows(
     offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], room: int
-) -> tuple[Int[Tensor, " items_plus_1"], Int[Tensor, " places"], Int[Tensor, " places"], Bool[Tensor, " places"]]:
+) -> tuple[Int[Tensor, " items_plus_1"], Int[Tensor, " room"], Int[Tensor, " room"], Bool[Tensor, " room"]]:
     """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``room`` places, which must be enough.
 
     Returns the start of each graph, the graph of each place (the last one for padding), the stored row of each place
@@ -41,10 +41,10 @@ def packed_rows(
     first = offsets[items]
     counts = offsets[items + 1] - first
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    places = torch.arange(room, device=offsets.device)
-    graphs = torch.searchsorted(starts[1:], places, right=True).clamp(max=len(items) - 1)
-    real = places < starts[-1]
-    return starts, graphs, torch.where(real, first[graphs] + places - starts[graphs], 0), real
+    positions = torch.arange(room, device=offsets.device)
+    graphs = torch.searchsorted(starts[1:], positions, right=True).clamp(max=len(items) - 1)
+    real = positions < starts[-1]
+    return starts, graphs, torch.where(real, first[graphs] + positions - starts[graphs], 0), real
 
 
 @in_one_kernel
@@ -64,13 +64,13 @@ def packed_edges(
     Padding edges are self-loops of the vertices after the batch, ``loops`` at each.
     """
     starts, graphs, rows, real = packed_rows(offsets, items, room)
-    places = torch.arange(room, device=offsets.device)
-    padding = vertex_starts[-1] + torch.div((places - starts[-1]).clamp(min=0), loops, rounding_mode="floor")
+    positions = torch.arange(room, device=offsets.device)
+    padding = vertex_starts[-1] + torch.div((positions - starts[-1]).clamp(min=0), loops, rounding_mode="floor")
     base = vertex_starts[graphs]
     return (
         torch.where(real, senders[rows].long() + base, padding),
         torch.where(real, receivers[rows].long() + base, padding),
-        torch.where(real, by_sender[rows].long() + starts[graphs], places),
+        torch.where(real, by_sender[rows].long() + starts[graphs], positions),
     )
 
 

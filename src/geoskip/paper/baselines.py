@@ -62,8 +62,8 @@ def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed
     """
     mean = data.moments()[0].flatten()
     parts = data.split.train.split(CHUNK)
-    wanted = min(count, len(data.split.train) - 1, len(mean))
-    width = min(wanted + 20, len(data.split.train), len(mean))
+    num_components = min(count, len(data.split.train) - 1, len(mean))
+    width = min(num_components + 20, len(data.split.train), len(mean))
     basis = torch.randn(len(mean), width, generator=torch.Generator().manual_seed(seed))
     for _ in range(iterations):
         basis = torch.linalg.qr(basis).Q
@@ -74,7 +74,7 @@ def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed
         basis, previous = product, basis
     # In the last subspace the covariance is a small matrix, whose eigenvectors turn the basis.
     _, turn = torch.linalg.eigh((previous.T @ basis).double())
-    return PrincipalComponents(mean, (previous @ turn.flip(1).float())[:, :wanted].contiguous())
+    return PrincipalComponents(mean, (previous @ turn.flip(1).float())[:, :num_components].contiguous())
 
 
 def train_autoencoder(

@@ -19,8 +19,8 @@ from geoskip.meshes import icosphere
 from geoskip.paper.rows import SKIPS
 from geoskip.paper.small_sets import deformed, reduced
 from geoskip.records.samples import MeshSamples
+from geoskip.report.picture_grids import errors_mm, reconstruction_grid
 from geoskip.report.pictures import write_png
-from geoskip.report.sheets import errors_mm, reconstruction_sheet
 from geoskip.training.config import resolve
 from geoskip.training.loop import train
 from geoskip.training.progress import Progress
@@ -109,5 +109,5 @@ def write_demo_pictures(folder: Path, samples: Mapping[str, MeshSamples]) -> tup
     paths = []
     for method, of_method in samples.items():
         paths.append(folder / f"{method.lower()}.png")
-        write_png(paths[-1], reconstruction_sheet(of_method, SIZE, largest=largest))
+        write_png(paths[-1], reconstruction_grid(of_method, SIZE, largest=largest))
     return paths, largest

@@ -20,8 +20,8 @@ from geoskip.records import CorrespondenceSamples, MeshSamples, RunRecord, read_
 from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.report.palette import colored
-from geoskip.report.pictures import png_bytes, sheet
-from geoskip.report.sheets import errors_mm, part_shapes, shape_pictures
+from geoskip.report.picture_grids import errors_mm, part_shapes, shape_pictures
+from geoskip.report.pictures import image_grid, png_bytes
 
 
 @dataclass
@@ -148,7 +148,7 @@ def draw(experiment: Experiment, done: Mapping[Job, RunRecord], out: Path, size:
         pictures |= {name: row for name, row in _pictures(experiment.figure, job, of_job, size) if name not in pictures}
     path = out / "figures" / f"{experiment.name}-{jobs[0].data}-{jobs[0].schedule}.png"
     columns = len(next(iter(pictures.values())))
-    atomic_write(path, png_bytes(sheet([one for row in pictures.values() for one in row], columns)))
+    atomic_write(path, png_bytes(image_grid([one for row in pictures.values() for one in row], columns)))
     legend = {"title": experiment.title, "seed": seed, "rows": list(pictures)}
     if any(isinstance(of_job, CorrespondenceSamples) for of_job in samples.values()):
         legend["blue-gray"] = "no label"

@@ -153,13 +153,13 @@ def bspline_grams(sizes: tuple[int, ...], degree: int = 1, closed: tuple[bool, .
     with B-splines and penalties, 1996), :math:`\sum_k h\, (\Delta^2 \theta_k / h^2)^2` along an axis with spans of
     length h. It becomes the integral as h goes to 0.
     """
-    places = torch.cartesian_prod(*(torch.arange(size) for size in sizes)).reshape(-1, len(sizes))
+    indices = torch.cartesian_prod(*(torch.arange(size) for size in sizes)).reshape(-1, len(sizes))
     axes = []
     for d, (size, loop) in enumerate(zip(sizes, closed or (False,) * len(sizes), strict=True)):
         spans = 1 if size == 1 else size if loop else size - degree
         grams = _integrated(partial(bspline, size=size, degree=degree, closed=loop), 0, 1, spans)
         bend = _second_differences(size, loop) if degree == 1 else grams.bend
-        at = places[:, d].unsqueeze(1), places[:, d]
+        at = indices[:, d].unsqueeze(1), indices[:, d]
         axes.append(Grams(grams.size[at], grams.slope[at], bend[at]))
     return separable_grams(axes)
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples
 from geoskip.report.palette import colored, position_colors
-from geoskip.report.pictures import png_bytes, sheet
+from geoskip.report.picture_grids import PAPER_PCT, Shape, errors_mm, shape_pictures
+from geoskip.report.pictures import image_grid, png_bytes
 from geoskip.report.scenes import Kind, Scene, describe_item, saturation_mm
-from geoskip.report.sheets import PAPER_PCT, Shape, errors_mm, shape_pictures
 from geoskip.shapes import Float, Shaped
 
 TYPES = {"uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32"}
@@ -182,7 +182,7 @@ class Still:
 
     def png(self, size: int) -> bytes:
         """The meshes side by side on a transparent background."""
-        return png_bytes(sheet(shape_pictures(self.shapes, size, transparent=True), columns=len(self.shapes)))
+        return png_bytes(image_grid(shape_pictures(self.shapes, size, transparent=True), columns=len(self.shapes)))
 
 
 def mesh_still(scene: Scene[MeshSamples]) -> Still:

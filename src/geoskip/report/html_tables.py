@@ -38,8 +38,8 @@ def headlines(tables: Sequence[ResultTable]) -> dict[tuple[str, str, str], Headl
     for table in tables:
         if table.schedule != "smoke":
             by_task.setdefault((table.task, table.data, table.schedule), []).append(table)
-    found = {key: _headline(members) for key, members in by_task.items()}
-    return {key: headline for key, headline in found.items() if headline is not None}
+    by_key = {key: _headline(members) for key, members in by_task.items()}
+    return {key: headline for key, headline in by_key.items() if headline is not None}
 
 
 def _headline(tables: Sequence[ResultTable]) -> Headline | None:

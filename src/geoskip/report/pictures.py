@@ -1,6 +1,6 @@
 """Shaded pictures of meshes and PNG files, with numpy only: no OpenGL, no imaging library.
 
-:func:`picture` draws one mesh from a :class:`View`, :func:`sheet` puts pictures in a grid.
+:func:`picture` draws one mesh from a :class:`View`, :func:`image_grid` puts pictures in a grid.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _bytes(light: np.ndarray) -> np.ndarray:
     return np.round(255 * np.clip(light, 0, 1) ** (1 / GAMMA)).astype(np.uint8)
 
 
-def sheet(
+def image_grid(
     pictures: Sequence[Shaped[np.ndarray, "height width channels"]], columns: int
 ) -> Shaped[np.ndarray, "rows cols channels"]:
     """Pictures of equal size in a grid with ``columns`` columns."""

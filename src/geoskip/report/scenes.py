@@ -13,8 +13,8 @@ import numpy as np
 
 from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples, Samples
 from geoskip.report.html_tables import Headline, headlines
+from geoskip.report.picture_grids import PAPER_MM, errors_mm
 from geoskip.report.runs import Metric
-from geoskip.report.sheets import PAPER_MM, errors_mm
 from geoskip.report.summary import ResultRow, ResultTable, RowGroup
 
 Kind = TypeVar("Kind", bound=Samples)
@@ -141,20 +141,20 @@ def _arranged(scene: Scene[Kind], table: ResultTable, measure: Measure[Kind], he
         else ""
         for i in order
     ]
-    taken = tuple(samples and measure.take(samples, order) for samples in scene.samples)
+    reordered = tuple(samples and measure.take(samples, order) for samples in scene.samples)
     first = of_items[order[0]]
     distance = abs(first - headline.change) if headline and not math.isnan(first) else float("inf")
-    return replace(scene, samples=taken, tests=tests, changes=tuple(changes), distance=distance)
+    return replace(scene, samples=reordered, tests=tests, changes=tuple(changes), distance=distance)
 
 
 def _tested(row: ResultRow, metrics: Mapping[str, Metric], words: Mapping[str, str]) -> str:
     """The results on the test set: ``test set: mean 0.749 ± 0.010 mm``."""
-    said = [
+    figures = [
         text.format(metrics[key].shown_summary(row.metrics[key]))
         for key, text in words.items()
         if key in row.metrics and key in metrics
     ]
-    return f"test set: {', '.join(said)}" if said else ""
+    return f"test set: {', '.join(figures)}" if figures else ""
 
 
 def arrangement(names: Sequence[str], distances: Sequence[float]) -> list[int]:
@@ -182,11 +182,11 @@ def describe_item(name: str) -> tuple[str, ...]:
     pose = re.fullmatch(r"(\d+)/(\d+)", name)
     if pose:
         return f"Person {int(pose[1])}", f"pose {int(pose[2])}"
-    found = re.fullmatch(r"(\d+|FaceTalk_\w+)/(?:\d+/)?(?:\d+-)?(\w*[a-z]\w*)(?:[/.].*)?", name)
-    if not found:
+    match = re.fullmatch(r"(\d+|FaceTalk_\w+)/(?:\d+/)?(?:\d+-)?(\w*[a-z]\w*)(?:[/.].*)?", name)
+    if not match:
         return (name,)
-    person = f"Person {int(found[1])}" if found[1].isdigit() else found[1]
-    return person, found[2].replace("bareteeth", "bared teeth").replace("_", " ")
+    person = f"Person {int(match[1])}" if match[1].isdigit() else match[1]
+    return person, match[2].replace("bareteeth", "bared teeth").replace("_", " ")
 
 
 def mesh_scenes(tables: Sequence[ResultTable]) -> list[Scene[MeshSamples]]:

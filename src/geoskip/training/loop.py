@@ -266,10 +266,10 @@ class _Loop:
     def _should_stop(self, interrupts: Interrupts) -> bool:
         """Whether a process was interrupted; all processes stop at the same step, since none can run without the
         others."""
-        wanted, device = interrupts.number is not None, self.session.learner.device
+        interrupted, device = interrupts.number is not None, self.session.learner.device
         if self.group.size > 1 and device.type == "cuda" and self.session.step % AGREE_EVERY:
             return False
-        return self.group.any(wanted, device)
+        return self.group.any(interrupted, device)
 
 
 def versions() -> dict[str, str]:

@@ -14,10 +14,10 @@ THRESHOLDS = tuple(step / 10 for step in range(101))
 
 
 def reconstruction_errors(
-    found: Float[Tensor, "items vertices 3"], true: Float[Tensor, "items vertices 3"], unit_mm: float
+    predicted: Float[Tensor, "items vertices 3"], true: Float[Tensor, "items vertices 3"], unit_mm: float
 ) -> Float[Tensor, "items vertices"]:
     """The Euclidean distance of each vertex from where it should be, in millimeters."""
-    return (found - true).norm(dim=-1) * unit_mm
+    return (predicted - true).norm(dim=-1) * unit_mm
 
 
 def reconstruction_metrics(errors: Float[Tensor, "items vertices"]) -> dict[str, float]:

@@ -189,8 +189,8 @@ def launch(
     dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
     alignments = [address and address & 15 for address in addresses]
     key = kernel_id, device, warps, registers, numbers, *dtypes, *alignments
-    found = _compiled.get(key)
-    if found is None:
+    compiled = _compiled.get(key)
+    if compiled is None:
         if len(_compiled) >= _MAX_COMPILED:
             _compiled.clear()
         version = kernel[grid](*arguments, num_warps=warps, num_stages=STAGES, maxnreg=registers)
@@ -198,7 +198,7 @@ def launch(
         if version is not None:
             _compiled[key] = version.run, version.function, version.packed_metadata
         return
-    run, function, metadata = found
+    run, function, metadata = compiled
     sizes = (*grid, 1, 1)[:3]
     stream = torch._C._cuda_getCurrentRawStream(device)
     run(*sizes, stream, function, metadata, None, None, None, *addresses, *numbers)

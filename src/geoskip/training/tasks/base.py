@@ -320,8 +320,8 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
 
 def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
     """``count`` of the numbers below ``total``, evenly spaced; all of them if ``count`` is None or larger."""
-    wanted = total if count is None else min(count, total)
-    return torch.arange(wanted) * total // max(wanted, 1)
+    num_chosen = total if count is None else min(count, total)
+    return torch.arange(num_chosen) * total // max(num_chosen, 1)
 
 
 def spread_widely(total: int, count: int) -> Int[Tensor, " chosen"]:

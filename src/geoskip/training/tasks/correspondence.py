@@ -188,7 +188,7 @@ def connect(mesh: Mesh, config: Config) -> Graph:
     graph = Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
     if (length := spiral_length(config)) is None:
         return graph
-    from geoskip.meshes.spiral_order import spirals
+    from geoskip.meshes import spirals
 
     return graph.with_spirals(torch.tensor(spirals(mesh, length)))
 

@@ -1,4 +1,4 @@
-"""Sheets of pictures: reconstructed and matched meshes, the parts of a decoder, the levels of a hierarchy."""
+"""Grids of pictures: reconstructed and matched meshes, the parts of a decoder, the levels of a hierarchy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geoskip.meshes import Mesh, MeshHierarchy
 from geoskip.records.samples import CorrespondenceSamples, MeshSamples, Samples
 from geoskip.report.charts import Series, draw_confusion, geodesic_chart, write_charts
 from geoskip.report.palette import colored, position_colors
-from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, picture, sheet, view_of, write_png
+from geoskip.report.pictures import AZIMUTH, ELEVATION, Up, View, image_grid, picture, view_of, write_png
 from geoskip.shapes import Float, Shaped
 
 Colors = Float[np.ndarray, "_ 3"]  # of meshes of any size
@@ -35,16 +35,16 @@ def write_pictures(
 
     Curve and confusion matrix need matplotlib (the extra ``plots``); ImportError says so.
     """
-    sheets: dict[str, Picture] = {}
+    grids: dict[str, Picture] = {}
     if isinstance(samples, MeshSamples):
-        sheets["reconstructions.png"] = reconstruction_sheet(samples, up=up)
+        grids["reconstructions.png"] = reconstruction_grid(samples, up=up)
         if "per_vertex_mm" in arrays:
-            sheets["mean-error.png"] = mean_error_sheet(samples, arrays["per_vertex_mm"], up=up)
+            grids["mean-error.png"] = mean_error_grid(samples, arrays["per_vertex_mm"], up=up)
     if isinstance(samples, CorrespondenceSamples):
-        sheets["matches.png"] = match_sheet(samples, up=up)
-    for name, drawn in sheets.items():
+        grids["matches.png"] = match_grid(samples, up=up)
+    for name, drawn in grids.items():
         write_png(folder / name, drawn)
-    paths = [folder / name for name in sheets]
+    paths = [folder / name for name in grids]
     if "geodesic" in curves:
         curve = Series("this run", tuple(curves["geodesic"]))
         chart = geodesic_chart("geodesic", "Cumulative geodesic error", (curve,))
@@ -77,7 +77,7 @@ def part_shapes(samples: MeshSamples, part: str, colors: Iterable[Colors] | None
     return [(verts, samples.faces, color) for verts, color in zip(samples.parts[part], chosen, strict=True)]
 
 
-def reconstruction_sheet(
+def reconstruction_grid(
     samples: MeshSamples, size: int = 240, up: Up = "y", largest: float | None = None
 ) -> Shaped[np.ndarray, "rows cols 3"]:
     """One column per sample: the input, its reconstruction, and the reconstruction colored by its error.
@@ -88,33 +88,33 @@ def reconstruction_sheet(
     high = (float(np.percentile(errors, 99)) if largest is None else largest) or 1.0
     rows = part_shapes(samples, "input") + part_shapes(samples, "full")
     rows += part_shapes(samples, "full", [colored(error, high) for error in errors])
-    return sheet(shape_pictures(rows, size, _view_of_inputs(samples, up)), columns=samples.count)
+    return image_grid(shape_pictures(rows, size, _view_of_inputs(samples, up)), columns=samples.count)
 
 
-def parts_sheet(samples: MeshSamples, size: int = 190) -> Shaped[np.ndarray, "rows cols 3"]:
+def parts_grid(samples: MeshSamples, size: int = 190) -> Shaped[np.ndarray, "rows cols 3"]:
     """One column per sample, one row per part: the input, whole blocks, skips only, convolutions only.
 
     All share the view of the inputs, so larger shapes leave their frame. This is the paper's Figure 4 with another row.
     """
     rows = [shape for part in samples.parts for shape in part_shapes(samples, part)]
-    return sheet(shape_pictures(rows, size, _view_of_inputs(samples, "y")), columns=samples.count)
+    return image_grid(shape_pictures(rows, size, _view_of_inputs(samples, "y")), columns=samples.count)
 
 
 def _view_of_inputs(samples: MeshSamples, up: Up) -> View:
     return view_of(samples.parts["input"].astype(np.float64).reshape(-1, 3), AZIMUTH, ELEVATION, up)
 
 
-def mean_error_sheet(
+def mean_error_grid(
     samples: MeshSamples, errors: Float[np.ndarray, " vertices"], up: Up = "y"
 ) -> Shaped[np.ndarray, "rows cols 3"]:
     """The mean error of each vertex over the test items, on the first sample, from the front and the back."""
     verts = samples.parts["input"][0].astype(np.float64)
     shape = (verts, samples.faces, colored(errors.astype(np.float64), float(errors.max()) or 1.0))
     views = (view_of(verts, azimuth, ELEVATION, up) for azimuth in (AZIMUTH, AZIMUTH + 180))
-    return sheet([one for view in views for one in shape_pictures([shape], 420, view)], columns=2)
+    return image_grid([one for view in views for one in shape_pictures([shape], 420, view)], columns=2)
 
 
-def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+def match_grid(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
     """Top: the target in its own colors, and each sample in the colors transferred to it. Bottom: the geodesic error.
 
     The color scale ends at 10 % of the diameter, as in the paper; vertices without a label are blue-gray.
@@ -125,10 +125,10 @@ def match_sheet(samples: CorrespondenceSamples, size: int = 300, up: Up = "y") -
     top += [(body.verts, body.faces, colors[body.predicted]) for body in samples.meshes]
     bottom: list[Shape] = [(verts, faces, colored(np.zeros(len(verts)), PAPER_PCT))]
     bottom += [(body.verts, body.faces, colored(body.error_pct, PAPER_PCT)) for body in samples.meshes]
-    return sheet(shape_pictures(top + bottom, size, up=up), columns=len(top))
+    return image_grid(shape_pictures(top + bottom, size, up=up), columns=len(top))
 
 
-def level_sheet(meshes: MeshHierarchy, size: int = 320, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
+def level_grid(meshes: MeshHierarchy, size: int = 320, up: Up = "y") -> Shaped[np.ndarray, "rows cols 3"]:
     """Top: each level with its edges, finest first. Bottom: the finest mesh, upsampled from that level alone.
 
     The bottom row shows how much of the shape a level retains.
@@ -140,4 +140,4 @@ def level_sheet(meshes: MeshHierarchy, size: int = 320, up: Up = "y") -> Shaped[
     upsampled = [matrix @ level.verts for matrix, level in zip(products, meshes.levels[1:], strict=True)]
     top = [picture(level, view, size=size, edges=True) for level in meshes.levels]
     bottom = [picture(finest.with_verts(verts), view, size=size) for verts in (finest.verts, *upsampled)]
-    return sheet(top + bottom, columns=len(top))
+    return image_grid(top + bottom, columns=len(top))
