@@ -257,6 +257,8 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def _timeless(path: Path) -> Any:
+    if path.name.startswith("."):  # may be incomplete
+        return path.read_bytes()
     if path.suffix == ".json":
         return _without_times(json.loads(path.read_bytes()))
     if path.suffix == ".safetensors":  # which does not keep the order of its metadata

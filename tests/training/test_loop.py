@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import pytest
 import torch
 
 from geoskip.data.locks import try_lock
-from geoskip.records.files import temporary_name
+from geoskip.records.files import read_manifest, temporary_name
 from geoskip.records.os_errors import explain_os_error
+from geoskip.training import loop
 from geoskip.training.config import resolve
 from geoskip.training.cuda_graphs import random_states
 from geoskip.training.loop import train
@@ -205,6 +208,35 @@ def test_metrics_are_kept_up_to_the_step_without_half_lines(tmp_path: Path) -> N
     writer.write(2, {"loss": 5.0})
     writer.close()
     assert read_metrics(path) == [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 5.0}]
+
+
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("function", ["write_record", "add_to_manifest"])
+def test_a_run_that_is_killed_at_its_end_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, call: int
+) -> None:
+    """The last line of the metrics is there once, and the manifest lists everything."""
+    complete = run(sets.config(), tmp_path / "complete")
+    calls, original = itertools.count(1), getattr(loop, function)
+
+    def killed(*arguments: Any) -> None:
+        if next(calls) == call:
+            raise LookupError
+        original(*arguments)
+
+    with monkeypatch.context() as patch, suppress(LookupError):
+        patch.setattr(loop, function, killed)
+        run(sets.config(), tmp_path / "killed")
+    again = run(sets.config(), tmp_path / "killed")
+    without_seconds = [
+        [
+            {key: value for key, value in line.items() if key != "seconds"}
+            for line in read_metrics(found.folder / METRICS)
+        ]
+        for found in (complete, again)
+    ]
+    assert without_seconds[0] == without_seconds[1]
+    assert read_manifest(again.folder).keys() == read_manifest(complete.folder).keys()
 
 
 def test_tensorboard_is_written_by_option(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from geoskip import __version__
 from geoskip.data.cache import installed_versions, versions_of
 from geoskip.data.locks import HeldLock, hold_lock
 from geoskip.records import RunRecord, write_record
-from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers
+from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers, sync
 from geoskip.records.os_errors import explain_out_of_memory
 from geoskip.records.samples import write_samples
 from geoskip.training.checkpoint import State, remove_unfinished, save_checkpoint
@@ -207,11 +207,11 @@ class _Loop:
             data_versions=versions_of(key),
             concurrency=1,
         )
-        write_record(folder / RECORD, record)
-        add_to_manifest(folder, [*optional, RECORD])
         if self.metrics is not None and metrics:
             self.metrics.write(session.step, metrics)
-        add_to_manifest(folder, [METRICS])
+            sync(folder / METRICS)
+        write_record(folder / RECORD, record)
+        add_to_manifest(folder, [*optional, METRICS, RECORD])
 
     def close(self) -> None:
         with suppress(OSError):

@@ -103,18 +103,23 @@ class MetricsWriter:
     """Writes ``metrics.jsonl``: one object per line, with its ``step`` and whatever was measured.
 
     A run that resumes from a checkpoint keeps the lines up to the checkpoint's step. Incomplete lines are removed.
+    A line that is already the last one is not written again: a run can be killed between its last line and its record.
     """
 
     def __init__(self, path: Path, step: int = 0, tensorboard: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_metrics(path) if line["step"] <= step] if step else []
         atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        self._last = kept[-1] if kept else None
         self._file = path.open("a", encoding="utf-8")
         self._board = _tensorboard(path.parent / "tensorboard", step) if tensorboard else None
 
     def write(self, step: int, values: Mapping[str, int | float]) -> None:
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
+        line = {"step": step, **values}
+        if line != self._last:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            self._last = line
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
