@@ -6,6 +6,7 @@ two of float16 (what geoskip does, :mod:`geoskip.kernels.triton.halves`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def _halves(used: bool) -> Iterator[None]:
     from geoskip.kernels.triton import halves
 
     before = halves.ENOUGH_PRODUCTS
-    halves.ENOUGH_PRODUCTS = 0 if used else 1 << 62
+    halves.ENOUGH_PRODUCTS = 0 if used else math.inf
     try:
         yield
     finally:

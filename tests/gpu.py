@@ -1,6 +1,6 @@
 """Runs every test that needs a GPU, in several processes, and records the outcome.
 
-    python -m tests.gpu [--jobs 4] [--record results/gpu-tests.json] [--commit HASH]
+    python -m tests.gpu [--jobs 4] [--seconds 500] [--record results/gpu-tests.json] [--commit HASH]
 
 The record says which code was tested (a digest of ``src`` and ``tests``, and the commit where git knows it), on which
 device, with which versions, and which tests passed, failed or were skipped. Test files whose packages are not installed
@@ -18,13 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+REPORT = "GEOSKIP_GPU_TESTS_REPORT"
 PACKAGES = ["torch", "triton", "torch-geometric", "numpy", "scipy"]
 
 
@@ -61,52 +63,60 @@ def collect(ignored: list[str]) -> list[str]:
     return [line for line in found.stdout.splitlines() if "::" in line]
 
 
-def run(tests: list[str], jobs: int) -> list[dict[str, str]]:
-    """The outcome of each test; tests are dealt out in turn, so that slow files are shared among the processes."""
+def run(tests: list[str], jobs: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """The outcome of each test; tests are dealt out in turn, so that slow files are shared among the processes.
+
+    Processes that take longer than ``seconds`` are killed. Tests that did not end count as failed.
+    """
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for k in range(jobs):
-            listing, report = Path(folder, f"{k}.txt"), Path(folder, f"{k}.xml")
+            listing, log, report = (Path(folder, f"{k}.{ending}") for ending in ("txt", "log", "jsonl"))
             listing.write_text("\n".join(tests[k::jobs]))
-            command = [sys.executable, "-m", "pytest", "-m", "gpu", f"--junitxml={report}", f"@{listing}"]
-            log = Path(folder, f"{k}.log")
+            command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "tests.gpu", f"@{listing}"]
             with log.open("w") as output:
-                process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-            processes.append((process, log, report, len(tests[k::jobs])))
+                environment = os.environ | {REPORT: str(report)}
+                process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=environment)
+            processes.append((process, log, report, tests[k::jobs]))
         outcomes = []
-        for process, log, report, expected in processes:
+        for process, log, report, listed in processes:
+            left = None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(left)
+            process.kill()
             if process.wait():
                 print(log.read_text()[-8000:])
-            outcomes += _outcomes(report, expected)
+            outcomes += _outcomes(report, listed)
     return outcomes
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Loaded by pytest as a plugin, this module writes down each outcome at once."""
+    if report.when == "call" or report.outcome != "passed":
+        outcome = {"id": report.nodeid, "outcome": report.outcome, "seconds": str(report.duration)}
+        with open(os.environ[REPORT], "a", encoding="utf-8") as file:
+            file.write(json.dumps(outcome) + "\n")
 
 
 def run_alone(outcomes: list[dict[str, str]]) -> list[str]:
     """Run what failed once more in a process of its own: tests that measure memory or time need the device for
     themselves. Outcomes of those that pass are changed in place; their names are returned."""
-    failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed" and "::" in _id(outcome)]
-    again = {_id(outcome): outcome["outcome"] for outcome in run([_id(o) for o in failed], 1)} if failed else {}
-    passed = [outcome for outcome in failed if again.get(_id(outcome)) == "passed"]
+    failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
+    again = {outcome["id"]: outcome["outcome"] for outcome in run([o["id"] for o in failed], 1)} if failed else {}
+    passed = [outcome for outcome in failed if again.get(outcome["id"]) == "passed"]
     for outcome in passed:
         outcome["outcome"] = "passed"
-    return [_id(outcome) for outcome in passed]
+    return [outcome["id"] for outcome in passed]
 
 
-def _id(outcome: dict[str, str]) -> str:
-    return f"{outcome['file'].replace('.', '/')}.py::{outcome['test']}"
-
-
-def _outcomes(report: Path, expected: int) -> list[dict[str, str]]:
-    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-    outcomes = []
-    for case in cases:
-        kinds = {child.tag for child in case}
-        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        name = {"file": case.get("classname", ""), "test": case.get("name", "")}
-        outcomes.append(name | {"outcome": outcome, "seconds": case.get("time", "0")})
-    # A process that dies takes its tests with it.
-    lost = {"file": report.name, "test": "not run: the process ended early", "outcome": "failed", "seconds": "0"}
-    return outcomes + [lost] * (expected - len(outcomes))
+def _outcomes(report: Path, listed: list[str]) -> list[dict[str, str]]:
+    """Of the tests of a process, by what it wrote down; the last word on a test counts."""
+    lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
+    ended = {outcome["id"]: outcome for outcome in map(json.loads, lines)}
+    return [
+        ended.get(test, {"id": test, "outcome": "failed", "seconds": "0", "reason": "did not end"}) for test in listed
+    ]
 
 
 def main() -> int:
@@ -114,6 +124,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--record", type=Path, default=ROOT / "results" / "gpu-tests.json")
     parser.add_argument("--commit", default=commit())
+    parser.add_argument("--seconds", type=float, help="kill what runs longer, and do not repeat failures alone")
     arguments = parser.parse_args()
     import torch
 
@@ -125,12 +136,12 @@ def main() -> int:
         if missing := missing_packages(path):
             left_out[path.relative_to(ROOT).as_posix()] = missing
     start = time.monotonic()
-    outcomes = run(collect(list(left_out)), arguments.jobs)
-    alone = run_alone(outcomes)
+    outcomes = run(collect(list(left_out)), arguments.jobs, arguments.seconds)
+    alone = run_alone(outcomes) if arguments.seconds is None else []
     counts = {kind: sum(o["outcome"] == kind for o in outcomes) for kind in ("passed", "failed", "skipped")}
     per_file: dict[str, dict[str, int]] = {}
     for outcome in outcomes:
-        entry = per_file.setdefault(outcome["file"], {"passed": 0, "failed": 0, "skipped": 0})
+        entry = per_file.setdefault(outcome["id"].split("::")[0], {"passed": 0, "failed": 0, "skipped": 0})
         entry[outcome["outcome"]] += 1
     slowest = sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]
     record = {
@@ -143,13 +154,13 @@ def main() -> int:
         "seconds": round(time.monotonic() - start),
         "files": dict(sorted(per_file.items())),
         "passed_only_alone": alone,
-        "failures": [f"{o['file']}::{o['test']}" for o in outcomes if o["outcome"] == "failed"],
+        "failures": [o["id"] for o in outcomes if o["outcome"] == "failed"],
         "left_out": left_out,
     }
     arguments.record.parent.mkdir(parents=True, exist_ok=True)
     arguments.record.write_text(json.dumps(record, indent=1) + "\n")
     for outcome in slowest:
-        print(f"{float(outcome['seconds']):6.1f} s {_id(outcome)}")
+        print(f"{float(outcome['seconds']):6.1f} s {outcome['id']}")
     for name in record["failures"]:
         print("FAILED", name)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")

@@ -18,7 +18,7 @@ import torch
 from geoskip.data.locks import try_lock
 from geoskip.records.files import read_manifest, temporary_name
 from geoskip.records.os_errors import explain_os_error
-from geoskip.training import loop
+from geoskip.training import checkpoint, loop
 from geoskip.training.config import resolve
 from geoskip.training.cuda_graphs import random_states
 from geoskip.training.loop import train
@@ -234,6 +234,27 @@ def test_a_run_that_is_killed_at_its_end_is_completed(
 
     assert lines(again) == lines(complete)
     assert read_manifest(again.folder).keys() == read_manifest(complete.folder).keys()
+
+
+def test_a_run_that_is_killed_before_it_removes_old_checkpoints_removes_them_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = sets.config(checkpoint_every=1, keep=1)
+    total = run(config, tmp_path / "complete").record.steps
+    original = checkpoint.prune_checkpoints
+
+    def killed(folder: Path, step: int, keep: int) -> None:
+        if step == total:
+            raise LookupError
+        original(folder, step, keep)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "prune_checkpoints", killed)
+        with pytest.raises(LookupError):
+            run(config, tmp_path / "killed")
+    assert len(list((tmp_path / "killed" / "checkpoints").iterdir())) == 2
+    run(config, tmp_path / "killed")
+    assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()] == [f"step-{total:08d}"]
 
 
 def test_tensorboard_is_written_by_option(tmp_path: Path) -> None:

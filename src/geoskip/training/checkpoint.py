@@ -88,7 +88,7 @@ def save_checkpoint(folder: Path, state: State, keep: int = 2) -> Path:
         explained = CheckpointNotSaved(f"{target}: not saved: {reason} ({error.strerror or error}); {left}")
         explained.errno = error.errno
         raise explained from error
-    _prune(folder, target, keep)
+    prune_checkpoints(folder, state.step, keep)
     return target
 
 
@@ -209,9 +209,14 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: (-checkpoint_step(path), path.name))
 
 
-def _prune(folder: Path, saved: Path, keep: int) -> None:
-    """Remove old and abandoned checkpoints. If one cannot be removed, that is only logged: the new one is saved."""
-    listing = _newest_first(folder)
+def prune_checkpoints(folder: Path, step: int, keep: int) -> None:
+    """Remove abandoned checkpoints and all but the ``keep`` newest, if ``folder`` has one of this step.
+
+    If one cannot be removed, that is only logged: the new one is saved.
+    """
+    saved, listing = folder / f"step-{step:08d}", _newest_first(folder)
+    if saved not in listing:
+        return
     index = listing.index(saved)
     if index:
         names = ", ".join(path.name for path in listing[:index])

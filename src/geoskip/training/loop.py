@@ -19,7 +19,7 @@ from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_leftovers, sync
 from geoskip.records.os_errors import explain_out_of_memory
 from geoskip.records.samples import write_samples
-from geoskip.training.checkpoint import State, remove_unfinished, save_checkpoint
+from geoskip.training.checkpoint import State, prune_checkpoints, remove_unfinished, save_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import Group, arithmetic, choose_device, device_name, own_device, process_group
 from geoskip.training.evaluation import check_same_data
@@ -239,6 +239,8 @@ class _Loop:
         """Save a checkpoint, unless there is one of this step."""
         self._report(wait=True)
         if self.saved_step == self.session.step:
+            if self.group.is_main:  # the process that saved it may have been killed before it removed the older ones
+                prune_checkpoints(self.run.checkpoints, self.session.step, self.session.config.keep)
             return
         self._check_folder()
         state = self.session.state()

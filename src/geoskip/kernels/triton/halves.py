@@ -10,6 +10,8 @@ If a number is infinite or NaN, everything becomes NaN. Subnormal numbers are nu
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -17,8 +19,9 @@ from torch import Tensor
 
 from geoskip.kernels.triton.launch import SIZES, ceil_div, is_tf32, launch
 
-# Multiplications from which on three products are faster than one of float32.
-ENOUGH_PRODUCTS = 1 << 30
+# Multiplications from which on halves are used: only in tests and benchmarks so far. On an H200 the gradient of x, a
+# sum over 6,890 classes, was off by 2.6e-6.
+ENOUGH_PRODUCTS = math.inf
 # Rows are padded to a multiple of this: whole blocks of the tensor cores in each chunk.
 ROWS_STEP = 64
 # Long sums are added up in chunks, because the tensor cores round each addition towards zero.
