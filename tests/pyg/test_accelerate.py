@@ -98,7 +98,10 @@ def assert_same(plain: nn.Module, fast: nn.Module, inputs: list[Any], dtype: tor
         "rtol": TOLERANCE[dtype],
         "atol": TOLERANCE[dtype] * max(1.0, float(outputs[0].abs().max())),
     }
-    torch.testing.assert_close(outputs[1], outputs[0], **tolerance)
+    # PyTorch Geometric divides 0 by 0 in a graph without edges (ChebConv without a normalization).
+    torch.testing.assert_close(outputs[1], outputs[0], equal_nan=True, **tolerance)
+    if outputs[0].isnan().any():
+        return
     for fast_gradient, gradient in zip(gradients[1], gradients[0], strict=True):
         scale = max(1.0, float(gradient.abs().max()))
         torch.testing.assert_close(fast_gradient, gradient, rtol=10 * TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
