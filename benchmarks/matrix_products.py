@@ -1,7 +1,7 @@
 """The products of the correspondence network's classifier in float32: as cuBLAS computes them, in TF32, and in halves.
 
 Two ways to reach float32 accuracy on the tensor cores are compared: float32 split into two numbers of TF32, and into
-two of float16 (what geoskip does, :mod:`geoskip.kernels.triton.halves`).
+two of float16 (:mod:`geoskip.kernels.triton.halves`, which geoskip does not use yet).
 """
 
 from __future__ import annotations
