@@ -134,7 +134,7 @@ def _comparison(serving: Sequence[ClaimResult]) -> tuple[str, ...]:
         f"{result.data}, {result.schedule}",
         claim.shown(claim.paper_gain(result.rival)),
         claim.shown(comparison.gain, comparison.half),
-        str(comparison.pairs),
+        str(comparison.seeds),
         MISSING if result.p is None else "< 0.001" if result.p < 0.001 else f"{result.p:.3f}",
         result.verdict,
     )

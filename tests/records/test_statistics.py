@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoskip.records.statistics import compare, paired_t, summarize
+from geoskip.records.statistics import compare, summarize
 
 
 def test_interval_is_students() -> None:
@@ -36,31 +36,32 @@ def test_one_value_has_no_interval() -> None:
         summarize([])
 
 
-def test_paired_t_is_scipys() -> None:
+def test_comparison_is_scipys_welch_test() -> None:
     rng = np.random.default_rng(1)
-    a, b = rng.normal(size=(2, 6))
-    assert paired_t((b - a).tolist()) == pytest.approx(float(stats.ttest_rel(a, b).pvalue))
-
-
-def test_paired_t_at_the_edges() -> None:
-    assert paired_t([1.0]) is None
-    assert paired_t([0.0, 0.0, 0.0]) == 1.0
-    assert paired_t([2.0, 2.0, 2.0]) == 0.0, "the same gain with every seed"
-
-
-def test_comparison_pairs_equal_seeds() -> None:
-    found = compare({0: 1.0, 1: 2.0, 5: 9.0}, {0: 1.5, 1: 2.25, 7: 0.0})
+    a, b = rng.normal(0.0, 1.0, 3).tolist(), rng.normal(0.5, 4.0, 5).tolist()
+    found, expected = compare(a, b), stats.ttest_ind(b, a, equal_var=False)
+    low, high = expected.confidence_interval(0.95)
     assert found is not None
-    assert found.pairs == 2
-    assert found.gain == pytest.approx(0.375)
-    assert compare({0: 1.0}, {1: 1.0}) is None
+    assert found.half is not None
+    assert found.seeds == 3
+    assert found.p == pytest.approx(float(expected.pvalue))
+    assert (found.gain - found.half, found.gain + found.half) == pytest.approx((low, high))
 
 
-def test_comparison_uses_the_pairs() -> None:
-    """Seeds that shift both methods alike do not blur the difference."""
-    shifts = [0.0, 10.0, -7.0, 3.0]
-    paired = compare(dict(enumerate(shifts)), {seed: shift + 0.1 + 0.01 * seed for seed, shift in enumerate(shifts)})
-    assert paired is not None
-    assert paired.t_p is not None
-    assert paired.t_p < 0.01
-    assert float(stats.ttest_ind(shifts, [shift + 0.1 for shift in shifts]).pvalue) > 0.9
+def test_comparison_at_the_edges() -> None:
+    assert compare([], [1.0]) is None
+    one = compare([1.0, 2.0], [4.0])
+    assert one is not None
+    assert (one.gain, one.half, one.seeds, one.p) == (2.5, None, 1, None)
+    for gain, p in ((0.0, 1.0), (2.0, 0.0)):
+        always = compare([1.0] * 3, [1.0 + gain] * 3)
+        assert always is not None
+        assert (always.gain, always.half, always.p) == (gain, 0.0, p)
+
+
+def test_comparison_is_rarely_significant_by_chance() -> None:
+    """Two samples of three with different spreads and equal means: p < 0.05 in at most 5 % of the cases."""
+    rng = np.random.default_rng(0)
+    pairs = zip(rng.normal(0.0, 1.0, (2000, 3)).tolist(), rng.normal(0.0, 3.0, (2000, 3)).tolist(), strict=True)
+    wrong = sum((found := compare(a, b)) is not None and found.p is not None and found.p < 0.05 for a, b in pairs)
+    assert 0.02 < wrong / 2000 < 0.05 + 3 * sqrt(0.95 * 0.05 / 2000)

@@ -1,8 +1,8 @@
 """The paper's claims as comparisons of its rows, and whether the records of runs support them.
 
 One rule decides everywhere, in README, docs and report. A comparison *holds* if its difference has the sign that the
-paper claims and is significant: p < 0.05 in a paired t test over the seeds that both rows have, corrected by Holm's
-method for the number of distinct comparisons that are judged together. It *fails* if the difference is significant
+paper claims and is significant: p < 0.05 in Welch's t-test over the seeds of both rows, corrected by Holm's method for
+the number of distinct comparisons that are judged together. It *fails* if the difference is significant
 with the opposite sign. Otherwise it is too small to tell. Rows with a single seed never count.
 """
 
@@ -110,24 +110,24 @@ def judge_all(groups: Groups) -> list[ClaimResult]:
         for (data, schedule), runs in groups.items()
         if data != TINY and schedule != "smoke" and (result := judge(claim, runs, data, schedule)) is not None
     ]
-    chances = {result.key: result.comparison.t_p for result in results if result.comparison.t_p is not None}
+    chances = {result.key: result.comparison.p for result in results if result.comparison.p is not None}
     corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
     return [replace(result, p=corrected.get(result.key)) for result in results]
 
 
 def judge(claim: Claim, runs: Runs, data: str = "", schedule: str = "") -> ClaimResult | None:
-    """Compare with the strongest rival, once all rivals have runs. Without the correction, ``p`` is the t test's."""
+    """Compare with the strongest rival, once all rivals have runs. Without the correction, ``p`` is that of the comparison."""
     comparisons = [(rival, _compare(claim, rival, runs)) for rival in claim.rivals]
     known = [(rival, comparison) for rival, comparison in comparisons if comparison is not None]
     if not known or len(known) < len(comparisons):
         return None
     rival, comparison = min(known, key=lambda pair: pair[1].gain)
-    return ClaimResult(claim, rival, comparison, data, schedule, comparison.t_p)
+    return ClaimResult(claim, rival, comparison, data, schedule, comparison.p)
 
 
 def _compare(claim: Claim, rival: PaperRow, runs: Runs) -> Comparison | None:
     ours, theirs = (
-        {seed: r.metrics[claim.metric] for seed, r in runs.get(row, {}).items() if claim.metric in r.metrics}
+        [record.metrics[claim.metric] for record in runs.get(row, {}).values() if claim.metric in record.metrics]
         for row in (claim.better, rival)
     )
     return compare(theirs, ours) if claim.unit.better == "higher" else compare(ours, theirs)
@@ -228,7 +228,7 @@ def _claim_row(result: ClaimResult) -> ClaimRow:
         claim=claim.subject[:1].upper() + claim.subject[1:],
         compared=f"{claim.better.label} against {result.rival.label}",
         data=result.data if result.schedule == "full" else f"{result.data}, {result.schedule} schedule",
-        seeds=comparison.pairs,
+        seeds=comparison.seeds,
         difference=claim.shown(sign * comparison.gain, comparison.half, "+").replace("-", "−"),
         paper=claim.shown(sign * claim.paper_gain(result.rival), sign="+").replace("-", "−"),
         p=result.p,

@@ -1,10 +1,10 @@
-"""Results over seeds: mean and 95 % confidence interval, and paired comparisons of two methods."""
+"""Results over seeds: mean and 95 % confidence interval, and comparisons of two methods."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import sqrt
 from statistics import fmean, stdev
 
 from scipy.stats import t as student
@@ -36,34 +36,39 @@ def summarize(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods on the same seeds.
+    """Two methods over their seeds.
 
-    gain: the mean of b - a over the seeds; positive if ``a`` is smaller.
-    half: half the width of its 95 % confidence interval; None for a single pair.
-    pairs: the number of seeds that both have.
-    t_p: two-sided p-value of the paired t-test; None for a single pair.
+    gain: the mean of b minus the mean of a; positive if ``a`` is smaller.
+    half: half the width of its 95 % confidence interval; None if one of the two has a single seed.
+    seeds: the number of seeds of the method that has fewer.
+    p: two-sided p-value of Welch's t-test; None if one of the two has a single seed.
     """
 
     gain: float
     half: float | None
-    pairs: int
-    t_p: float | None
+    seeds: int
+    p: float | None
 
 
-def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison | None:
-    """Compare values by seed. Only seeds that both have count; None if there are none."""
-    seeds = sorted(set(a) & set(b))
-    if not seeds:
+def compare(a: Sequence[float], b: Sequence[float]) -> Comparison | None:
+    r"""Compare two methods, each with one value per seed; None if one of them has no value.
+
+    Seeds are independent samples: two networks draw different initial values from the same seed. Welch's test lets
+    the two variances differ. With the variance :math:`v = s^2 / n` of each mean,
+
+    .. math:: T = \frac{\bar b - \bar a}{\sqrt{v_a + v_b}}, \qquad
+        \nu = \frac{(v_a + v_b)^2}{v_a^2 / (n_a - 1) + v_b^2 / (n_b - 1)}
+    """
+    if not a or not b:
         return None
-    gains = [b[seed] - a[seed] for seed in seeds]
-    summary = summarize(gains)
-    return Comparison(summary.mean, summary.half, len(seeds), paired_t(gains))
-
-
-def paired_t(gains: Sequence[float]) -> float | None:
-    """p = P(|T| ≥ |mean| √n / s), where T has Student's distribution with n - 1 degrees of freedom."""
-    if len(gains) < 2:
-        return None
-    spread, mean = stdev(gains), fmean(gains)
-    statistic = abs(mean) * sqrt(len(gains)) / spread if spread > 0 else (inf if mean else 0.0)
-    return float(2 * student.sf(statistic, len(gains) - 1))
+    gain, seeds = fmean(b) - fmean(a), min(len(a), len(b))
+    if seeds == 1:
+        return Comparison(gain, None, 1, None)
+    variances = [stdev(values) ** 2 / len(values) for values in (a, b)]
+    total = sum(variances)
+    if total == 0:
+        # Every seed gives the same value.
+        return Comparison(gain, 0.0, seeds, 0.0 if gain else 1.0)
+    degrees = total**2 / sum(v**2 / (len(values) - 1) for v, values in zip(variances, (a, b), strict=True))
+    half = float(student.ppf((1 + LEVEL) / 2, degrees)) * sqrt(total)
+    return Comparison(gain, half, seeds, float(2 * student.sf(abs(gain) / sqrt(total), degrees)))

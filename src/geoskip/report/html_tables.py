@@ -188,7 +188,7 @@ VERDICT_COLUMNS = (*VERDICTS[:-1], f"{ONE_SEED}, not counted")
 # The style of a verdict; the others are open.
 VERDICT_STYLES = {HOLDS: "yes", FAILS: "no"}
 VERDICT_RULE = (
-    "A comparison holds or fails if its difference is significant: p < 0.05 in a paired t-test over the seeds, "
+    "A comparison holds or fails if its difference is significant: p < 0.05 in Welch's t-test over the seeds, "
     "corrected by Holm's method for the number of comparisons. Otherwise it is too small to tell with these seeds. "
     "A single seed settles nothing."
 )
@@ -202,10 +202,10 @@ class ClaimRow:
     claim: the claim as a sentence; several comparisons may test it.
     compared: the two methods: ``"A against B"``.
     data: the data set, and the schedule if it is not the paper's.
-    seeds: how many pairs of runs were compared.
+    seeds: the number of seeds of the method that has fewer.
     difference: the mean of A minus B, with half of its 95 % interval and its unit.
     paper: the same difference in the paper.
-    p: two-sided p-value of the difference; None for a single pair of runs.
+    p: two-sided p-value of the difference; None if one method has a single seed.
     verdict: one of ``VERDICTS``.
     """
 
@@ -227,8 +227,8 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     distinct = list({(row.compared, row.data, row.difference): row for row in claims}.values())
     comparisons = _claims_html(
         "All comparisons",
-        "Difference: first method minus second, on the same seeds; ± is half the width of its 95 % interval. "
-        "p: paired t-test, corrected by Holm's method.",
+        "Difference: first method minus second; ± is half the width of its 95 % interval. "
+        "p: Welch's t-test, corrected by Holm's method.",
         {
             "Claim": "",
             "Compared": "",
