@@ -36,9 +36,9 @@ def test_the_first_picture_says_what_the_headline_says() -> None:
     page = PAGE.read_text(encoding="utf-8")
     scene = json.loads(page.split('id="data">')[1].split("</script>")[0])["scenes"][0]
     tables = result_tables(find_runs([ROOT / "results" / "runs"]).runs)
-    headline = headlines(tables)["reconstruction", "faces", "short"]
+    headline = headlines(tables)["reconstruction", "mixed-faces", "in60"]
     errors = {}
-    for method in scene["methods"]:
+    for method in (method for method in scene["methods"] if not method["variant"]):
         moved = unpacked(page, method["parts"]["full"][0]).reshape(-1, 3) * scene["unit"]
         errors[method["skip"]] = float(np.linalg.norm(moved, axis=1).mean())
         assert re.fullmatch(r"test set: mean \d\.\d{3} ± \d\.\d{3} mm", method["test"])

@@ -116,7 +116,7 @@ def judge_all(groups: Groups) -> list[ClaimResult]:
 
 
 def judge(claim: Claim, runs: Runs, data: str = "", schedule: str = "") -> ClaimResult | None:
-    """Compare with the strongest rival, once all rivals have runs. Without the correction, ``p`` is that of the comparison."""
+    """Compare with the strongest rival, once all rivals have runs. ``p`` is not corrected."""
     comparisons = [(rival, _compare(claim, rival, runs)) for rival in claim.rivals]
     known = [(rival, comparison) for rival, comparison in comparisons if comparison is not None]
     if not known or len(known) < len(comparisons):

@@ -28,7 +28,7 @@ from geoskip.report.embed import (
 )
 from geoskip.report.html_tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.runs import DATA, SCHEDULES, ReportRun
+from geoskip.report.runs import DATA, ReportRun, describe_schedule
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
@@ -112,7 +112,7 @@ def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
 
 def _section(table: ResultTable) -> str:
     text = " ".join(filter(None, (table.description.text, DATA.get(table.data))))
-    schedule = SCHEDULES.get(table.schedule, "")
+    schedule = describe_schedule(table.schedule)
     training = ", ".join(filter(None, (table.epochs, schedule)))
     note = f'<p class="note">Training: {escape(training)}.</p>' if schedule else ""
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -167,7 +168,12 @@ TASK_DESCRIPTIONS = {
 DATA = {
     "faces": "These faces are generated, whereas the paper uses scans (CoMA): compare the ranking of the methods, not "
     "the errors.",
+    "mixed-faces": "These faces are generated, with many people and mixed expressions, whereas the paper uses scans "
+    "(CoMA): compare the ranking of the methods, not the errors.",
+    "moving-bodies": "The paper has no such data: generated bodies in motion, which a linear model reconstructs badly.",
     "bodies": "These bodies are generated, whereas the paper uses scans (FAUST): compare the ranking of the methods.",
+    "remeshed-bodies": "These bodies are generated, and each has its own connectivity, whereas the scans of the paper "
+    "(FAUST) share one.",
     "superpixels": "The digits are MNIST, as in the paper, with our own superpixels.",
 }
 SCHEDULES = {
@@ -175,6 +181,15 @@ SCHEDULES = {
     "short": "shorter than in the paper, the same for every row",
     "smoke": "only a few steps, to show that the code runs; the figures mean nothing",
 }
+
+
+def describe_schedule(name: str) -> str:
+    """A schedule in a few words; empty if it has no name of the paper's rows."""
+    if name in SCHEDULES:
+        return SCHEDULES[name]
+    if re.fullmatch(r"in\d+", name):
+        return "passing through all learning rates of the paper's schedule"
+    return "the first of the paper's schedule" if re.fullmatch(r"first\d+", name) else ""
 
 
 def describe_task(task: str, keys: list[str]) -> TaskDescription:
