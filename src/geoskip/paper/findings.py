@@ -22,8 +22,8 @@ class AnalysisRecord:
     """The result of one analysis.
 
     Attributes:
-        analysis: ``"depth"``, ``"power"``, ``"smoothness"``, ``"share"``, ``"parts"`` or ``"baselines"``; ``"shares"``
-            for a study.
+        analysis: ``"depth"``, ``"power"``, ``"plateau"``, ``"smoothness"``, ``"share"``, ``"parts"`` or
+            ``"baselines"``; ``"shares"`` for a study.
         settings: the settings of the analysis.
         rows: the results.
         seconds: the time it took.
