@@ -88,6 +88,7 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
     compare(function, inputs, where)
 
 
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize(
     ("where", "sizes"),
     [
@@ -97,8 +98,8 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
 )
 def test_offsets_of_64_bits(where: Where, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for tensors of more than 2³¹ numbers."""
-    for name in ("items", "vertices"):
-        monkeypatch.setattr(importlib.import_module(f"geoskip.kernels.triton.{name}"), "needs_wide", lambda *_: True)
+    launch = importlib.import_module("geoskip.kernels.triton.launch")
+    monkeypatch.setattr(launch.ConvolutionSizes, "wide", True)
     monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_NARROW", 0)
     test_bases.test_softmax_convolution(where, sizes, opposite=True)
     test_basis_convolution(where, sizes, per_item=False)

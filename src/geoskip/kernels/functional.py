@@ -6,6 +6,8 @@ lower precision, basis weights and sums in float32.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -199,7 +201,27 @@ def _prepared(
         dtype = torch.get_autocast_dtype(device)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
+    if not on_triton(x) or is_traced(x):
+        return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
+    # The Triton kernels read matrices in any order of their axes.
+    return x.contiguous(), _dense(theta), None if skip is None else _dense(skip), bias
+
+
+def _dense(matrices: Tensor) -> Tensor:
+    """Matrices without gaps in memory, as they are if they have none."""
+    if matrices.is_contiguous() or _is_dense(matrices.shape, matrices.stride()):
+        return matrices
+    return matrices.contiguous()
+
+
+@lru_cache(1024)
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
