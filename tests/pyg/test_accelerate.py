@@ -305,11 +305,13 @@ def test_changed_edges_are_noticed_and_dead_ones_forgotten() -> None:
     other(x, edges, weight)
     weight.mul_(2)
     torch.testing.assert_close(other(x, edges, weight), weighted(x, edges, weight))
-    assert edges in _MEMO
+    key = id(edges)
+    assert key in _MEMO
     alive = weakref.ref(edges)
     del edges
     gc.collect()
     assert alive() is None
+    assert key not in _MEMO
 
 
 def test_sorting_happens_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:

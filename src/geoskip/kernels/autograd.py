@@ -55,7 +55,9 @@ class Kernel:
     ) -> None:
         self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
         self.formula = formula or getattr(reference, name)
-        self.apply = self._make_node().apply
+        # Without the wrapper in Python of Function.apply, which looks for transforms of torch.func: there are none where
+        # fast kernels run.
+        self.apply = super(torch.autograd.Function, self._make_node()).apply
         # Positions of the inputs that are no tensors.
         self._others = [at for at, input in enumerate(schema.split(", ")) if schema and not input.startswith("Tensor")]
         if fake is not None:
@@ -73,8 +75,8 @@ class Kernel:
             @staticmethod
             def forward(ctx: Any, *inputs: Any) -> Tensor:
                 # Backward may run where another path is chosen.
-                ctx.kernels = kernels_for(inputs[0])
-                output = getattr(ctx.kernels, kernel.name)(*inputs)
+                ctx.kernels = kernels = kernels_for(inputs[0])
+                output = getattr(kernels, kernel.name)(*inputs)
                 kernel._save(ctx, inputs, output)
                 return output[0] if kernel.num_saved else output
 
