@@ -77,10 +77,14 @@ def sorted_edges(edge_index: Tensor, num_senders: int, num_receivers: int, flow:
     return remember((edge_index,), ("edges", num_senders, num_receivers, flow), build)
 
 
-def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str) -> SortedEdges:
+def sort(
+    edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, are_valid: bool = False
+) -> SortedEdges:
+    """:func:`sorted_edges` without the cache; edges that ``are_valid`` are not checked, which waits for the GPU."""
     sources, targets = edge_index.long()
     senders, receivers = (sources, targets) if flow == "source_to_target" else (targets, sources)
-    check_edge_index(edge_index, max(num_senders, num_receivers))
+    if not are_valid:
+        check_edge_index(edge_index, max(num_senders, num_receivers))
     return SortedEdges(*sort_edges(senders, receivers, num_senders, num_receivers))
 
 

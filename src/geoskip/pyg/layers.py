@@ -139,7 +139,8 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
             index, weight = self._norm(x, edge_index, edge_weight)
 
             def sort_normalized() -> SortedEdges:
-                return sort(index, num_vertices, num_vertices, self.flow)
+                # PyTorch Geometric has read the degree of each end, so all ends exist.
+                return sort(index, num_vertices, num_vertices, self.flow, are_valid=self.normalize)
 
             # Which edges there are depends on edge_index alone, so trained weights do not sort them again.
             edges = remember((edge_index,), ("gcn", *options), sort_normalized)
