@@ -34,7 +34,7 @@ def calls_of(run: CudaLauncher, monkeypatch: pytest.MonkeyPatch, version: str) -
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 7, raising=False)
     compiled = SimpleNamespace(run=run, function=11, packed_metadata=(4, 1, 0))
     kernel: dict[tuple[int, ...], Any] = {(3, 2): Mock(return_value=compiled)}
-    plan = launch.Plan(kernel, (3, 2), (5, True, "tf32"), warps=2)
+    plan = launch.LaunchPlan(kernel, (3, 2), (5, True, "tf32"), warps=2)
     x = torch.zeros(8)
     for _ in range(3):
         plan(x, None)
@@ -65,7 +65,7 @@ def test_versions_by_device_dtype_and_alignment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
     compiled = SimpleNamespace(run=Mock(), function=0, packed_metadata=())
     kernel: dict[tuple[int, ...], Any] = {(1,): Mock(return_value=compiled)}
-    plan = launch.Plan(kernel, (1,), ())
+    plan = launch.LaunchPlan(kernel, (1,), ())
     whole = torch.zeros(16)
     for tensors in ((whole, None), (whole[1:], None), (whole[2:], None), (whole.double(), None), (whole, whole)):
         for _ in range(2):

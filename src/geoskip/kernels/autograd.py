@@ -55,9 +55,9 @@ class Kernel:
     ) -> None:
         self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
         self.formula = formula or getattr(reference, name)
-        # Without the wrapper in Python of Function.apply, which looks for transforms of torch.func: there are none where
-        # fast kernels run.
-        self.apply = super(torch.autograd.Function, self._make_node()).apply
+        # Without the wrapper in Python of Function.apply, which looks for transforms of torch.func: where fast kernels
+        # run there are none.
+        self.apply = super(torch.autograd.Function, self._make_node()).apply  # type: ignore[misc]
         # Positions of the inputs that are no tensors.
         self._others = [at for at, input in enumerate(schema.split(", ")) if schema and not input.startswith("Tensor")]
         if fake is not None:

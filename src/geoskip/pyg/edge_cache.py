@@ -77,9 +77,7 @@ def sorted_edges(edge_index: Tensor, num_senders: int, num_receivers: int, flow:
     return remember((edge_index,), ("edges", num_senders, num_receivers, flow), build)
 
 
-def sort(
-    edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, are_valid: bool = False
-) -> SortedEdges:
+def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, are_valid: bool = False) -> SortedEdges:
     """:func:`sorted_edges` without the cache; edges that ``are_valid`` are not checked, which waits for the GPU."""
     sources, targets = edge_index.long()
     senders, receivers = (sources, targets) if flow == "source_to_target" else (targets, sources)

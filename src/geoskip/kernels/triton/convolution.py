@@ -26,7 +26,7 @@ from geoskip.kernels.triton.bases import (
 )
 from geoskip.kernels.triton.launch import (
     CACHE_SIZE,
-    Plan,
+    LaunchPlan,
     Shape,
     convolution_sizes,
     forward_tiles,
@@ -163,12 +163,10 @@ def _convolve(
 def _convolve_plan(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
     group_stride: int, reverse: bool, has_bias: bool, fast: bool, precision: str,
-) -> tuple[Shape, Plan | None, bool]:  # fmt: skip
+) -> tuple[Shape, LaunchPlan | None, bool]:  # fmt: skip
     """The shape of y, how to launch its kernel (None if there is nothing to sum), and whether to copy Θ first, so that
     its summed axis is contiguous."""
-    sizes = convolution_sizes(
-        x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse
-    )
+    sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse)
     shape = *x[:-2], sizes.num_receivers, sizes.out
     if sizes.batch == 0 or sizes.num_receivers == 0:
         return shape, None, False
@@ -191,14 +189,14 @@ class _GradientPlans(NamedTuple):
     """
 
     is_empty: bool
-    theta: Plan | None = None
+    theta: LaunchPlan | None = None
     theta_parts: int = 0
     theta_length: int = 0
     of_items: bool = False
     is_fused: bool = False
-    both: Plan | None = None
+    both: LaunchPlan | None = None
     weight_parts: int = 1
-    weights: Plan | None = None
+    weights: LaunchPlan | None = None
     zeros: bool = False
 
 
@@ -242,7 +240,7 @@ def _gradients(
     """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
     weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
     computes both."""
-    needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
+    needs_x, _, _, needs_skip, needs_bias = needs
     offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
     plans = _gradient_plans(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),

@@ -28,7 +28,7 @@ from geoskip.kernels.triton.blocks import (
     weights_of,
     zeros_of,
 )
-from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, Plan, Tiles, ceil_div, shares
+from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -82,7 +82,7 @@ def _convolve_kernel(
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_b[:, None] & m_o[None, :])
 
 
-def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> Plan:
+def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
     """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
     numbers = (
         sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
@@ -91,7 +91,7 @@ def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_ord
         sizes.per_item, tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
     grid = (sizes.num_receivers, ceil_div(sizes.batch, tiles.rows), ceil_div(sizes.out, tiles.o))
-    return Plan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
+    return LaunchPlan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -162,7 +162,9 @@ def _sender_gradients_kernel(
         tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)
 
 
-def sender_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_x: bool) -> tuple[Plan, int]:
+def sender_gradients_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_x: bool
+) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, Θ, skip, two outputs, receivers, order, offsets. Gradients of x, if needed, and of the
     weights, the latter in as many parts as are returned if items share them. Θ and the skip are contiguous."""
     blocks = ceil_div(sizes.batch, tiles.rows)
@@ -172,7 +174,7 @@ def sender_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str,
         sizes.grouped, sizes.skip_strides is not None, needs_x, sizes.per_item,
         tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    plan = Plan(_sender_gradients_kernel, (sizes.num_senders, blocks), numbers, tiles.warps, tiles.registers)
+    plan = LaunchPlan(_sender_gradients_kernel, (sizes.num_senders, blocks), numbers, tiles.warps, tiles.registers)
     return plan, 1 if sizes.per_item else blocks
 
 
@@ -223,7 +225,7 @@ def _theta_gradients_kernel(
         tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=(o_c < C)[:, None] & m_o[None, :])
 
 
-def theta_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str) -> tuple[Plan, int]:
+def theta_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, the output, senders, offsets. The gradient of Θ in parts, whose number is returned."""
     blocks, chunks = ceil_div(sizes.batch, tiles.rows), sizes.slots // tiles.slots
     parts = shares(sizes.num_receivers, tiles.programs, chunks * blocks)
@@ -232,5 +234,5 @@ def theta_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str) 
         *sizes.weight_strides[1:], sizes.group_stride, *sizes.theta_strides,
         sizes.grouped, sizes.per_item, tiles.slots, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    plan = Plan(_theta_gradients_kernel, (chunks, parts, blocks), numbers, tiles.warps, tiles.registers)
+    plan = LaunchPlan(_theta_gradients_kernel, (chunks, parts, blocks), numbers, tiles.warps, tiles.registers)
     return plan, blocks * parts

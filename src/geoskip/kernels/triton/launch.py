@@ -246,7 +246,7 @@ STAGES = 2
 _MAX_PLANS = 4096
 
 
-class Plan:
+class LaunchPlan:
     """A kernel with everything that a launch needs except tensors: the grid, numbers and constants in the order of its
     parameters, warps and registers. Call it with the tensors, which come before the numbers.
 
@@ -260,7 +260,13 @@ class Plan:
     def __init__(
         self, kernel: Any, grid: tuple[int, ...], numbers: tuple[Any, ...], warps: int = 4, registers: int | None = None
     ) -> None:
-        self._kernel, self._grid, self._arguments, self._warps, self._registers = kernel, grid, numbers, warps, registers
+        self._kernel, self._grid, self._arguments, self._warps, self._registers = (
+            kernel,
+            grid,
+            numbers,
+            warps,
+            registers,
+        )
         self._sizes = (*grid, 1, 1)[:3]
         self._versions: dict[Any, Any] = {}
 
@@ -309,7 +315,7 @@ def _launcher(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
     return run.launch, (compiled.function, *flags, *scratch, compiled.packed_metadata, *hooks)
 
 
-_plans: dict[Any, Plan] = {}
+_plans: dict[Any, LaunchPlan] = {}
 # How many arguments of a kernel are tensors: they come first.
 _num_tensors: dict[int, int] = {}
 
@@ -319,8 +325,8 @@ def launch(
 ) -> None:  # fmt: skip
     """Run ``kernel`` on a grid, with ``arguments`` in the order of its parameters: tensors, numbers, constants.
 
-    The :class:`Plan` of a launch is cached under all of them but the tensors. Where the host is the limit, cache the
-    plan itself under the sizes that everything else follows from.
+    The :class:`LaunchPlan` is cached under all of them but the tensors. Where the host is the limit, cache the plan
+    itself under the sizes that everything else follows from.
     """
     # Not the kernel itself, whose hash is computed in Python each time.
     kernel_id = id(kernel)
@@ -335,5 +341,5 @@ def launch(
     if plan is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
-        plan = _plans[key] = Plan(kernel, grid, numbers, warps, registers)
+        plan = _plans[key] = LaunchPlan(kernel, grid, numbers, warps, registers)
     plan(*arguments[:count])

@@ -18,7 +18,16 @@ from torch import Tensor
 
 from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import product
-from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, Plan, ceil_div, launch, power_of_two, precision, shares
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    SIZES,
+    LaunchPlan,
+    ceil_div,
+    launch,
+    power_of_two,
+    precision,
+    shares,
+)
 
 # Programs that share the rows, the rows of a block, and the most partial sums.
 PROGRAMS, ROWS, MAX_PARTIAL = 264, 64, 1 << 21
@@ -188,12 +197,12 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
 
 
 @lru_cache(CACHE_SIZE)
-def _plan_of_sums(*shapes: tuple[int, ...]) -> Plan:
+def _plan_of_sums(*shapes: tuple[int, ...]) -> LaunchPlan:
     """How to add parts of these shapes."""
     counts = [count for num_parts, *shape in shapes for count in (num_parts, prod(shape))]
     blocks = sum(ceil_div(length, PART_COLUMNS) for length in counts[1::2])
     numbers = (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
-    return Plan(_add_parts_kernel, (max(1, blocks),), numbers)
+    return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers)
 
 
 @lru_cache(CACHE_SIZE)

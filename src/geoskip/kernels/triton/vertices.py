@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from geoskip.kernels.triton.blocks import as_index, in_layout_of_loads, index_at, product, zeros_of
-from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, Plan, Tiles, ceil_div, shares
+from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
 @triton.jit
@@ -83,7 +83,7 @@ def _convolve_kernel(
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_v[:, None] & m_o[None, :])
 
 
-def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> Plan:
+def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
     """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
     numbers = (
         sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
@@ -92,7 +92,7 @@ def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_ord
         tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.batch, ceil_div(sizes.out, tiles.o))
-    return Plan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
+    return LaunchPlan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
@@ -160,7 +160,7 @@ def _theta_gradients_kernel(
 
 def theta_gradients_plan(
     sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_skip: bool, needs_bias: bool
-) -> tuple[Plan, int]:
+) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
     parts, whose number is returned: each program sums a part of the vertices. A program that has all slots can also sum
     the gradients of the skip and of the bias.
@@ -174,7 +174,7 @@ def theta_gradients_plan(
         sizes.grouped, needs_skip, needs_bias, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (chunks, parts, ceil_div(sizes.out, tiles.o))
-    return Plan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
+    return LaunchPlan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
@@ -224,7 +224,7 @@ def _weight_gradients_kernel(
         p_x, p_y, p_g = p_x + stride_xb, p_y + stride_yb, p_g + stride_wb
 
 
-def weight_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, adds: bool) -> Plan:
+def weight_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, adds: bool) -> LaunchPlan:
     """Of grad_y, x, Θ, the output, senders, offsets. The gradient of w_m(i,j): the product of x_j with the gradient of
     z_im. ``adds``: items that share their weights add to the same gradients, one after the other."""
     numbers = (
@@ -233,4 +233,4 @@ def weight_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str,
         sizes.grouped, adds, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots)
-    return Plan(_weight_gradients_kernel, grid, numbers, tiles.warps)
+    return LaunchPlan(_weight_gradients_kernel, grid, numbers, tiles.warps)
