@@ -142,7 +142,7 @@ def linear(
     if not _is_eager_on_triton(x):
         return reference.linear(x, weight, bias)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    return _linear.apply(x, weight, bias)
+    return _linear.on(x)(x, weight, bias)
 
 
 def linear_cross_entropy(
@@ -157,7 +157,7 @@ def linear_cross_entropy(
     if not _is_eager_on_triton(x) or len(weight) > MAX_CLASSES or _is_differentiated(shares):
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    return _linear_cross_entropy.apply(x, weight, bias, labels, shares)
+    return _linear_cross_entropy.on(x)(x, weight, bias, labels, shares)
 
 
 def _is_differentiated(fixed: Tensor) -> bool:
@@ -192,7 +192,13 @@ def _slots(weights: Tensor) -> Tensor:
         return slots.contiguous() if on_triton(weights) else slots
     if weights.dim() == 2:
         weights = weights.t() if weights.shape[1] > 1 else weights.squeeze(1)
-    return weights.contiguous() if on_triton(weights) else weights.view(-1, weights.shape[-1], 1)
+    return weights.contiguous() if on_triton(weights) else _with_all_axes(weights)
+
+
+def _with_all_axes(weights: Tensor) -> Tensor:
+    """[edges] and [slots, edges] as [slots, edges, batch]."""
+    weights = weights.unsqueeze(0) if weights.dim() == 1 else weights
+    return weights.unsqueeze(2) if weights.dim() == 2 else weights
 
 
 def _prepared(
@@ -234,7 +240,7 @@ def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
 def _convolve_by_slot(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    weights = weights.view(-1, pattern.num_edges, weights.shape[2] if weights.dim() == 3 else 1)
+    weights = _with_all_axes(weights)
     if x.dim() == 2:
         return reference.basis_convolution(x, weights.squeeze(2).t(), theta, pattern, skip, bias)
     items = x.flatten(0, -3)
