@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,20 @@ def poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def fresh_plans() -> Iterator[None]:
+    """Tiles and launches are chosen again, and what the test makes of them is forgotten."""
+    _forget_plans()
+    yield
+    _forget_plans()
+
+
+def _forget_plans() -> None:
+    for module, names in {
+        "launch": ("forward_tiles", "sender_tiles", "theta_tiles", "weight_tiles"),
+        "convolution": ("_convolve_plan", "_gradient_plans"),
+    }.items():
+        for name in names:
+            getattr(importlib.import_module(f"geoskip.kernels.triton.{module}"), name).cache_clear()

@@ -63,3 +63,31 @@ def test_operators_follow_the_rules_of_torch(name: str, path: str) -> None:
 def test_every_kernel_with_an_operator_is_tried() -> None:
     kernels = [value for value in vars(functional).values() if isinstance(value, Kernel)]
     assert {kernel.name for kernel in kernels if hasattr(kernel, "_op")} == set(PATHS)
+
+
+@pytest.mark.parametrize("num_axes", [1, 2])
+def test_weights_without_items_or_slots(num_axes: int) -> None:
+    """Triton's kernels take weights [edges] and [slots, edges]."""
+    x, weights, theta, *others = inputs("basis_convolution")
+    theta = theta.detach()[: num_axes if num_axes == 2 else 1].requires_grad_()
+    weights = weights.detach()[:, :, 0] if num_axes == 2 else weights.detach()[0, :, 0]
+    with use_path("interpreter"):
+        torch.library.opcheck(functional._basis_convolution._op, (x, weights.requires_grad_(), theta, *others))
+
+
+def test_features_that_have_escaped_from_a_transform() -> None:
+    escaped: list[Tensor] = []
+
+    def function(x: Tensor) -> Tensor:
+        escaped.append(2 * x)
+        return x.sum()
+
+    torch.func.grad(function)(drawn(6, 3, seed=1).float())
+    pattern, theta = edges(SIZES), drawn(3, 4, seed=2).float().requires_grad_()
+    weights = drawn(pattern.num_edges, seed=3).float()
+    found = []
+    for path in ("reference", "interpreter"):
+        with use_path(path):
+            y = functional.basis_convolution(escaped[0], weights, theta, pattern)
+            found.append([y, *torch.autograd.grad(y.square().sum(), [theta])])
+    torch.testing.assert_close(found[1], found[0])

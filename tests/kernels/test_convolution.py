@@ -50,6 +50,53 @@ def test_matrices_that_lie_column_by_column(where: Where, sizes: Sizes) -> None:
     compare(function, inputs, where)
 
 
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("sizes", [Sizes(3, 5, 1, (2,), 9), Sizes(20, 70, 1, (), 40), Sizes(3, 2, 1, (13,), 5)])
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_one_matrix(where: Where, sizes: Sizes, is_transposed: bool) -> None:
+    """Of one slot, as in GCN: the gradients of the skip and of the bias are summed with that of Θ."""
+    pattern = edges(sizes)
+    shape = (sizes.out, sizes.channels) if is_transposed else (sizes.channels, sizes.out)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, seed=2),
+        drawn(*shape, seed=3),
+        drawn(*shape, seed=4),
+        drawn(sizes.out, seed=5),
+    ]
+
+    def function(x, weights, theta, skip, bias, device):
+        matrices = (theta.t(), skip.t()) if is_transposed else (theta, skip)
+        return kernels.basis_convolution(x, weights, matrices[0], moved(pattern, device), matrices[1], bias)
+
+    compare(function, inputs, where)
+    skip, bias = drawn(*shape, seed=6), drawn(sizes.out, seed=7)
+    # The kernel sums less if the skip, or the bias, needs no gradient.
+    without_skip = [*inputs[:3], inputs[4]]
+    compare(lambda *a, device: function(*a[:3], skip.to(a[0]), a[3], device), without_skip, where)
+    compare(lambda *a, device: function(*a, bias.to(a[0]), device), inputs[:4], where)
+
+
+@pytest.mark.parametrize("sizes", [Sizes(3, 6, 2, (2,), 9), Sizes(4, 6, 2, (13,), 5)])
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_matrices_in_any_order(where: Where, sizes: Sizes) -> None:
+    """Slots between the other axes, as in PyTorch Geometric's GMMConv, and every second column of wider matrices."""
+    pattern = edges(sizes)
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(pattern.num_edges, sizes.slots, seed=2),
+        drawn(sizes.channels, sizes.slots, sizes.out, seed=3),
+        drawn(sizes.slots, sizes.channels, 2 * sizes.out, seed=4),
+    ]
+
+    def function(x, weights, between, wide, device):
+        edges_there = moved(pattern, device)
+        y = kernels.basis_convolution(x, weights, between.transpose(0, 1), edges_there)
+        return y + kernels.basis_convolution(x, weights, wide[..., ::2], edges_there)
+
+    compare(function, inputs, where)
+
+
 @pytest.mark.parametrize(("where", "sizes"), cases(least_slots=2))
 def test_one_set_of_edges_per_slot(where: Where, sizes: Sizes) -> None:
     pattern = edges(sizes, groups=sizes.slots)
@@ -88,6 +135,7 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
     compare(function, inputs, where)
 
 
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize(
     ("where", "sizes"),
     [
@@ -97,8 +145,8 @@ def test_receivers_that_are_no_senders(where: Where, batch: int, senders: int, r
 )
 def test_offsets_of_64_bits(where: Where, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for tensors of more than 2³¹ numbers."""
-    for name in ("items", "vertices"):
-        monkeypatch.setattr(importlib.import_module(f"geoskip.kernels.triton.{name}"), "needs_wide", lambda *_: True)
+    launch = importlib.import_module("geoskip.kernels.triton.launch")
+    monkeypatch.setattr(launch.ConvolutionSizes, "wide", True)
     monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_NARROW", 0)
     test_bases.test_softmax_convolution(where, sizes, opposite=True)
     test_basis_convolution(where, sizes, per_item=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from tests.kernels import test_convolution
 from tests.kernels.paths import Sizes, Where
 
-CHOICES = ("forward_tiles", "sender_tiles", "theta_tiles", "weight_tiles")
 # Graphs of one item or two: their tiles depend on how many vertices there are.
 SIZES = [
     Sizes(17, 66, 5, (), 20),
@@ -23,15 +21,9 @@ SIZES = [
 
 
 @pytest.fixture
-def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _large(fresh_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every graph is taken for a large one."""
-    tiles = importlib.import_module("geoskip.kernels.triton.launch")
-    monkeypatch.setattr(tiles, "ENOUGH_BLOCKS", 1)
-    for name in CHOICES:
-        getattr(tiles, name).cache_clear()
-    yield
-    for name in CHOICES:
-        getattr(tiles, name).cache_clear()
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.launch"), "ENOUGH_BLOCKS", 1)
 
 
 @pytest.mark.compiled

@@ -305,11 +305,40 @@ def test_changed_edges_are_noticed_and_dead_ones_forgotten() -> None:
     other(x, edges, weight)
     weight.mul_(2)
     torch.testing.assert_close(other(x, edges, weight), weighted(x, edges, weight))
-    assert edges in _MEMO
+    key = id(edges)
+    assert key in _MEMO
     alive = weakref.ref(edges)
     del edges
     gc.collect()
     assert alive() is None
+    assert key not in _MEMO
+
+
+@pytest.mark.parametrize("aggr", ["add", "mean"])
+def test_a_changed_epsilon_is_noticed(aggr: str) -> None:
+    """The center's term of GIN is a self-loop, whose weight is cached."""
+    plain = pyg.GINConv(nn.Identity(), eps=0.25, aggr=aggr)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges = torch.randn(20, IN), edge_index(20, 60)
+    torch.testing.assert_close(fast(x, edges), plain(x, edges))
+    for epsilon in (2.0, -1.0, 0.0):
+        for conv in (plain, fast):
+            conv.eps.fill_(epsilon)
+        torch.testing.assert_close(fast(x, edges), plain(x, edges))
+    fast.load_state_dict({"eps": torch.tensor([0.5])})
+    plain.eps = torch.tensor([0.5])
+    torch.testing.assert_close(fast(x, edges), plain(x, edges))
+
+
+def test_both_flows_of_the_same_edges() -> None:
+    """They sort the same tensor differently."""
+    x, edges, pseudo = torch.randn(20, IN), edge_index(20, 60), torch.rand(60, 2)
+    for flow in ("source_to_target", "target_to_source"):
+        plain = pyg.GMMConv(IN, OUT, dim=2, kernel_size=3, flow=flow)
+        fast = copy.deepcopy(plain)
+        accelerate(fast)
+        torch.testing.assert_close(fast(x, edges, pseudo), plain(x, edges, pseudo))
 
 
 def test_sorting_happens_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,11 +51,11 @@ class AffineSkip(Skip):
         return x @ self.weight
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        # One lookup: those of modules run in Python.
-        conv = self.conv
+        # Not as attributes, whose lookup in a module runs in Python; a parametrized weight is one.
+        conv, weight = self._modules["conv"], self._parameters.get("weight")
         if self.part != "both" or not isinstance(conv, Operator):
             return super().forward(*args, **kwargs)
-        y = conv(*args, skip=self.weight, **kwargs)
+        y = conv(*args, skip=self.weight if weight is None else weight, **kwargs)
         return (y + self._b).to(y.dtype) if self.adds_bias else y
 
 

@@ -55,7 +55,9 @@ class Kernel:
     ) -> None:
         self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
         self.formula = formula or getattr(reference, name)
-        self.apply = self._make_node().apply
+        node = self._make_node()
+        # The latter in C, without the wrapper in Python that unpacks what has escaped from a transform of torch.func.
+        self._careful_apply, self._apply = node.apply, super(torch.autograd.Function, node).apply  # type: ignore[misc]
         # Positions of the inputs that are no tensors.
         self._others = [at for at, input in enumerate(schema.split(", ")) if schema and not input.startswith("Tensor")]
         if fake is not None:
@@ -64,7 +66,9 @@ class Kernel:
 
     def on(self, x: Tensor) -> Callable[..., Tensor]:
         """The function to call: the operator while torch traces, otherwise the node."""
-        return self._call_op if is_traced(x) else self.apply
+        if is_traced(x):
+            return self._call_op
+        return self._apply if torch._C._functorch.unwrap_if_dead(x) is x else self._careful_apply
 
     def _make_node(self) -> type[torch.autograd.Function]:
         kernel = self
@@ -73,8 +77,8 @@ class Kernel:
             @staticmethod
             def forward(ctx: Any, *inputs: Any) -> Tensor:
                 # Backward may run where another path is chosen.
-                ctx.kernels = kernels_for(inputs[0])
-                output = getattr(ctx.kernels, kernel.name)(*inputs)
+                ctx.kernels = kernels = kernels_for(inputs[0])
+                output = getattr(kernels, kernel.name)(*inputs)
                 kernel._save(ctx, inputs, output)
                 return output[0] if kernel.num_saved else output
 

@@ -6,6 +6,8 @@ lower precision, basis weights and sums in float32.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ MAX_CLASSES = 16384
 
 def basis_convolution(
     x: Float[Tensor, "*batch senders channels"],
-    weights: Float[Tensor, "*shared edges slots"],
+    weights: Float[Tensor, "*shared edges slots"] | Float[Tensor, " edges"],
     theta: Float[Tensor, "all_slots channels out"] | Float[Tensor, "channels out"],
     pattern: Pattern,
     skip: Float[Tensor, "channels out"] | None = None,
@@ -32,11 +34,12 @@ def basis_convolution(
     .. math:: y_i = \sum_m \Big( \sum_{j \in \mathcal N_m(i)} w_m(i,j)\, x_j \Big) \Theta_m + x_i A + b
 
     The weights of a slot are read one after the other: weights that are used more than once should be contiguous as
-    ``[slots, edges]``, then nothing is copied.
+    ``[slots, edges]``, then nothing is copied. Weights ``[edges]`` are those of one slot.
     """
     if not is_fast(x):
+        weights = weights.unsqueeze(1) if weights.dim() == 1 else weights
         return reference.basis_convolution(x, weights, theta, pattern, skip, bias)
-    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
     if on_triton(x):
         return _basis_convolution.on(x)(x, _slots(weights), theta, pattern, skip, bias)
     return _batched(_basis_convolution.on(x)(_items(x), _slots(weights), _stack(theta), pattern, skip, bias), x)
@@ -60,7 +63,7 @@ def gaussian_convolution(
         weights = _slots(reference.gaussian_basis(pseudo, mean, scale))
         x, theta, skip, bias = _prepared(x, theta, skip, bias)
         return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
-    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
     basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous()
     return _gaussian_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
@@ -92,7 +95,7 @@ def softmax_convolution(
         weights = _softmax_basis.on(x)(senders, receivers, offset, edge_scale, pattern)
         x, theta, skip, bias = _prepared(x, theta, skip, bias)
         return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
-    x, theta, skip, bias = _prepared(x, theta, skip, bias)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
     attention = attention.to(x.dtype).contiguous()
     if receiver_attention is not None:
         receiver_attention = receiver_attention.to(x.dtype).contiguous()
@@ -139,7 +142,7 @@ def linear(
     if not _is_eager_on_triton(x):
         return reference.linear(x, weight, bias)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    return _linear.apply(x, weight, bias)
+    return _linear.on(x)(x, weight, bias)
 
 
 def linear_cross_entropy(
@@ -154,7 +157,7 @@ def linear_cross_entropy(
     if not _is_eager_on_triton(x) or len(weight) > MAX_CLASSES or _is_differentiated(shares):
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    return _linear_cross_entropy.apply(x, weight, bias, labels, shares)
+    return _linear_cross_entropy.on(x)(x, weight, bias, labels, shares)
 
 
 def _is_differentiated(fixed: Tensor) -> bool:
@@ -182,24 +185,51 @@ def _stack(theta: Tensor) -> Tensor:
 
 
 def _slots(weights: Tensor) -> Tensor:
-    """[*batch, edges, slots] as [slots, edges, batch or 1]. The Triton kernels want them contiguous; on the CPU items
-    are taken one by one, as they are in memory."""
-    if weights.dim() == 2:
-        slots = weights.t().unsqueeze(2) if weights.shape[1] > 1 else weights.unsqueeze(0)
-    else:
+    """[*batch, edges, slots] as [slots, edges, batch or 1]. In Triton, where they are contiguous, weights without a
+    batch are [slots, edges] or [edges]; on the CPU items are taken one by one, as they are in memory."""
+    if weights.dim() > 2:
         slots = weights.flatten(0, -3).permute(2, 1, 0)
-    return slots.contiguous() if on_triton(weights) else slots
+        return slots.contiguous() if on_triton(weights) else slots
+    if weights.dim() == 2:
+        weights = weights.t() if weights.shape[1] > 1 else weights.squeeze(1)
+    return weights.contiguous() if on_triton(weights) else _with_all_axes(weights)
+
+
+def _with_all_axes(weights: Tensor) -> Tensor:
+    """[edges] and [slots, edges] as [slots, edges, batch]."""
+    weights = weights.unsqueeze(0) if weights.dim() == 1 else weights
+    return weights.unsqueeze(2) if weights.dim() == 2 else weights
 
 
 def _prepared(
-    x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None
+    x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None, any_order: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """In the precision of autocast, and contiguous, as the kernels read them."""
+    """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
+    matrices in any order of their axes."""
     if torch.is_autocast_enabled(device := x.device.type):
         dtype = torch.get_autocast_dtype(device)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
+    if any_order and on_triton(x) and not is_traced(x):
+        return x.contiguous(), _dense(theta), None if skip is None else _dense(skip), bias
     return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
+
+
+def _dense(matrices: Tensor) -> Tensor:
+    """Matrices without gaps in memory, as they are if they have none."""
+    if matrices.is_contiguous() or _is_dense(matrices.shape, matrices.stride()):
+        return matrices
+    return matrices.contiguous()
+
+
+@lru_cache(1024)
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
@@ -210,6 +240,7 @@ def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
 def _convolve_by_slot(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
+    weights = _with_all_axes(weights)
     if x.dim() == 2:
         return reference.basis_convolution(x, weights.squeeze(2).t(), theta, pattern, skip, bias)
     items = x.flatten(0, -3)

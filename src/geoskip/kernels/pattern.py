@@ -98,14 +98,18 @@ def sort_edges(
     The order depends on the edges alone, not on the order in which they are given, and so do sums over them.
     """
     row = receivers if groups_of is None else groups_of * num_receivers + receivers
-    column = senders if groups_of is None else groups_of * num_senders + senders
     order = torch.argsort(row * max(num_senders, 1) + senders, stable=True)
-    row, column = row[order], column[order]
+    senders, receivers = senders[order], receivers[order]
+    if groups_of is None:
+        row, column = receivers, senders
+    else:
+        groups_of = groups_of[order]
+        row, column = row[order], groups_of * num_senders + senders
     by_sender = torch.argsort(column, stable=True)
     pattern = Pattern(
-        senders=senders[order],
-        receivers=receivers[order],
-        groups_of=None if groups_of is None else groups_of[order],
+        senders=senders,
+        receivers=receivers,
+        groups_of=groups_of,
         offsets=_offsets(row, groups, num_receivers),
         by_sender=by_sender,
         sender_offsets=_offsets(column[by_sender], groups, num_senders),
@@ -116,5 +120,7 @@ def sort_edges(
 def _offsets(rows: Tensor, groups: int, num_rows: int) -> Tensor:
     starts = torch.arange(groups * num_rows + 1, device=rows.device)
     offsets = torch.searchsorted(rows, starts)
+    if groups == 1:
+        return offsets.unsqueeze(0)
     windows = torch.arange(groups, device=rows.device)[:, None] * num_rows
     return offsets[windows + torch.arange(num_rows + 1, device=rows.device)]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
-from weakref import ref
+from weakref import finalize, ref
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from geoskip.graphs.checks import check_edge_index
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
@@ -28,8 +27,15 @@ class _Entry(NamedTuple):
     versions: list[int]
     value: Any
 
+    def fits(self, tensors: tuple[Tensor, ...]) -> bool:
+        for given, remembered, version in zip(tensors, self.tensors, self.versions, strict=True):
+            if given is not remembered() or given._version != version or given.requires_grad:
+                return False
+        return True
 
-_MEMO: Any = WeakIdKeyDictionary()
+
+# Under the identity of a tensor, as long as it lives. A WeakIdKeyDictionary takes longer than a kernel.
+_MEMO: dict[int, dict[Hashable, _Entry]] = {}
 
 
 def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T]) -> T:
@@ -39,15 +45,20 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
     through ``.data`` or NumPy avoids. Nothing is kept of tensors that require gradients, of inference tensors, and
     while code is compiled or transformed.
     """
-    if not _can_remember(tensors):
+    if is_traced():
         return build()
-    entries: dict[Hashable, _Entry] = _MEMO.setdefault(tensors[0], {})
-    versions = [tensor._version for tensor in tensors]
-    entry = entries.get(key)
-    if entry and entry.versions == versions and all(a() is b for a, b in zip(entry.tensors, tensors, strict=True)):
-        return entry.value
+    first = tensors[0]
+    entries = _MEMO.get(id(first))
+    if entries is not None:
+        entry = entries.get(key)
+        if entry is not None and entry.fits(tensors):
+            return entry.value
     value = build()
-    entries[key] = _Entry([ref(tensor) for tensor in tensors], versions, value)
+    if _can_remember(tensors):
+        if entries is None:
+            entries = _MEMO.setdefault(id(first), {})
+            finalize(first, _MEMO.pop, id(first), None).atexit = False
+        entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
     return value
 
 
@@ -66,13 +77,26 @@ def sorted_edges(edge_index: Tensor, num_senders: int, num_receivers: int, flow:
     return remember((edge_index,), ("edges", num_senders, num_receivers, flow), build)
 
 
-def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str) -> SortedEdges:
+def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, are_valid: bool = False) -> SortedEdges:
+    """:func:`sorted_edges` without the cache; edges that ``are_valid`` are not checked, which waits for the GPU."""
     sources, targets = edge_index.long()
     senders, receivers = (sources, targets) if flow == "source_to_target" else (targets, sources)
-    check_edge_index(torch.stack([senders, receivers]), max(num_senders, num_receivers))
+    if not are_valid:
+        check_edge_index(edge_index, max(num_senders, num_receivers))
     return SortedEdges(*sort_edges(senders, receivers, num_senders, num_receivers))
 
 
 def mean_shares(pattern: Pattern, dtype: torch.dtype) -> Tensor:
     """1 / number of neighbors, for each edge."""
     return pattern.counts[0].to(dtype).reciprocal()[pattern.receivers]
+
+
+def with_loops(edges: SortedEdges, weights: Tensor, weight: float) -> tuple[SortedEdges, Tensor]:
+    """Weighted edges and one more self-loop for each vertex, of this weight; its position is after those of all
+    edges."""
+    senders, receivers, num_vertices = edges.pattern.senders, edges.pattern.receivers, edges.pattern.num_receivers
+    vertices = torch.arange(num_vertices, device=senders.device)
+    ends = torch.cat([senders, vertices]), torch.cat([receivers, vertices])
+    pattern, order = sort_edges(*ends, num_vertices, num_vertices)
+    all_weights = torch.cat([weights, weights.new_full((num_vertices,), weight)])[order]
+    return SortedEdges(pattern, torch.cat([edges.order, vertices + len(senders)])[order]), all_weights

@@ -20,12 +20,13 @@ from geoskip.kernels import (
     basis_convolution,
     chebyshev_convolution,
     gaussian_convolution,
+    is_traced,
     softmax_convolution,
     sparse_product,
 )
 from geoskip.operators.base import weight_dtype
 from geoskip.operators.spline import bspline_products
-from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges
+from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges, with_loops
 
 MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}hooks"
@@ -56,33 +57,40 @@ class FastLayer(pyg.MessagePassing):
         """Whether a call needs PyTorch Geometric's own code: adjacency matrices, explanations, integer features."""
         if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or self.explain:
             return True
-        return not all(
-            tensor is None or (isinstance(tensor, Tensor) and tensor.is_floating_point()) for tensor in tensors
-        )
+        for tensor in tensors:
+            if tensor is not None and not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+                return True
+        return False
 
     def edges_between(self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any = None) -> SortedEdges:
         """Sorted edges from the vertices of ``x[0]`` to those of ``x[1]``, or as many as ``size`` says."""
-        num_senders = x[0].shape[-2]
-        num_receivers = num_senders if x[1] is None else x[1].shape[-2]
-        if size is not None and size[1] is not None:
-            num_receivers = size[1]
-        return sorted_edges(edge_index, num_senders, num_receivers, self.flow)
+        return sorted_edges(edge_index, *num_vertices_of(x, size), self.flow)
 
-    def shares(self, edge_index: Tensor, pattern: Pattern, dtype: torch.dtype) -> Tensor:
-        """The weight of each edge: 1, or 1 / number of neighbors for a mean."""
+    def weighted_edges(
+        self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any, dtype: torch.dtype, center: float = 0.0
+    ) -> tuple[SortedEdges, Tensor]:
+        """Sorted edges, and the weight of each: 1, or 1 / number of neighbors for a mean. ``center`` adds a self-loop
+        of this weight to every vertex."""
+        num_senders, num_receivers = num_vertices_of(x, size)
 
-        def build() -> Tensor:
+        def build() -> tuple[SortedEdges, Tensor]:
+            edges = sorted_edges(edge_index, num_senders, num_receivers, self.flow)
             if self.aggr == "mean":
-                return mean_shares(pattern, dtype)
-            return torch.ones(pattern.num_edges, dtype=dtype, device=pattern.device)
+                shares = mean_shares(edges.pattern, dtype)
+            else:
+                shares = torch.ones(edges.pattern.num_edges, dtype=dtype, device=edge_index.device)
+            return with_loops(edges, shares, center) if center else (edges, shares)
 
-        key = ("shares", self.aggr, pattern.num_senders, pattern.num_receivers, self.flow, dtype)
+        key = ("weighted", self.aggr, num_senders, num_receivers, self.flow, dtype, center)
         return remember((edge_index,), key, build)
 
-    def weights(self, edge_index: Tensor, edges: SortedEdges, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """The weights of the edges in receiver order."""
-        shares = self.shares(edge_index, edges.pattern, dtype)
-        return shares if edge_weight is None else shares * edge_weight.view(-1).to(dtype)[edges.order]
+
+def num_vertices_of(x: tuple[Tensor, Tensor | None], size: Any) -> tuple[int, int]:
+    """How many vertices send, and how many receive."""
+    num_senders = x[0].shape[-2]
+    if size is not None and size[1] is not None:
+        return num_senders, size[1]
+    return num_senders, num_senders if x[1] is None else x[1].shape[-2]
 
 
 def pair(x: Any) -> tuple[Tensor, Tensor | None]:
@@ -97,7 +105,7 @@ def linear_convolution(
     root: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor:
-    """``basis_convolution``, with the root weight ``[out, in]`` as its affine skip if senders and receivers are the
+    """:func:`basis_convolution`, with the root weight ``[out, in]`` as its affine skip if senders and receivers are the
     same vertices."""
     if root is None or x[1] is None:
         return basis_convolution(x[0], weights, theta, pattern, None, bias)
@@ -115,32 +123,35 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
         if self.is_slow_call(edge_index, x, edge_weight):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
-        return basis_convolution(x, weights.unsqueeze(1), self.lin.weight.t(), pattern, None, self.bias)
+        return basis_convolution(x, weights, self.lin.weight.t(), pattern, None, self.bias)
 
     def _normalized(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Pattern, Tensor]:
+        num_vertices = x.shape[-2]
         if self.cached and self.normalize:
             if self._cached_edge_index is None:
                 self._cached_edge_index = self._norm(x, edge_index, edge_weight)
             edge_index, weight = self._cached_edge_index
-            edges = sorted_edges(edge_index, x.shape[-2], x.shape[-2], self.flow)
+            edges = sorted_edges(edge_index, num_vertices, num_vertices, self.flow)
             return edges.pattern, remember((edge_index, weight), "weights", lambda: weight[edges.order])
-        options = self.normalize, self.improved, self.add_self_loops, self.flow, x.shape[-2]
+        options = self.normalize, self.improved, self.add_self_loops, self.flow, num_vertices
 
-        def build_pattern() -> SortedEdges:
-            return sort(self._norm(x, edge_index, None)[0], x.shape[-2], x.shape[-2], self.flow)
+        def build() -> tuple[Pattern, Tensor]:
+            index, weight = self._norm(x, edge_index, edge_weight)
 
-        # Which edges there are depends on edge_index alone, so trained weights do not sort them again.
-        edges = remember((edge_index,), ("gcn", *options), build_pattern)
+            def sort_normalized() -> SortedEdges:
+                # PyTorch Geometric has read the degree of each end, so all ends exist.
+                return sort(index, num_vertices, num_vertices, self.flow, are_valid=self.normalize)
 
-        def build_weights() -> Tensor:
-            weight = self._norm(x, edge_index, edge_weight)[1]
+            # Which edges there are depends on edge_index alone, so trained weights do not sort them again.
+            edges = remember((edge_index,), ("gcn", *options), sort_normalized)
             if weight is None:
-                return torch.ones(edges.pattern.num_edges, dtype=weight_dtype(x), device=x.device)
-            return weight.view(-1)[edges.order].to(weight_dtype(x))
+                weights = torch.ones(edges.pattern.num_edges, dtype=weight_dtype(x), device=x.device)
+            else:
+                weights = weight.view(-1)[edges.order].to(weight_dtype(x))
+            return edges.pattern, weights
 
         tensors = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
-        key = ("gcn weights", edge_weight is None, x.dtype, *options)
-        return edges.pattern, remember(tensors, key, build_weights)
+        return remember(tensors, ("gcn weights", edge_weight is None, x.dtype, *options), build)
 
     def _norm(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if not self.normalize:
@@ -201,9 +212,13 @@ class FastGINConv(FastLayer, pyg.GINConv):
         both = pair(x)
         if self.is_slow_call(edge_index, *both):
             return pyg.GINConv.forward(self, x, edge_index, size)
-        pattern, _ = self.edges_between(both, edge_index, size)
-        total = sparse_product(both[0], self.shares(edge_index, pattern, weight_dtype(both[0])), pattern)
-        return self.nn(total if both[1] is None else total + (1 + self.eps) * both[1])
+        dtype, center = weight_dtype(both[0]), 0.0
+        if both[0] is both[1] and size is None and not is_traced():
+            # The center's term is a self-loop of weight 1 + ε, if ε is a constant.
+            center = 0.0 if self.eps.requires_grad else 1 + remember((self.eps,), "value", self.eps.item)
+        edges, weights = self.weighted_edges(both, edge_index, size, dtype, center)
+        total = sparse_product(both[0], weights, edges.pattern)
+        return self.nn(total if center or both[1] is None else total + (1 + self.eps) * both[1])
 
 
 class FastGraphConv(FastLayer, pyg.GraphConv):
@@ -211,10 +226,11 @@ class FastGraphConv(FastLayer, pyg.GraphConv):
         both = pair(x)
         if self.is_slow_call(edge_index, *both, edge_weight):
             return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
-        edges = self.edges_between(both, edge_index, size)
-        weights = self.weights(edge_index, edges, edge_weight, weight_dtype(both[0])).unsqueeze(1)
-        theta = self.lin_rel.weight.t().unsqueeze(0)
-        return linear_convolution(both, weights, theta, edges.pattern, self.lin_root.weight, self.lin_rel.bias)
+        dtype, matrix = weight_dtype(both[0]), self.lin_rel
+        edges, weights = self.weighted_edges(both, edge_index, size, dtype)
+        if edge_weight is not None:
+            weights = weights * edge_weight.view(-1).to(dtype)[edges.order]
+        return linear_convolution(both, weights, matrix.weight.t(), edges.pattern, self.lin_root.weight, matrix.bias)
 
 
 class FastSAGEConv(FastLayer, pyg.SAGEConv):
@@ -222,12 +238,11 @@ class FastSAGEConv(FastLayer, pyg.SAGEConv):
         both = pair(x)
         if self.is_slow_call(edge_index, *both):
             return pyg.SAGEConv.forward(self, x, edge_index, size)
-        edges = self.edges_between(both, edge_index, size)
+        edges, weights = self.weighted_edges(both, edge_index, size, weight_dtype(both[0]))
         if self.project:
             both = (self.lin(both[0]).relu(), both[1])
-        weights = self.weights(edge_index, edges, None, weight_dtype(both[0])).unsqueeze(1)
-        root = self.lin_r.weight if self.root_weight else None
-        y = linear_convolution(both, weights, self.lin_l.weight.t().unsqueeze(0), edges.pattern, root, self.lin_l.bias)
+        root, matrix = self.lin_r.weight if self.root_weight else None, self.lin_l
+        y = linear_convolution(both, weights, matrix.weight.t(), edges.pattern, root, matrix.bias)
         return functional.normalize(y, p=2.0, dim=-1) if self.normalize else y
 
 
@@ -242,15 +257,20 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
         both = pair(x)
         if self.is_slow_call(edge_index, *both) or edge_attr is None:
             return pyg.GMMConv.forward(self, x, edge_index, edge_attr, size)
-        edges, dtype = self.edges_between(both, edge_index, size), weight_dtype(both[0])
-        pseudo = remember((edge_index, edge_attr), ("pseudo", dtype), lambda: edge_attr.to(dtype)[edges.order])
+        dtype, numbers = weight_dtype(both[0]), num_vertices_of(both, size)
+
+        def build() -> tuple[Pattern, Tensor]:
+            edges = sorted_edges(edge_index, *numbers, self.flow)
+            return edges.pattern, edge_attr.to(dtype)[edges.order]
+
+        pattern, pseudo = remember((edge_index, edge_attr), ("pseudo", *numbers, self.flow, dtype), build)
         theta = self.g.view(-1, self.kernel_size, self.out_channels).transpose(0, 1)
         basis = pseudo, self.mu, self.sigma
         if self.aggr != "mean" and self.root_weight and both[0] is both[1]:
-            return gaussian_convolution(both[0], *basis, theta, edges.pattern, self.root.weight.t(), self.bias)
-        y = gaussian_convolution(both[0], *basis, theta, edges.pattern)
+            return gaussian_convolution(both[0], *basis, theta, pattern, self.root.weight.t(), self.bias)
+        y = gaussian_convolution(both[0], *basis, theta, pattern)
         if self.aggr == "mean":
-            y = y * self._inverse_counts(edge_index, edges.pattern, y.dtype)
+            y = y * self._inverse_counts(edge_index, pattern, y.dtype)
         if self.root_weight and both[1] is not None:
             y = y + functional.linear(both[1], self.root.weight)
         return y if self.bias is None else y + self.bias
@@ -268,7 +288,8 @@ class FastSplineConv(FastLayer, pyg.SplineConv):
         both = pair(x)
         if self.is_slow_call(edge_index, *both) or edge_attr is None:
             return pyg.SplineConv.forward(self, x, edge_index, edge_attr, size)
-        edges, dtype = self.edges_between(both, edge_index, size), weight_dtype(both[0])
+        dtype = weight_dtype(both[0])
+        edges, shares = self.weighted_edges(both, edge_index, size, dtype)
 
         def build() -> Tensor:
             # PyTorch Geometric counts the first dimension fastest, bspline_products the last.
@@ -276,7 +297,7 @@ class FastSplineConv(FastLayer, pyg.SplineConv):
             sizes = tuple(reversed(self.kernel_size.tolist()))
             closed = tuple(not is_open for is_open in reversed(self.is_open_spline.tolist()))
             basis = bspline_products(pseudo, sizes, self.degree, closed)
-            return basis * self.shares(edge_index, edges.pattern, dtype).unsqueeze(1)
+            return basis * shares.unsqueeze(1)
 
         options = self.aggr, self.flow, self.degree, tuple(self.kernel_size.tolist()), dtype
         weights = remember((edge_index, edge_attr), ("spline", *options), build)

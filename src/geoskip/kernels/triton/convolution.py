@@ -8,12 +8,14 @@ bitwise. :mod:`.items` has the kernels for batches on one graph, where the rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from geoskip.kernels.branches import Fork, branches
-from geoskip.kernels.pattern import Pattern, sizes_of
+from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton import items, vertices
 from geoskip.kernels.triton.bases import (
     attention_scores,
@@ -22,10 +24,26 @@ from geoskip.kernels.triton.bases import (
     softmax,
     softmax_gradients,
 )
-from geoskip.kernels.triton.launch import forward_tiles, is_tf32, sender_tiles, theta_tiles, weight_tiles
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    LaunchPlan,
+    Shape,
+    convolution_sizes,
+    forward_tiles,
+    is_tf32,
+    precision,
+    sender_tiles,
+    theta_tiles,
+    weight_tiles,
+)
 from geoskip.kernels.triton.products import add_parts, over_rows
 
 Gradients = tuple[Tensor | None, ...]
+# From this many sums on, rows times slots, Θ is copied if its summed axis is not contiguous, as the tensor cores want
+# it. With fewer, the copy takes the host longer than it saves.
+MANY_SUMS = 1 << 16
+# Up to this many channels, the kernel of the gradient of one Θ also has room for those of the skip and of the bias.
+MAX_FUSED = 128
 
 
 def basis_convolution(
@@ -42,11 +60,10 @@ def basis_convolution_gradients(
 ) -> Gradients:  # fmt: skip
     grad_y = grad_y.contiguous()
     with branches(x) as fork:
-        own = fork(lambda: over_rows(x, grad_y, needs[4], needs[5]))
-        grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, needs[:3], x, weights, theta, pattern, skip, fork
+        grad_x, grad_weights, parts = _gradients(
+            grad_y, (*needs[:3], needs[4], needs[5]), x, weights, theta, pattern, skip, fork
         )
-    grad_theta, *grad_own = add_parts((theta_parts, *own), (theta, skip, bias))
+    grad_theta, *grad_own = add_parts(parts, (theta, skip, bias))
     return grad_x, grad_weights, grad_theta, None, *grad_own
 
 
@@ -54,7 +71,7 @@ def gaussian_convolution(
     x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    weights = gaussian(pseudo, mean, scale).unsqueeze(2)
+    weights = gaussian(pseudo, mean, scale)
     return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias)
 
 
@@ -66,17 +83,16 @@ def gaussian_convolution_gradients(
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
     grad_pseudo = mean_parts = scale_parts = None
     with branches(x) as fork:
-        own = fork(lambda: over_rows(x, grad_y, needs[6], needs[7]))
         weights = gaussian(pseudo, mean, scale)
-        grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, (needs[0], needs_weights, needs[4]), x, weights.unsqueeze(2), theta, pattern, skip, fork
+        grad_x, grad_weights, parts = _gradients(
+            grad_y, (needs[0], needs_weights, needs[4], needs[6], needs[7]), x, weights, theta, pattern, skip, fork
         )
         if grad_weights is not None:
             grad_pseudo, mean_parts, scale_parts = gaussian_gradients(
                 grad_weights, weights, pseudo, mean, scale, needs[1:4]
             )
-    parts = mean_parts, scale_parts, theta_parts, *own
-    grad_mean, grad_scale, grad_theta, *grad_own = add_parts(parts, (mean, scale, theta, skip, bias))
+    like = mean, scale, theta, skip, bias
+    grad_mean, grad_scale, grad_theta, *grad_own = add_parts((mean_parts, scale_parts, *parts), like)
     return grad_x, grad_pseudo, grad_mean, grad_scale, grad_theta, None, *grad_own
 
 
@@ -100,9 +116,8 @@ def softmax_convolution_gradients(
     attention_parts: list[Tensor | None] = [None, None]
     offset_parts = None
     with branches(x) as fork:
-        own = fork(lambda: over_rows(x, grad_y, needs[7], needs[8]))
-        grad_x, grad_weights, theta_parts = _neighbor_gradients(
-            grad_y, (needs[0], needs_weights, needs[5]), x, weights, theta, pattern, skip, fork
+        grad_x, grad_weights, parts = _gradients(
+            grad_y, (needs[0], needs_weights, needs[5], needs[7], needs[8]), x, weights, theta, pattern, skip, fork
         )
         if grad_weights is not None:
             scale = weights, edge_scale
@@ -116,9 +131,8 @@ def softmax_convolution_gradients(
                     attention_parts[k], _ = over_rows(of_scores, x, True, False)
             if needs[3]:
                 _, offset_parts = over_rows(at_receivers, at_receivers, False, True)
-    parts = *attention_parts, offset_parts, theta_parts, *own
     like = attention, receiver_attention, offset, theta, skip, bias
-    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts(parts, like)
+    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts((*attention_parts, offset_parts, *parts), like)
     if grad_x is not None:
         # The scores depend on x, too.
         for of_scores, vectors in score_gradients:
@@ -130,47 +144,157 @@ def _convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
     skip: Tensor | None, bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """The convolution on the graph, or, with ``order``, on the reversed graph."""
-    (batch, _, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
-    if batch == 0 or num_receivers == 0:
-        return x.new_zeros(*x.shape[:-2], num_receivers, out)
-    if theta.stride(-1) == 1:
-        # The tensor cores want the summed axis to be contiguous.
-        theta = theta.mT.contiguous().mT
-    sizes = batch, slots, channels, out, offsets.shape[0] > 1, weights.shape[2] > 1
-    tiles = forward_tiles(*sizes, num_receivers, is_tf32())
+    """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed."""
+    shape, plan, copies = _convolve_plan(
+        x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
+        offsets.shape, offsets.stride(0), order is not None, bias is not None, is_tf32(), precision(),
+    )  # fmt: skip
+    if plan is None:
+        return x.new_zeros(*shape)
+    if copies:
+        summed_first = theta.contiguous() if order is not None else theta.mT.contiguous().mT
+        return _convolve(x, weights, summed_first, neighbors, order, offsets, skip, bias)
+    y = x.new_empty(*shape)
+    plan(x, weights, theta, skip, bias, y, neighbors, order, offsets)
+    return y
+
+
+@lru_cache(CACHE_SIZE)
+def _convolve_plan(
+    x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
+    group_stride: int, reverse: bool, has_bias: bool, fast: bool, precision: str,
+) -> tuple[Shape, LaunchPlan | None, bool]:  # fmt: skip
+    """The shape of y, how to launch its kernel (None if there is nothing to sum), and whether to copy Θ first, so that
+    its summed axis is contiguous."""
+    sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse)
+    shape = *x[:-2], sizes.num_receivers, sizes.out
+    if sizes.batch == 0 or sizes.num_receivers == 0:
+        return shape, None, False
+    tiles = forward_tiles(*sizes.of_tiles, sizes.num_receivers, fast)
     kernels = items if tiles.of_items else vertices
-    return kernels.convolve(x, weights, theta, neighbors, order, offsets, skip, bias, tiles)
+    is_matrix = sizes.channels > 1 and sizes.out > 1
+    many = sizes.batch * sizes.num_receivers * sizes.slots >= MANY_SUMS
+    copies = many and is_matrix and sizes.theta_strides[1] != 1
+    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias), copies
 
 
-def _neighbor_gradients(
-    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
-    skip: Tensor | None, fork: Fork,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The needed gradients of x and of the weights, and that of Θ in parts. Those of the weights are computed at once,
-    because other kernels wait for them; the others are branches, unless one kernel computes both."""
-    offsets, (needs_x, needs_weights, needs_theta) = pattern.offsets, needs
-    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
-    if batch == 0 or num_senders == 0 or num_receivers == 0:
-        zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=True)]
-        return zeros[0], zeros[1], None if zeros[2] is None else zeros[2].unsqueeze(0)
-    sizes = batch, slots, channels, out, offsets.shape[0] > 1, weights.shape[2] > 1
-    backwards = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    grad_x = grad_weights = theta_parts = None
+class _GradientPlans(NamedTuple):
+    """How to launch the kernels of the needed gradients, None for the others.
+
+    Attributes:
+        theta: of Θ, in ``theta_parts`` parts of ``theta_length`` numbers.
+        is_fused: whether the same kernel computes the gradients of the skip and of the bias.
+        both: of x and of the weights, the latter in ``weight_parts`` parts.
+        weights: of the weights alone, from ``zeros`` if items add to the same.
+    """
+
+    is_empty: bool
+    theta: LaunchPlan | None = None
+    theta_parts: int = 0
+    theta_length: int = 0
+    of_items: bool = False
+    is_fused: bool = False
+    both: LaunchPlan | None = None
+    weight_parts: int = 1
+    weights: LaunchPlan | None = None
+    zeros: bool = False
+
+
+@lru_cache(CACHE_SIZE)
+def _gradient_plans(
+    x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
+    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], precision: str,
+) -> _GradientPlans:  # fmt: skip
+    needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
+    strides = group_stride, sender_group_stride
+    sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, *strides)
+    if sizes.is_empty:
+        return _GradientPlans(is_empty=True)
+    plans = _GradientPlans(is_empty=False, theta_length=sizes.slots * sizes.channels * sizes.out)
     if needs_theta:
-        tiles = theta_tiles(*sizes)
-        kernels = items if tiles.of_items else vertices
-        forwards = grad_y, x, weights, slots, pattern.senders, offsets, tiles
-        theta_parts = fork(lambda: kernels.theta_gradients(*forwards))
-    both = sender_tiles(*sizes) if needs_weights else None
-    if both is not None:
-        grad_x, grad_weights = items.sender_gradients(grad_y, x, weights, theta, *backwards, skip, needs_x, both)
-    else:
-        if needs_x:
-            # The same operator on the reversed graph with each Θ_m transposed.
-            reverse = grad_y, weights, theta.mT, *backwards, None if skip is None else skip.t(), None
-            grad_x = fork(lambda: _convolve(*reverse))
-        if needs_weights:
-            tiles = weight_tiles(slots, channels, sizes[4], num_receivers)
-            grad_weights = vertices.weight_gradients(grad_y, x, weights, theta, pattern.senders, offsets, tiles)
-    return grad_x, None if grad_weights is None else grad_weights.to(weights.dtype), theta_parts
+        tiles = theta_tiles(*sizes.of_tiles)
+        if tiles.of_items:
+            plan, parts = items.theta_gradients_plan(sizes, tiles, precision)
+            plans = plans._replace(theta=plan, theta_parts=parts, of_items=True)
+        else:
+            is_fused = sizes.slots == 1 and sizes.channels <= MAX_FUSED
+            own = is_fused and needs_skip, is_fused and needs_bias
+            plan, parts = vertices.theta_gradients_plan(sizes, tiles, precision, *own)
+            plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
+    if needs_weights:
+        both = sender_tiles(*sizes.of_tiles)
+        if both is not None:
+            plan, parts = items.sender_gradients_plan(sizes, both, precision, needs_x)
+            plans = plans._replace(both=plan, weight_parts=parts)
+        else:
+            tiles = weight_tiles(sizes.slots, sizes.channels, sizes.grouped, sizes.num_receivers)
+            adds = sizes.batch > 1 and not sizes.per_item
+            plans = plans._replace(weights=vertices.weight_gradients_plan(sizes, tiles, precision, adds), zeros=adds)
+    return plans
+
+
+def _gradients(
+    grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    skip: Tensor | None, fork: Fork,
+) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
+    """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
+    weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
+    computes both."""
+    needs_x, _, _, needs_skip, needs_bias = needs
+    offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
+    plans = _gradient_plans(
+        x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
+        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, precision(),
+    )  # fmt: skip
+    grad_x = grad_weights = theta_parts = None
+    own: tuple[Tensor | None, Tensor | None] = None, None
+    if not plans.is_fused:
+        own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
+    if plans.is_empty:
+        zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
+        return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own)
+    if plans.theta is not None:
+        theta_parts, *more = fork(lambda: _theta_gradients(grad_y, x, weights, pattern, plans, needs))
+        own = (more[0], more[1]) if plans.is_fused else own
+    if plans.both is not None:
+        grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, needs_x, plans)
+        return grad_x, grad_weights.to(weights.dtype), (theta_parts, *own)
+    if needs_x:
+        # The same operator on the reversed graph.
+        backwards = pattern.receivers, pattern.by_sender, sender_offsets
+        grad_x = fork(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None))
+    if plans.weights is not None:
+        grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
+        plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)
+        grad_weights = grad_weights.to(weights.dtype)
+    return grad_x, grad_weights, (theta_parts, *own)
+
+
+def _theta_gradients(
+    grad_y: Tensor, x: Tensor, weights: Tensor, pattern: Pattern, plans: _GradientPlans, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of Θ and, if the kernel computes them, of the skip and of the bias, in parts."""
+    assert plans.theta is not None
+    shape = plans.theta_parts, plans.theta_length
+    of_theta = x.new_empty(*shape, dtype=torch.float32)
+    if plans.of_items:
+        plans.theta(grad_y, x, weights, of_theta, pattern.senders, pattern.offsets)
+        return (of_theta,)
+    of_skip = x.new_empty(*shape, dtype=torch.float32) if plans.is_fused and needs[3] else None
+    of_bias = x.new_empty(shape[0], grad_y.shape[-1], dtype=torch.float32) if plans.is_fused and needs[4] else None
+    plans.theta(grad_y, x, weights, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
+    return of_theta, of_skip, of_bias
+
+
+def _sender_gradients(
+    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, needs_x: bool,
+    plans: _GradientPlans,
+) -> tuple[Tensor | None, Tensor]:  # fmt: skip
+    """Gradients of x, if needed, and of the weights."""
+    assert plans.both is not None
+    grad_x, parts = torch.empty_like(x if needs_x else x[:0]), plans.weight_parts
+    grad_weights = x.new_empty(weights.shape if parts == 1 else (parts, *weights.shape), dtype=torch.float32)
+    matrices = theta.contiguous(), None if skip is None else skip.contiguous()
+    backwards = pattern.receivers, pattern.by_sender, pattern.sender_offsets
+    plans.both(grad_y, x, weights, *matrices, grad_x, grad_weights, *backwards)
+    return grad_x if needs_x else None, grad_weights if parts == 1 else grad_weights.sum(0)

@@ -14,12 +14,9 @@ again.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import (
     as_index,
     features_of,
@@ -31,7 +28,7 @@ from geoskip.kernels.triton.blocks import (
     weights_of,
     zeros_of,
 )
-from geoskip.kernels.triton.launch import SIZES, Tiles, ceil_div, launch, needs_wide, precision, shares
+from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -85,25 +82,16 @@ def _convolve_kernel(
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_b[:, None] & m_o[None, :])
 
 
-def convolve(
-    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
-    skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
-) -> Tensor:  # fmt: skip
-    (batch, num_senders, channels), (slots, _, out) = sizes_of(x), sizes_of(theta)
-    num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
-    y = x.new_empty(*x.shape[:-2], num_receivers, out)
-    grid = (num_receivers, ceil_div(batch, tiles.rows), ceil_div(out, tiles.o))
-    arguments = (
-        x, weights, theta, skip, bias, y, neighbors, order, offsets,
-        batch, num_senders, num_receivers, channels, out, slots,
-        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
-        channels * out, *theta.stride()[-2:], *(skip.stride() if skip is not None else (0, 0)),
-        order is not None, grouped, skip is not None, bias is not None,
-        weights.shape[2] > 1, tiles.slots, tiles.parts,
-        needs_wide(num_senders * channels, num_receivers * out, weights), tiles.rows, tiles.c, tiles.o, precision(),
+def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
+    """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
+    numbers = (
+        sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
+        *sizes.weight_strides[1:], sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
+        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias,
+        sizes.per_item, tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
-    return y
+    grid = (sizes.num_receivers, ceil_div(sizes.batch, tiles.rows), ceil_div(sizes.out, tiles.o))
+    return LaunchPlan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -174,33 +162,27 @@ def _sender_gradients_kernel(
         tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)
 
 
-def sender_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, receivers: Tensor, order: Tensor, offsets: Tensor,
-    skip: Tensor | None, needs_x: bool, tiles: Tiles,
-) -> tuple[Tensor | None, Tensor]:  # fmt: skip
-    """Gradients of x, if needed, and of the weights."""
-    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), grad_y.shape[-2]
-    grouped, per_item, blocks = offsets.shape[0] > 1, weights.shape[2] > 1, ceil_div(batch, tiles.rows)
-    grad_x = torch.empty_like(x if needs_x else x[:0])
-    shape = weights.shape if per_item or blocks == 1 else (blocks, *weights.shape)
-    grad_weights = x.new_empty(shape, dtype=torch.float32)
-    arguments = (
-        grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
-        batch, num_senders, num_receivers, channels, out, slots,
-        0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
-        grouped, skip is not None, needs_x, per_item,
-        tiles.slots, tiles.parts, needs_wide(num_senders * channels, num_receivers * out, weights),
-        tiles.rows, tiles.c, tiles.o, precision(),
+def sender_gradients_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_x: bool
+) -> tuple[LaunchPlan, int]:
+    """Of grad_y, x, weights, Θ, skip, two outputs, receivers, order, offsets. Gradients of x, if needed, and of the
+    weights, the latter in as many parts as are returned if items share them. Θ and the skip are contiguous."""
+    blocks = ceil_div(sizes.batch, tiles.rows)
+    numbers = (
+        sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
+        *sizes.weight_strides[1:], sizes.num_weights, sizes.sender_group_stride,
+        sizes.grouped, sizes.skip_strides is not None, needs_x, sizes.per_item,
+        tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    launch(_sender_gradients_kernel, (num_senders, blocks), arguments, tiles.warps, tiles.registers)
-    return grad_x if needs_x else None, grad_weights if grad_weights.dim() == 3 else grad_weights.sum(0)
+    plan = LaunchPlan(_sender_gradients_kernel, (sizes.num_senders, blocks), numbers, tiles.warps, tiles.registers)
+    return plan, 1 if sizes.per_item else blocks
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
-    stride_wm, stride_we, stride_og,
+    stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to,
     GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -237,26 +219,20 @@ def _theta_gradients_kernel(
         for s in tl.static_range(SLOTS):
             b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
         b_sum = b_more
-    o_part = (i_b * num_parts + i_p).to(tl.int64) * M + i_m
+    o_part = (i_b * num_parts + i_p).to(tl.int64) * M * C * O
+    o_theta = o_part + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
     for s in tl.static_range(SLOTS):
-        o_sum = ((o_part + s) * C + o_c[:, None]) * O + o_o[None, :]
-        tl.store(grad_theta + o_sum, b_sum[s], mask=(o_c < C)[:, None] & m_o[None, :])
+        tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=(o_c < C)[:, None] & m_o[None, :])
 
 
-def theta_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, slots: int, senders: Tensor, offsets: Tensor, tiles: Tiles
-) -> Tensor:
-    """The gradient of Θ in parts [parts, slots, in, out]."""
-    (batch, num_senders, channels), (_, num_receivers, out) = sizes_of(x), sizes_of(grad_y)
-    grouped, blocks, chunks = offsets.shape[0] > 1, ceil_div(batch, tiles.rows), slots // tiles.slots
-    parts = shares(num_receivers, tiles.programs, chunks * blocks)
-    partial = x.new_empty(blocks * parts, slots, channels, out, dtype=torch.float32)
-    arguments = (
-        grad_y, x, weights, partial, senders, offsets,
-        batch, num_senders, num_receivers, channels, out, slots, parts,
-        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
-        grouped, weights.shape[2] > 1, tiles.slots, needs_wide(num_senders * channels, num_receivers * out, weights),
-        tiles.rows, tiles.c, tiles.o, precision(),
+def theta_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str) -> tuple[LaunchPlan, int]:
+    """Of grad_y, x, weights, the output, senders, offsets. The gradient of Θ in parts, whose number is returned."""
+    blocks, chunks = ceil_div(sizes.batch, tiles.rows), sizes.slots // tiles.slots
+    parts = shares(sizes.num_receivers, tiles.programs, chunks * blocks)
+    numbers = (
+        sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, parts,
+        *sizes.weight_strides[1:], sizes.group_stride, *sizes.theta_strides,
+        sizes.grouped, sizes.per_item, tiles.slots, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    launch(_theta_gradients_kernel, (chunks, parts, blocks), arguments, tiles.warps, tiles.registers)
-    return partial
+    plan = LaunchPlan(_theta_gradients_kernel, (chunks, parts, blocks), numbers, tiles.warps, tiles.registers)
+    return plan, blocks * parts

@@ -3,10 +3,13 @@ remembers which compiled version fits."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
+from math import prod
+from operator import or_
 from typing import Any, NamedTuple
 
 import torch
+import triton
 from torch import Tensor
 
 from geoskip.kernels import paths
@@ -140,9 +143,92 @@ def _at_once(slots: int, most: int, grouped: bool) -> int:
     return 1 if grouped else max(share for share in range(1, most + 1) if slots % share == 0)
 
 
-def needs_wide(num_x: int, num_y: int, weights: Tensor) -> bool:
-    """Whether offsets inside an item of x or y, or among all weights, need 64 bits; 32 are faster."""
-    return max(num_x, num_y, weights.numel()) >= 2**31
+class ConvolutionSizes(NamedTuple):
+    """The sizes of a convolution, and where its tensors lie in memory.
+
+    Attributes:
+        grouped: whether each slot has edges of its own.
+        per_item: whether each item has weights of its own.
+        weight_strides: along items, slots and edges; 0 along axes that the weights share.
+        group_stride: of the offsets of the receivers, from slot to slot.
+        sender_group_stride: of those of the senders.
+        theta_strides: along slots, channels of x and channels of y.
+        skip_strides: along channels of x and channels of y; None without a skip.
+        num_weights: how many weights there are.
+    """
+
+    batch: int
+    num_senders: int
+    num_receivers: int
+    channels: int
+    out: int
+    slots: int
+    grouped: bool
+    per_item: bool
+    weight_strides: tuple[int, int, int]
+    group_stride: int
+    sender_group_stride: int
+    theta_strides: tuple[int, int, int]
+    skip_strides: tuple[int, int] | None
+    num_weights: int
+
+    @property
+    def num_x(self) -> int:
+        return self.num_senders * self.channels
+
+    @property
+    def num_y(self) -> int:
+        return self.num_receivers * self.out
+
+    @property
+    def wide(self) -> bool:
+        """Whether offsets inside an item of x or y, or among all weights, need 64 bits; 32 are faster."""
+        return max(self.num_x, self.num_y, self.num_weights) >= 2**31
+
+    @property
+    def is_empty(self) -> bool:
+        return self.batch == 0 or self.num_senders == 0 or self.num_receivers == 0
+
+    @property
+    def of_tiles(self) -> tuple[int, int, int, int, bool, bool]:
+        """What tiles are chosen by."""
+        return self.batch, self.slots, self.channels, self.out, self.grouped, self.per_item
+
+
+Shape = tuple[int, ...]
+
+
+def convolution_sizes(
+    x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
+    group_stride: int, sender_group_stride: int = 0, reverse: bool = False,
+) -> ConvolutionSizes:  # fmt: skip
+    """Of the shapes of x [*batch, senders, in], weights [slots or 1, edges, batch or 1] (or fewer axes: without items,
+    without slots), Θ [slots, in, out] or [in, out], and offsets [groups, receivers + 1]; ``reverse``: with Θ and the
+    skip transposed."""
+    *items, num_senders, channels = x
+    out, stride_tc, stride_to = theta[-1], theta_strides[-2], theta_strides[-1]
+    if reverse:
+        out, stride_tc, stride_to = theta[-2], stride_to, stride_tc
+        skip_strides = skip_strides and skip_strides[::-1]
+    slots, stride_tm = (theta[0], theta_strides[0]) if len(theta) == 3 else (1, 0)
+    num_edges, per_edge = weights[min(1, len(weights) - 1)], weights[2] if len(weights) == 3 else 1
+    own_weights = len(weights) > 1 and weights[0] > 1
+    return ConvolutionSizes(
+        batch=prod(items),
+        num_senders=num_senders,
+        num_receivers=offsets[1] - 1,
+        channels=channels,
+        out=out,
+        slots=slots,
+        grouped=offsets[0] > 1,
+        per_item=per_edge > 1,
+        weight_strides=(int(per_edge > 1), num_edges * per_edge if own_weights else 0, per_edge),
+        group_stride=group_stride,
+        sender_group_stride=sender_group_stride,
+        theta_strides=(stride_tm, stride_tc, stride_to),
+        skip_strides=skip_strides,  # type: ignore[arg-type]
+        num_weights=prod(weights),
+    )
 
 
 def is_tf32() -> bool:
@@ -157,8 +243,79 @@ def precision() -> str:
 
 # Of loops over memory, which are pipelined.
 STAGES = 2
-_MAX_COMPILED = 4096
-_compiled: dict[Any, Any] = {}
+_MAX_PLANS = 4096
+
+
+class LaunchPlan:
+    """A kernel with everything that a launch needs except tensors: the grid, numbers and constants in the order of its
+    parameters, warps and registers. Call it with the tensors, which come before the numbers.
+
+    For every call, Triton works out from the arguments which of its compiled versions fits, which takes longer than
+    small kernels run. A plan remembers the version under what else it can depend on: the device, the dtype and the
+    alignment of each tensor.
+    """
+
+    __slots__ = ("_arguments", "_grid", "_kernel", "_registers", "_sizes", "_versions", "_warps")
+
+    def __init__(
+        self, kernel: Any, grid: tuple[int, ...], numbers: tuple[Any, ...], warps: int = 4, registers: int | None = None
+    ) -> None:
+        self._kernel, self._grid, self._arguments, self._warps, self._registers = (
+            kernel,
+            grid,
+            numbers,
+            warps,
+            registers,
+        )
+        self._sizes = (*grid, 1, 1)[:3]
+        self._versions: dict[Any, Any] = {}
+
+    def __call__(self, *tensors: Tensor | None) -> None:
+        if paths.recorded is not None:
+            paths.recorded.append((self._kernel, (*tensors, *self._arguments), self._warps, self._registers))
+            return
+        # With addresses instead of tensors, the launcher need not ask the driver about each.
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+        dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
+        device = tensors[0].get_device()  # type: ignore[union-attr]
+        aligned = not reduce(or_, addresses) & 15
+        version = self._versions.get((device, aligned or tuple([address & 15 for address in addresses]), *dtypes))
+        if version is None:
+            self._compile(device, addresses, dtypes, tensors)
+            return
+        run, fixed = version
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        run(*self._sizes, stream, *fixed, *addresses, *self._arguments)
+
+    def _compile(
+        self, device: int, addresses: list[int], dtypes: list[torch.dtype | None], tensors: tuple[Tensor | None, ...]
+    ) -> None:
+        """Launch through Triton, and remember the compiled version."""
+        start = self._kernel[self._grid]
+        options = {"num_warps": self._warps, "num_stages": STAGES, "maxnreg": self._registers}
+        compiled = start(*tensors, *self._arguments, **options)
+        # In Triton's interpreter nothing is compiled.
+        if compiled is not None:
+            alignments = tuple([address & 15 for address in addresses])
+            self._versions[(device, not any(alignments) or alignments, *dtypes)] = _launcher(compiled)
+
+
+def _launcher(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What launches a compiled kernel, and its arguments between the stream and those of the kernel.
+
+    ``run`` of Triton 3.6 is a function in Python: it allocates scratch memory, if the kernel needs any, and passes
+    everything on to a function in C.
+    """
+    run, hooks = compiled.run, (None, None, None)
+    is_known = triton.__version__.startswith("3.6.") and type(run).__name__ == "CudaLauncher"
+    if not is_known or run.global_scratch_size or run.profile_scratch_size:
+        return run, (compiled.function, compiled.packed_metadata, *hooks)
+    scratch = None, None
+    flags = run.launch_cooperative_grid, run.launch_pdl
+    return run.launch, (compiled.function, *flags, *scratch, compiled.packed_metadata, *hooks)
+
+
+_plans: dict[Any, LaunchPlan] = {}
 # How many arguments of a kernel are tensors: they come first.
 _num_tensors: dict[int, int] = {}
 
@@ -168,13 +325,9 @@ def launch(
 ) -> None:  # fmt: skip
     """Run ``kernel`` on a grid, with ``arguments`` in the order of its parameters: tensors, numbers, constants.
 
-    For every call, Triton works out from the arguments which of its compiled versions fits, which takes longer than
-    small kernels run. Here the version is cached under everything it can depend on: the kernel, the device, the dtype
-    and alignment of each tensor, and the value of each number.
+    The :class:`LaunchPlan` is cached under all of them but the tensors. Where the host is the limit, cache the plan
+    itself under the sizes that everything else follows from.
     """
-    if paths.recorded is not None:
-        paths.recorded.append((kernel, arguments, warps, registers))
-        return
     # Not the kernel itself, whose hash is computed in Python each time.
     kernel_id = id(kernel)
     count = _num_tensors.get(kernel_id)
@@ -182,23 +335,11 @@ def launch(
         # Tensors that a call leaves out are None; numbers never are.
         count = sum(argument is None or isinstance(argument, Tensor) for argument in arguments)
         _num_tensors[kernel_id] = count
-    tensors, numbers = arguments[:count], arguments[count:]
-    device = tensors[0].get_device()
-    # With addresses instead of tensors, the launcher need not ask the driver about each.
-    addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-    dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
-    alignments = [address and address & 15 for address in addresses]
-    key = kernel_id, device, warps, registers, numbers, *dtypes, *alignments
-    compiled = _compiled.get(key)
-    if compiled is None:
-        if len(_compiled) >= _MAX_COMPILED:
-            _compiled.clear()
-        version = kernel[grid](*arguments, num_warps=warps, num_stages=STAGES, maxnreg=registers)
-        # In Triton's interpreter nothing is compiled.
-        if version is not None:
-            _compiled[key] = version.run, version.function, version.packed_metadata
-        return
-    run, function, metadata = compiled
-    sizes = (*grid, 1, 1)[:3]
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    run(*sizes, stream, function, metadata, None, None, None, *addresses, *numbers)
+    numbers = arguments[count:]
+    key = kernel_id, grid, numbers, warps, registers
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= _MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = LaunchPlan(kernel, grid, numbers, warps, registers)
+    plan(*arguments[:count])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import torch
 import triton
@@ -17,7 +18,16 @@ from torch import Tensor
 
 from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import product
-from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, ceil_div, launch, power_of_two, precision, shares
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    SIZES,
+    LaunchPlan,
+    ceil_div,
+    launch,
+    power_of_two,
+    precision,
+    shares,
+)
 
 # Programs that share the rows, the rows of a block, and the most partial sums.
 PROGRAMS, ROWS, MAX_PARTIAL = 264, 64, 1 << 21
@@ -164,28 +174,35 @@ def _add_parts_kernel(
 
 
 def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None."""
+    """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None.
+    Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes."""
     sums: list[Tensor | None] = []
-    given, outputs, counts = [], [], []
+    given, outputs = [], []
     for part, one in zip(parts, like, strict=True):
-        sums.append(y := None if part is None or one is None else torch.empty_like(one))
-        if part is not None and y is not None:
-            given.append(part)
-            outputs.append(y)
-            counts += [part.shape[0], y.numel()]
+        if part is None or one is None:
+            sums.append(None)
+            continue
+        if part.dim() == 2 or one.is_contiguous():
+            y = torch.empty_like(one)
+        else:
+            y = torch.empty_like(one, memory_format=torch.contiguous_format)
+        sums.append(y)
+        given.append(part)
+        outputs.append(y)
     if given:
-        blocks, numbers = _grid_of_sums(tuple(counts))
+        plan = _plan_of_sums(*[part.shape for part in given])
         unused = MAX_SUMS - len(given)
-        tensors = *given, *given[:1] * unused, *outputs, *outputs[:1] * unused
-        launch(_add_parts_kernel, (blocks,), tensors + numbers)
+        plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
     return sums
 
 
 @lru_cache(CACHE_SIZE)
-def _grid_of_sums(counts: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """Programs and numbers of a launch, of the lengths of the parts and of the sums."""
+def _plan_of_sums(*shapes: tuple[int, ...]) -> LaunchPlan:
+    """How to add parts of these shapes."""
+    counts = [count for num_parts, *shape in shapes for count in (num_parts, prod(shape))]
     blocks = sum(ceil_div(length, PART_COLUMNS) for length in counts[1::2])
-    return max(1, blocks), (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
+    numbers = (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
+    return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers)
 
 
 @lru_cache(CACHE_SIZE)

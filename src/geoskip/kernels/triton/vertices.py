@@ -3,14 +3,11 @@ item."""
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import as_index, in_layout_of_loads, index_at, product, zeros_of
-from geoskip.kernels.triton.launch import SIZES, Tiles, ceil_div, launch, needs_wide, precision, shares
+from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
 @triton.jit
@@ -86,39 +83,26 @@ def _convolve_kernel(
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_v[:, None] & m_o[None, :])
 
 
-def convolve(
-    x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
-    skip: Tensor | None, bias: Tensor | None, tiles: Tiles,
-) -> Tensor:  # fmt: skip
-    (batch, num_senders, channels), (slots, _, out) = sizes_of(x), sizes_of(theta)
-    num_receivers, grouped = offsets.shape[1] - 1, offsets.shape[0] > 1
-    y = x.new_empty(*x.shape[:-2], num_receivers, out)
-    arguments = (
-        x, weights, theta, skip, bias, y, neighbors, order, offsets,
-        num_senders, num_receivers, channels, out, slots,
-        *strides_of(weights), offsets.stride(0), channels * out, *theta.stride()[-2:],
-        *(skip.stride() if skip is not None else (0, 0)),
-        order is not None, grouped, skip is not None, bias is not None,
-        tiles.slots, tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(num_senders * channels, num_receivers * out, weights),
+def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
+    """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
+    numbers = (
+        sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
+        *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
+        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias,
+        tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
-    grid = (ceil_div(num_receivers, tiles.rows), batch, ceil_div(out, tiles.o))
-    launch(_convolve_kernel, grid, arguments, tiles.warps, tiles.registers)
-    return y
-
-
-def strides_of(weights: Tensor) -> tuple[int, int, int]:
-    """Strides of weights [slots or 1, edges, batch or 1] along items, slots and edges; 0 along axes they share."""
-    slots, edges, batch = weights.shape
-    return int(batch > 1), edges * batch if slots > 1 else 0, batch
+    grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.batch, ceil_div(sizes.out, tiles.o))
+    return LaunchPlan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _theta_gradients_kernel(
-    grad_y, x, weights, grad_theta, senders, offsets,
+    grad_y, x, weights, grad_theta, grad_skip, grad_bias, senders, offsets,
     batch, num_receivers, C, O, M, num_tiles, num_parts,
-    stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,
-    GROUPED: tl.constexpr, SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
+    stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to,
+    stride_sc, stride_so,
+    GROUPED: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
+    SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     i_m, i_p, i_o = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
@@ -127,6 +111,9 @@ def _theta_gradients_kernel(
     o_o = i_o * BLOCK_O + tl.arange(0, BLOCK_O)
     m_o = o_o < O
     b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
+    # Where nothing is needed, these are never read.
+    b_skip = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    b_bias = tl.zeros([BLOCK_V, BLOCK_O], dtype=tl.float32)
     if GROUPED:
         offsets += i_m * stride_og
     for i_t in range(i_p, num_tiles, num_parts):
@@ -153,38 +140,48 @@ def _theta_gradients_kernel(
             for s in tl.static_range(SLOTS):
                 b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
             b_sum = b_more
+            if NEEDS_SKIP:
+                p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+                b_own = tl.load(p_own, mask=m_v[:, None] & m_c[None, :], other=0.0)
+                b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
+            if NEEDS_BIAS:
+                b_bias += b_gy.to(tl.float32)
             p_x, p_y, p_w = p_x + stride_xb, p_y + stride_yb, p_w + stride_wb
+    m_out = m_c[:, None] & m_o[None, :]
+    o_theta = i_p.to(tl.int64) * M * C * O + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
     for s in tl.static_range(SLOTS):
-        o_sum = ((i_p.to(tl.int64) * M + i_m + s) * C + o_c[:, None]) * O + o_o[None, :]
-        tl.store(grad_theta + o_sum, b_sum[s], mask=m_c[:, None] & m_o[None, :])
+        tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=m_out)
+    if NEEDS_SKIP:
+        o_skip = i_p.to(tl.int64) * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
+        tl.store(grad_skip + o_skip, b_skip, mask=m_out)
+    if NEEDS_BIAS:
+        tl.store(grad_bias + i_p * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
 
 
-def theta_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, slots: int, senders: Tensor, offsets: Tensor, tiles: Tiles
-) -> Tensor:
-    """The gradient of Θ_m, zᵀ times the gradient of y, in parts [parts, slots, in, out]: each program sums a part of
-    the vertices."""
-    (batch, num_senders, channels), (_, num_receivers, out) = sizes_of(x), sizes_of(grad_y)
-    num_x, num_y = num_senders * channels, num_receivers * out
-    num_tiles, chunks = ceil_div(num_receivers, tiles.rows), slots // tiles.slots
+def theta_gradients_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_skip: bool, needs_bias: bool
+) -> tuple[LaunchPlan, int]:
+    """Of grad_y, x, weights, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
+    parts, whose number is returned: each program sums a part of the vertices. A program that has all slots can also sum
+    the gradients of the skip and of the bias.
+    """
+    num_tiles, chunks = ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots
     parts = shares(num_tiles, tiles.programs, chunks)
-    partial = x.new_empty(parts, slots, channels, out, dtype=torch.float32)
-    arguments = (
-        grad_y, x, weights, partial, senders, offsets,
-        batch, num_receivers, channels, out, slots, num_tiles, parts, num_x, num_y,
-        *strides_of(weights), offsets.stride(0),
-        offsets.shape[0] > 1, tiles.slots, tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(num_x, num_y, weights),
+    numbers = (
+        sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, num_tiles, parts,
+        sizes.num_x, sizes.num_y, *sizes.weight_strides, sizes.group_stride,
+        *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
+        sizes.grouped, needs_skip, needs_bias, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
-    grid = (chunks, parts, ceil_div(out, tiles.o))
-    launch(_theta_gradients_kernel, grid, arguments, tiles.warps)
-    return partial
+    grid = (chunks, parts, ceil_div(sizes.out, tiles.o))
+    return LaunchPlan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _weight_gradients_kernel(
     grad_y, x, theta, grad_weights, senders, offsets,
     batch, num_receivers, C, O, stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,
+    stride_tm, stride_tc, stride_to,
     GROUPED: tl.constexpr, ADDS: tl.constexpr, SLOTS: tl.constexpr,
     BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
@@ -206,7 +203,7 @@ def _weight_gradients_kernel(
                 o_o = i_o + tl.arange(0, BLOCK_O)
                 m_o = o_o < O
                 b_gy = tl.load(p_y + o_o[None, :], mask=m_v[:, None] & m_o[None, :], other=0.0)
-                p_theta = theta + ((i_m + s) * C + o_c[None, :]) * O + o_o[:, None]
+                p_theta = theta + (i_m + s) * stride_tm + o_c[None, :] * stride_tc + o_o[:, None] * stride_to
                 b_theta = tl.load(p_theta, mask=m_c[None, :] & m_o[:, None], other=0.0)
                 b_gs += product(b_gy, b_theta, PRECISION)
             b_gz = b_gz + (in_layout_of_loads(b_gs, BLOCK_V, BLOCK_C),)
@@ -227,22 +224,13 @@ def _weight_gradients_kernel(
         p_x, p_y, p_g = p_x + stride_xb, p_y + stride_yb, p_g + stride_wb
 
 
-def weight_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, senders: Tensor, offsets: Tensor, tiles: Tiles
-) -> Tensor:
-    """The gradient of w_m(i,j): the product of x_j with the gradient of z_im."""
-    (batch, num_senders, channels), (slots, _, out), num_receivers = sizes_of(x), sizes_of(theta), offsets.shape[1] - 1
-    num_x, num_y = num_senders * channels, num_receivers * out
-    # Items that share their weights add to the same gradients, one after the other.
-    adds = batch > 1 and weights.shape[2] == 1
-    grad_weights = (torch.zeros_like if adds else torch.empty_like)(weights, dtype=torch.float32)
-    arguments = (
-        grad_y, x, theta, grad_weights, senders, offsets,
-        batch, num_receivers, channels, out, num_x, num_y, *strides_of(weights), offsets.stride(0),
-        offsets.shape[0] > 1, adds, tiles.slots,
-        tiles.rows, tiles.c, tiles.o,
-        precision(), needs_wide(num_x, num_y, weights),
+def weight_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, adds: bool) -> LaunchPlan:
+    """Of grad_y, x, Θ, the output, senders, offsets. The gradient of w_m(i,j): the product of x_j with the gradient of
+    z_im. ``adds``: items that share their weights add to the same gradients, one after the other."""
+    numbers = (
+        sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.num_x, sizes.num_y,
+        *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides,
+        sizes.grouped, adds, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
-    grid = (ceil_div(num_receivers, tiles.rows), slots // tiles.slots)
-    launch(_weight_gradients_kernel, grid, arguments, tiles.warps)
-    return grad_weights
+    grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots)
+    return LaunchPlan(_weight_gradients_kernel, grid, numbers, tiles.warps)
