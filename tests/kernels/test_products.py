@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from geoskip import kernels
@@ -61,8 +63,7 @@ def test_chebyshev_convolution_with_a_few_terms_at_a_time(
     at_once: int, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Graphs too large to hold all terms in the memory that is set aside for them."""
-    from geoskip.kernels import triton
-
+    polynomials = importlib.import_module("geoskip.kernels.triton.polynomials")
     sizes = Sizes(4, 4, 6, (2,), 9)
-    monkeypatch.setattr(triton, "TERMS_BYTES", at_once * 4 * 2 * sizes.vertices * sizes.channels)
+    monkeypatch.setattr(polynomials, "TERMS_BYTES", at_once * 4 * 2 * sizes.vertices * sizes.channels)
     test_chebyshev_convolution(Where("interpreter"), sizes, first)
