@@ -48,7 +48,7 @@ def _multiply_kernel(
     m_y = m_r[:, None] & m_n[None, :]
     b_y = tl.zeros([BLOCK_R, BLOCK_N], dtype=tl.float32)
     if HAS_CENTER or HAS_SKIP:
-        for i_k in range(0, num_blocks):
+        for i_k in range(num_blocks):
             o_k = i_k * BLOCK_K + tl.arange(0, BLOCK_K)
             m_k = o_k < K
             b_x = tl.load(x + o_r[:, None] * K + o_k[None, :], mask=m_r[:, None] & m_k[None, :], other=0.0)
@@ -61,7 +61,7 @@ def _multiply_kernel(
                 b_m = tl.load(skip + o_m, mask=m_m, other=0.0)
             b_y += product(b_x, b_m, PRECISION)
     # One loop over the blocks of all terms, so that those of the next term are loaded ahead.
-    for i in range(0, num_terms * num_blocks):
+    for i in range(num_terms * num_blocks):
         o_k = i % num_blocks * BLOCK_K + tl.arange(0, BLOCK_K)
         m_k = o_k < K
         o_t = tl.cast(i // num_blocks, tl.int64) * K
@@ -172,8 +172,8 @@ def _terms(x: Tensor, weights: Tensor, edges: Edges, first: int, count: int) -> 
     for lowest in range(1, last + 1, at_once):
         highest = min(lowest + at_once, last + 1)
         for k in range(lowest, highest):
-            recursion = () if k == 1 else (2.0, before)
-            before, term = term, spmm(term, weights, *edges, *recursion, out=slots[k - lowest])
+            scale, minus = (1.0, None) if k == 1 else (2.0, before)
+            before, term = term, spmm(term, weights, *edges, scale, minus, slots[k - lowest])
         low = max(lowest, first)
         if low < highest:
             yield low - first, highest - first, stored[low - lowest : highest - lowest]

@@ -139,7 +139,7 @@ def _over_rows_kernel(
     if NEEDS_PRODUCT:
         for t in tl.static_range(TERMS):
             o_out = ((i_p.to(tl.int64) * num_terms + i_t + t) * C + o_c[:, None]) * O + o_o[None, :]
-            m_out = o_c < tl.where(i_t + t < num_terms, C, 0)
+            m_out = m_c if TERMS == 1 else o_c < tl.where(i_t + t < num_terms, C, 0)
             tl.store(products + o_out, b_product[t], mask=m_out[:, None] & m_o[None, :])
     if NEEDS_SUM:
         # Programs of other columns of x write the same numbers.
@@ -172,16 +172,16 @@ def over_rows(
 @triton.jit
 def _add_columns(parts, y, i_c, num_parts, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """One block of the columns of parts [num_parts, N], if there is a block ``i_c``; else nothing."""
-    o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
-    m_c = (o_c >= 0) & (o_c < N)
-    b_sum = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    # The first number of a block tells whether it exists: other blocks have no rows.
-    for i_r in range(0, tl.where((i_c >= 0) & (i_c * COLUMNS < N), num_parts, 0), ROWS):
-        o_r = i_r + tl.arange(0, ROWS)
-        m_r = o_r < num_parts
-        p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
-        b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
-    tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
+    if (i_c >= 0) & (i_c * COLUMNS < N):
+        o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
+        m_c = o_c < N
+        b_sum = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+        for i_r in range(0, num_parts, ROWS):
+            o_r = i_r + tl.arange(0, ROWS)
+            m_r = o_r < num_parts
+            p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
+            b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
+        tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
     return i_c - tl.cdiv(N, COLUMNS)
 
 
@@ -213,7 +213,8 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
 
 
 def add_parts_into(sums: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
-    """Write the sum of each first tensor over its first axis into the second, which is contiguous, if there are both."""
+    """Write the sum of each first tensor over its first axis into the second, which is contiguous. Pairs with None are
+    left out."""
     present = [(parts, y) for parts, y in sums if parts is not None and y is not None]
     for first in range(0, len(present), MAX_SUMS):
         parts, outputs = zip(*present[first : first + MAX_SUMS], strict=True)
