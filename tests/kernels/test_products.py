@@ -108,6 +108,7 @@ def test_products_over_rows(
     """With one program and with many; rows and columns that no block divides."""
     products = importlib.import_module("geoskip.kernels.triton.products")
     monkeypatch.setattr(products, "PROGRAMS", programs)
+    monkeypatch.setattr(products, "TERM_PROGRAMS", programs)
     products._row_tiles.cache_clear()
     x, g = drawn(2, 83, channels, seed=1), drawn(num_terms, 2, 83, out, seed=2)
     given = [tensor.float().to(device) for tensor in (x, g if num_terms > 1 else g[0])]

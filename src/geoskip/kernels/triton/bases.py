@@ -26,9 +26,9 @@ SHARES = 8
 MAX_HELD = 32
 # Up to this many numbers, 32 bits hold every offset, including those of the rows beyond the last.
 MAX_NARROW = 2**31 - ROWS
-# Programs of the products over all rows, eight for each multiprocessor; the rows of a block of theirs; and the most
+# Programs of the products over all rows, as many as an H200 runs at a time; the rows of a block of theirs; and the most
 # numbers of a sum that a program holds.
-PROGRAMS, PRODUCT_ROWS, MAX_PRODUCT = 1056, 32, 4096
+PROGRAMS, PRODUCT_ROWS, MAX_PRODUCT = 396, 32, 4096
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -350,12 +350,14 @@ def _attention_gradients_kernel(
         b_x = tl.load(x + o_x, mask=m_x, other=0.0)
         b_s = tl.load(at_senders + o_s, mask=m_s, other=0.0)
         b_r = tl.load(at_receivers + o_s, mask=m_s, other=0.0)
+        if NEEDS_X:
+            b_gx = tl.load(grad_x + o_x, mask=m_x, other=0.0).to(tl.float32)
         b_sum += b_r
         b_product += product(tl.trans(b_s).to(b_x.dtype), b_x, PRECISION)
         if HAS_RECEIVERS:
             b_receiver_product += product(tl.trans(b_r).to(b_x.dtype), b_x, PRECISION)
         if NEEDS_X:
-            b_gx = tl.load(grad_x + o_x, mask=m_x, other=0.0).to(tl.float32) + product(b_s, b_a, PRECISION)
+            b_gx += product(b_s, b_a, PRECISION)
             if HAS_RECEIVERS:
                 b_gx += product(b_r, b_receiver_a, PRECISION)
             tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)

@@ -19,16 +19,16 @@ from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import product, zeros_of
 from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, ceil_div, launch, power_of_two, precision, shares
 
-# Programs that share the rows, four for each multiprocessor: with fewer, memory waits for the products. The most
-# partial sums.
-PROGRAMS, MAX_PARTIAL = 528, 1 << 21
-# Rows of a block; of one of several terms; and the most terms at a time: x is read once for all of them.
-ROWS, TERM_ROWS, MAX_TERMS = 64, 32, 4
+# Programs that share the rows: as many as an H200 runs at a time, which is fewer if each has several terms. Fewer than
+# that leave memory idle while they multiply.
+PROGRAMS, TERM_PROGRAMS = 528, 264
+# Rows of a block, the most terms at a time, for all of which x is read once, and the most partial sums.
+ROWS, MAX_TERMS, MAX_PARTIAL = 32, 4, 1 << 21
 # Rows and columns of a block of parts, its warps, and how many gradients one launch adds up.
 PART_ROWS, PART_COLUMNS, PART_WARPS, MAX_SUMS = 256, 32, 8, 6
-# Numbers that a program of a sparse product computes: with more rows, more of its neighbors are in the cache already;
-# with fewer, small graphs have enough programs.
-SPMM_NUMBERS, SPMM_FEWEST, SPMM_PROGRAMS = 4096, 512, 528
+# Numbers that a program of a sparse product computes, its neighbors at a time, and its warps. With more rows, more of
+# its neighbors are in the cache already; graphs that would have fewer programs than this take the second choice.
+SPMM_TILES, SPMM_PROGRAMS = ((4096, 2, 16), (512, 4, 4)), 528
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -96,7 +96,7 @@ def _spmm_tiles(batch: int, num_receivers: int, channels: int) -> tuple[tuple[in
     """The grid, the neighbors at a time, the rows and columns of a block, and the warps."""
     c = power_of_two(channels, 1, 128)
     columns = ceil_div(channels, c)
-    for numbers, at_once, warps in ((SPMM_NUMBERS, 2, 8), (SPMM_FEWEST, 4, 4)):
+    for numbers, at_once, warps in SPMM_TILES:
         v = max(1, min(numbers // c, 128))
         grid = ceil_div(num_receivers, v), batch, columns
         if grid[0] * batch * columns >= SPMM_PROGRAMS:
@@ -240,8 +240,7 @@ def _row_tiles(num_rows: int, channels: int, out: int, num_terms: int, needs_pro
     c, o = power_of_two(channels, 16, 32) if needs_product else 16, power_of_two(out, 16, 64)
     at_once = ceil_div(num_terms, ceil_div(num_terms, MAX_TERMS)) if c * o <= 1024 else 1
     groups, columns = ceil_div(num_terms, at_once) * ceil_div(out, o), ceil_div(channels, c) if needs_product else 1
-    rows = ROWS if at_once == 1 else TERM_ROWS
-    parts = shares(ceil_div(num_rows, rows), PROGRAMS, groups * columns)
+    parts = shares(ceil_div(num_rows, ROWS), PROGRAMS if at_once == 1 else TERM_PROGRAMS, groups * columns)
     if needs_product:
         parts = max(1, min(parts, MAX_PARTIAL // (num_terms * channels * out)))
-    return parts, groups, columns, at_once, rows, c, o, 4 if c * o >= 512 else 2
+    return parts, groups, columns, at_once, ROWS, c, o, 4 if c * o >= 512 else 2
