@@ -28,7 +28,7 @@ MAX_HELD = 32
 MAX_NARROW = 2**31 - ROWS
 # Programs of the products over all rows, as many as an H200 runs at a time; the rows of a block of theirs; and the most
 # numbers of a sum that a program holds.
-PROGRAMS, PRODUCT_ROWS, MAX_PRODUCT = 396, 32, 4096
+PROGRAMS, PRODUCT_ROWS, MAX_PRODUCT = 396, 32, 2048
 
 
 @triton.jit(do_not_specialize=SIZES)
