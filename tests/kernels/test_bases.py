@@ -75,6 +75,19 @@ def test_more_slots_than_a_thread_holds(
     test_softmax_convolution(where, Sizes(3, 4, slots, batch, 6, hub=5), opposite=True)
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("opposite", [False, True])
+@pytest.mark.parametrize("batch", [(), (13,)])
+def test_blocks_of_channels_and_rows_of_attention(
+    opposite: bool, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More channels than a block has, and more rows than all programs take at a time."""
+    bases = importlib.import_module("geoskip.kernels.triton.bases")
+    monkeypatch.setattr(bases, "MAX_PRODUCT", 16)
+    monkeypatch.setattr(bases, "PROGRAMS", 2)
+    test_softmax_convolution(Where("interpreter"), Sizes(18, 3, 2, batch, 7 if batch else 70), opposite)
+
+
 @pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1, 2}, {1, 2, 3, 4}])
 @pytest.mark.parametrize("path", ["fast", pytest.param("interpreter", marks=pytest.mark.compiled)])
 def test_softmax_convolution_with_frozen_inputs(path: str, frozen: set[int]) -> None:

@@ -36,8 +36,6 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 2 << 20
-# ChebNet's polynomials are held one at a time.
-TERMS_BYTES = 0
 
 
 def basis_convolution(
@@ -118,7 +116,7 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
 
 def spmm(
     x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
-    minus: Tensor | None = None, out: None = None,
+    minus: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
     work = _work_dtype(x)

@@ -1,10 +1,11 @@
-r"""The sparse product and ChebNet's recursion of sparse products, on the CPU and on CUDA.
+r"""The sparse product on the CPU and on CUDA, and ChebNet's recursion of sparse products on the CPU.
 
-Forward, :math:`y = \sum_k T_k(L)\, x\, \Theta_k`: each term is computed from the last two. Those that fit in little
-memory are multiplied into y together, and dropped. Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same
-recursion gives both gradients:
+Forward, :math:`y = \sum_k T_k(L)\, x\, \Theta_k`: each term is computed from the last two, multiplied into y, and
+dropped. Backward, with :math:`G_k = T_k(L^\top)\, \partial y`, the same recursion gives both gradients:
 
 .. math:: \partial x = \sum_k G_k \Theta_k^\top, \qquad \partial \Theta_k = x^\top G_k
+
+On CUDA, :mod:`geoskip.kernels.triton.polynomials` multiplies many terms at once.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def chebyshev_convolution(
         torch.mm(flat, matrix, out=flat_y)
     else:
         torch.addmm(bias.to(x.dtype), flat, matrix, out=flat_y)
-    for low, high, terms in _terms(x, weights, (pattern.senders, None, pattern.offsets), first, len(theta)):
-        flat_y.addmm_(terms, theta[low:high].flatten(0, 1))
+    for m, term in _terms(x, weights, (pattern.senders, None, pattern.offsets), first, len(theta)):
+        flat_y.addmm_(term, theta[m])
     return y
 
 
@@ -59,9 +60,9 @@ def chebyshev_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int,
     skip: Tensor | None, bias: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    grad_y, kernels, (_, channels, out) = grad_y.contiguous(), kernels_for(x), theta.shape
+    grad_y, kernels = grad_y.contiguous(), kernels_for(x)
     matrix, grad_x, grad_theta = _matrix_of_x(theta, first, skip), torch.empty_like(x), torch.empty_like(theta)
-    flat_grad = grad_x.view(-1, channels)
+    flat_grad = grad_x.view(-1, x.shape[-1])
     if matrix is None:
         flat_grad.zero_()
     else:
@@ -73,11 +74,10 @@ def chebyshev_convolution_gradients(
         # Both multiply x.
         grad_theta[0] = grad_skip
     transposed = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    for low, high, terms in _terms(grad_y, weights, transposed, first, len(theta)):
-        flat_grad.addmm_(terms, theta[low:high].mT.flatten(0, 1))
-        products, _ = kernels.over_rows(x, terms, True, False)
-        (sums,) = kernels.add_parts([products], [theta.new_empty(channels, (high - low) * out)])
-        grad_theta[low:high] = sums.view(channels, high - low, out).transpose(0, 1)
+    for m, term in _terms(grad_y, weights, transposed, first, len(theta)):
+        flat_grad.addmm_(term, theta[m].t())
+        products, _ = kernels.over_rows(x, term, True, False)
+        (grad_theta[m],) = kernels.add_parts([products], [theta[m]])
     return (
         *(grad_x if needs[0] else None, None, grad_theta if needs[2] else None, None, None),
         *(grad_skip if needs[5] else None, grad_bias),
@@ -93,18 +93,11 @@ def _matrix_of_x(theta: Tensor, first: int, skip: Tensor | None) -> Tensor | Non
 
 def _terms(
     x: Tensor, weights: Tensor, edges: tuple[Tensor, Tensor | None, Tensor], first: int, count: int
-) -> Iterator[tuple[int, int, Tensor]]:
-    """T_{m+first}(L) x for each slot m, except T_0: as many at a time as memory allows, [rows, slots · channels], with
-    the first of their slots and the one after the last."""
-    kernels, channels = kernels_for(x), x.shape[-1]
-    at_once = max(1, kernels.TERMS_BYTES // max(1, x.numel() * x.element_size()))
-    before, term, done = x, x, 0
-    for low in range(0 if first else 1, count, at_once):
-        high = min(low + at_once, count)
-        together = x.new_empty(*x.shape[:-1], high - low, channels) if high - low > 1 else None
-        for k in range(done + 1, first + high):
-            out = None if together is None or k < first + low else together.select(-2, k - first - low)
-            recursion = () if k == 1 else (2.0, before)
-            before, term = term, kernels.spmm(term, weights, *edges, *recursion, out=out)
-        done = first + high - 1
-        yield low, high, (term if together is None else together).view(-1, (high - low) * channels)
+) -> Iterator[tuple[int, Tensor]]:
+    """Each slot m and T_{m+first}(L) x [rows, channels], except T_0."""
+    before, term = x, x
+    for k in range(1, first + count):
+        recursion = () if k == 1 else (2.0, before)
+        before, term = term, kernels_for(x).spmm(term, weights, *edges, *recursion)
+        if k >= first:
+            yield k - first, term.view(-1, x.shape[-1])

@@ -4,12 +4,7 @@ Prefixes of the variables in kernels: ``i_`` indices and program ids, ``o_`` off
 ``b_`` blocks of values.
 """
 
-from geoskip.kernels.sparse import (
-    chebyshev_convolution,
-    chebyshev_convolution_gradients,
-    sparse_product,
-    sparse_product_gradients,
-)
+from geoskip.kernels.sparse import sparse_product, sparse_product_gradients
 from geoskip.kernels.triton.convolution import (
     basis_convolution,
     basis_convolution_gradients,
@@ -19,7 +14,8 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution_gradients,
 )
 from geoskip.kernels.triton.packing_kernels import packed_edges, packed_rows, packed_segments
-from geoskip.kernels.triton.products import TERMS_BYTES, add_parts, over_rows, spmm
+from geoskip.kernels.triton.polynomials import chebyshev_convolution, chebyshev_convolution_gradients
+from geoskip.kernels.triton.products import spmm
 from geoskip.kernels.triton.training_step import (
     linear,
     linear_cross_entropy,
@@ -28,8 +24,6 @@ from geoskip.kernels.triton.training_step import (
 )
 
 __all__ = [
-    "TERMS_BYTES",
-    "add_parts",
     "basis_convolution",
     "basis_convolution_gradients",
     "chebyshev_convolution",
@@ -40,7 +34,6 @@ __all__ = [
     "linear_cross_entropy",
     "linear_cross_entropy_gradients",
     "linear_gradients",
-    "over_rows",
     "packed_edges",
     "packed_rows",
     "packed_segments",

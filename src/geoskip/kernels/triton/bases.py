@@ -16,14 +16,19 @@ from torch import Tensor
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import as_index, product
-from geoskip.kernels.triton.launch import ENOUGH_ITEMS, SIZES, ceil_div, launch, power_of_two, precision
+from geoskip.kernels.triton.launch import ENOUGH_ITEMS, SIZES, ceil_div, launch, power_of_two, precision, shares
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
+# Threads that share the edges of a row, if there are few rows: then the edges that they read are next to each other.
+SHARES = 8
 # The most slots that a thread holds; the time to compile grows with their square.
 MAX_HELD = 32
 # Up to this many numbers, 32 bits hold every offset, including those of the rows beyond the last.
 MAX_NARROW = 2**31 - ROWS
+# Programs of the products over all rows, as many as an H200 runs at a time; the rows of a block of theirs; and the most
+# numbers of a sum that a program holds.
+PROGRAMS, PRODUCT_ROWS, MAX_PRODUCT = 396, 32, 2048
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -218,36 +223,32 @@ def _as_columns(b, COUNT: tl.constexpr, LEVELS: tl.constexpr, BLOCK_R: tl.conste
     return tl.reshape(b[0], [BLOCK_R, COUNT])
 
 
-@triton.jit(do_not_specialize=SIZES)
-def _softmax_gradients_kernel(
-    grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
-    HAS_ORDER: tl.constexpr, HAS_LESS: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr,
-    LEVELS: tl.constexpr, BLOCK_R: tl.constexpr, WIDE: tl.constexpr,
+@triton.jit
+def _score_gradients(
+    grad, weights, edge_scale, order, offsets, o_v, o_b, o_s, m_v, i_m, num_edges, batch,
+    HAS_ORDER: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr, SHARES: tl.constexpr,
+    BLOCK: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    # A row is a vertex of an item. The rows of a vertex are next to each other, and a thread has HELD slots of its row.
-    i_m = tl.program_id(1) * HELD
-    o_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
-    o_r = as_index(o_r, WIDE)
-    o_v, o_b = o_r // batch, o_r % batch
-    m_v = o_v < num_vertices
+    """Sums over the edges of each row's vertex at one of their ends, as COUNT blocks: one for each of HELD slots, and
+    zeros. The threads of a row share its edges: each has a part of the sums."""
     b_start = as_index(tl.load(offsets + o_v, mask=m_v, other=0), WIDE)
     b_degree = as_index(tl.load(offsets + o_v + 1, mask=m_v, other=0), WIDE) - b_start
     b_sum = ()
     for _ in tl.static_range(COUNT):
-        b_sum = b_sum + (tl.zeros([BLOCK_R], dtype=tl.float32),)
-    for k in range(tl.max(b_degree, axis=0)):
-        m_e = k < b_degree
-        o_e = b_start + k
+        b_sum = b_sum + (tl.zeros([BLOCK], dtype=tl.float32),)
+    for k in range(0, tl.max(b_degree, axis=0), SHARES):
+        m_e = k + o_s < b_degree
+        o_e = b_start + k + o_s
         if HAS_ORDER:
             o_e = as_index(tl.load(order + o_e, mask=m_e, other=0), WIDE)
         o_w = o_e * batch + o_b
         b_w, b_g = (), ()
         for m in tl.static_range(HELD):
             o_slot = tl.cast(i_m + m, tl.int64) * num_edges * batch
-            m_slot = m_e if HELD == M else k < tl.where(i_m + m < M, b_degree, 0)
+            m_slot = m_e if HELD == M else k + o_s < tl.where(i_m + m < M, b_degree, 0)
             b_w = b_w + (tl.load(weights + o_slot + o_w, mask=m_slot, other=0.0),)
             b_g = b_g + (tl.load(grad + o_slot + o_w, mask=m_slot, other=0.0),)
-        b_mean = tl.zeros([BLOCK_R], dtype=tl.float32)
+        b_mean = tl.zeros([BLOCK], dtype=tl.float32)
         if HELD == M:
             for m in tl.static_range(M):
                 b_mean += b_w[m] * b_g[m]
@@ -262,29 +263,133 @@ def _softmax_gradients_kernel(
         for m in tl.static_range(HELD):
             b_more = b_more + (b_sum[m] + b_w[m] * (b_g[m] - b_mean),)
         b_sum = b_more + b_sum[HELD:]
+    return b_sum
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _softmax_gradients_kernel(
+    grad, weights, edge_scale, at_senders, at_receivers, by_sender, offsets, sender_offsets,
+    num_edges, num_vertices, batch,
+    OPPOSITE: tl.constexpr, M: tl.constexpr, HELD: tl.constexpr, COUNT: tl.constexpr, LEVELS: tl.constexpr,
+    SHARES: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    # A row is a vertex of an item. The rows of a vertex are next to each other, and SHARES threads have HELD slots of
+    # each.
+    BLOCK_R: tl.constexpr = BLOCK // SHARES
+    i_m, i_r = tl.program_id(1) * HELD, as_index(tl.program_id(0).to(tl.int64) * BLOCK_R, WIDE)
+    o_thread = tl.arange(0, BLOCK)
+    o_r, o_s = i_r + o_thread // SHARES, o_thread % SHARES
+    o_v, o_b = o_r // batch, o_r % batch
+    m_v = o_v < num_vertices
+    b_in = _score_gradients(
+        grad, weights, edge_scale, by_sender, offsets, o_v, o_b, o_s, m_v, i_m, num_edges, batch,
+        False, M, HELD, COUNT, SHARES, BLOCK, WIDE,
+    )  # fmt: skip
+    b_out = _score_gradients(
+        grad, weights, edge_scale, by_sender, sender_offsets, o_v, o_b, o_s, m_v, i_m, num_edges, batch,
+        True, M, HELD, COUNT, SHARES, BLOCK, WIDE,
+    )  # fmt: skip
+    b_receivers, b_senders = _as_columns(b_in, COUNT, LEVELS, BLOCK), _as_columns(b_out, COUNT, LEVELS, BLOCK)
+    if SHARES > 1:
+        b_receivers = tl.sum(tl.reshape(b_receivers, [BLOCK_R, SHARES, COUNT]), axis=1)
+        b_senders = tl.sum(tl.reshape(b_senders, [BLOCK_R, SHARES, COUNT]), axis=1)
+        o_r = i_r + tl.arange(0, BLOCK_R)
+        o_v, o_b = o_r // batch, o_r % batch
+        m_v = o_v < num_vertices
     o_m = i_m + tl.arange(0, COUNT)
-    o_out = (o_b.to(tl.int64) * num_vertices + o_v)[:, None] * M + o_m[None, :]
-    m_out = m_v[:, None] & (o_m < tl.minimum(i_m + HELD, M))[None, :]
-    b_out = _as_columns(b_sum, COUNT, LEVELS, BLOCK_R)
-    if HAS_LESS:
-        b_out -= tl.load(less + o_out, mask=m_out, other=0.0)
-    tl.store(out + o_out, b_out, mask=m_out)
+    o_score = (o_b.to(tl.int64) * num_vertices + o_v)[:, None] * M + o_m[None, :]
+    m_score = m_v[:, None] & (o_m < tl.minimum(i_m + HELD, M))[None, :]
+    if OPPOSITE:
+        b_senders -= b_receivers
+    tl.store(at_receivers + o_score, b_receivers, mask=m_score)
+    tl.store(at_senders + o_score, b_senders, mask=m_score)
 
 
 def softmax_gradients(
-    grad: Tensor, weights: Tensor, edge_scale: Tensor, order: Tensor | None, offsets: Tensor, less: Tensor | None = None
-) -> Tensor:
-    """Gradient of the scores [batch, vertices, slots] at the receivers, or, with ``order``, at the senders; minus
-    ``less`` if that is given."""
-    (slots, num_edges, batch), num_vertices = weights.shape, offsets.shape[1] - 1
-    out = grad.new_empty(batch, num_vertices, slots)
-    if out.numel():
-        held = min(slots, MAX_HELD)
-        count, wide = power_of_two(held), max(weights.numel(), out.numel()) > MAX_NARROW
+    grad: Tensor, weights: Tensor, edge_scale: Tensor, pattern: Pattern, opposite: bool
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the scores at the senders and of those at the receivers, [batch, vertices, slots]. If they are
+    ``opposite``, the first is the gradient of the scores at the senders by both."""
+    (slots, num_edges, batch), num_vertices = weights.shape, pattern.num_receivers
+    at_senders, at_receivers = (grad.new_empty(batch, num_vertices, slots) for _ in range(2))
+    if at_senders.numel():
+        held, threads = min(slots, MAX_HELD), 1 if batch >= ENOUGH_ITEMS else SHARES
+        count, wide = power_of_two(held), max(weights.numel(), at_senders.numel()) > MAX_NARROW
         arguments = (
-            grad, weights, edge_scale, less, out, order, offsets, num_edges, num_vertices, batch,
-            order is not None, less is not None, slots, held, count, count.bit_length() - 1, ROWS, wide,
+            grad, weights, edge_scale, at_senders, at_receivers, pattern.by_sender, pattern.offsets,
+            pattern.sender_offsets, num_edges, num_vertices, batch,
+            opposite, slots, held, count, count.bit_length() - 1, threads, ROWS, wide,
         )  # fmt: skip
-        grid = (ceil_div(num_vertices * batch, ROWS), ceil_div(slots, held))
+        grid = (ceil_div(num_vertices * batch, ROWS // threads), ceil_div(slots, held))
         launch(_softmax_gradients_kernel, grid, arguments, ROWS // 32)
-    return out
+    return at_senders, at_receivers
+
+
+@triton.jit(do_not_specialize=SIZES)
+def _attention_gradients_kernel(
+    x, at_senders, at_receivers, attention, receiver_attention, grad_x, products, receiver_products, sums,
+    num_rows, C, M, num_parts, HAS_RECEIVERS: tl.constexpr, NEEDS_X: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    i_p, i_c = tl.program_id(0), tl.program_id(1)
+    o_c, o_m = i_c * BLOCK_C + tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_M)
+    m_c, m_m = o_c < C, o_m < M
+    o_a, m_a = o_m[:, None] * C + o_c[None, :], m_m[:, None] & m_c[None, :]
+    b_a = tl.load(attention + o_a, mask=m_a, other=0.0)
+    if HAS_RECEIVERS:
+        b_receiver_a = tl.load(receiver_attention + o_a, mask=m_a, other=0.0)
+    b_product = tl.zeros([BLOCK_M, BLOCK_C], dtype=tl.float32)
+    b_receiver_product = tl.zeros([BLOCK_M, BLOCK_C], dtype=tl.float32)
+    b_sum = tl.zeros([BLOCK_R, BLOCK_M], dtype=tl.float32)
+    for i_r in range(i_p * BLOCK_R, num_rows, num_parts * BLOCK_R):
+        o_r = i_r + tl.arange(0, BLOCK_R)
+        m_r = o_r < num_rows
+        o_r = o_r.to(tl.int64)
+        o_x, m_x = o_r[:, None] * C + o_c[None, :], m_r[:, None] & m_c[None, :]
+        o_s, m_s = o_r[:, None] * M + o_m[None, :], m_r[:, None] & m_m[None, :]
+        b_x = tl.load(x + o_x, mask=m_x, other=0.0)
+        b_s = tl.load(at_senders + o_s, mask=m_s, other=0.0)
+        b_r = tl.load(at_receivers + o_s, mask=m_s, other=0.0)
+        if NEEDS_X:
+            b_gx = tl.load(grad_x + o_x, mask=m_x, other=0.0).to(tl.float32)
+        b_sum += b_r
+        b_product += product(tl.trans(b_s).to(b_x.dtype), b_x, PRECISION)
+        if HAS_RECEIVERS:
+            b_receiver_product += product(tl.trans(b_r).to(b_x.dtype), b_x, PRECISION)
+        if NEEDS_X:
+            b_gx += product(b_s, b_a, PRECISION)
+            if HAS_RECEIVERS:
+                b_gx += product(b_r, b_receiver_a, PRECISION)
+            tl.store(grad_x + o_x, b_gx.to(grad_x.dtype.element_ty), mask=m_x)
+    o_part = i_p.to(tl.int64) * M * C
+    tl.store(products + o_part + o_a, b_product, mask=m_a)
+    if HAS_RECEIVERS:
+        tl.store(receiver_products + o_part + o_a, b_receiver_product, mask=m_a)
+    # Programs of other columns write the same numbers.
+    tl.store(sums + i_p * M + o_m, tl.sum(b_sum, axis=0), mask=m_m)
+
+
+def attention_gradients(
+    x: Tensor, at_senders: Tensor, at_receivers: Tensor, attention: Tensor, receiver_attention: Tensor | None,
+    grad_x: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor]:  # fmt: skip
+    """Add the gradient of x through the scores to ``grad_x``, if that is given. Return the gradients of both attention
+    matrices and of the offset in parts, of the gradients of the scores at both ends."""
+    (slots, channels), num_rows = attention.shape, x.shape[:-1].numel()
+    if not num_rows:
+        zeros = x.new_zeros(1, slots, channels, dtype=torch.float32)
+        return zeros, zeros, zeros.new_zeros(1, slots)
+    m = power_of_two(slots, 16)
+    c = power_of_two(channels, 16, max(16, min(64, MAX_PRODUCT // m)))
+    columns = ceil_div(channels, c)
+    parts = shares(ceil_div(num_rows, PRODUCT_ROWS), PROGRAMS, columns)
+    products = x.new_empty(parts, slots, channels, dtype=torch.float32)
+    receiver_products = None if receiver_attention is None else torch.empty_like(products)
+    sums = x.new_empty(parts, slots, dtype=torch.float32)
+    arguments = (
+        x, at_senders, at_receivers, attention, receiver_attention, grad_x, products, receiver_products, sums,
+        num_rows, channels, slots, parts, receiver_attention is not None, grad_x is not None,
+        PRODUCT_ROWS, c, m, precision(),
+    )  # fmt: skip
+    launch(_attention_gradients_kernel, (parts, columns), arguments)
+    return products, receiver_products, sums

@@ -18,6 +18,7 @@ from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton import items, vertices
 from geoskip.kernels.triton.bases import (
+    attention_gradients,
     attention_scores,
     gaussian,
     gaussian_gradients,
@@ -113,30 +114,19 @@ def softmax_convolution_gradients(
     weights: Tensor,
 ) -> Gradients:  # fmt: skip
     grad_y, needs_weights = grad_y.contiguous(), any(needs[:4])
-    attention_parts: list[Tensor | None] = [None, None]
-    offset_parts = None
+    basis_parts: Gradients = (None, None, None)
     with branches(x) as fork:
-        grad_x, grad_weights, parts = _gradients(
-            grad_y, (needs[0], needs_weights, needs[5], needs[7], needs[8]), x, weights, theta, pattern, skip, fork
-        )
+        with branches(x) as fork_x:
+            needed = needs[0], needs_weights, needs[5], needs[7], needs[8]
+            grad_x, grad_weights, parts = _gradients(grad_y, needed, x, weights, theta, pattern, skip, fork, fork_x)
+            if grad_weights is not None:
+                ends = softmax_gradients(grad_weights, weights, edge_scale, pattern, receiver_attention is None)
         if grad_weights is not None:
-            scale = weights, edge_scale
-            at_receivers = softmax_gradients(grad_weights, *scale, None, pattern.offsets)
-            opposite = at_receivers if receiver_attention is None else None
-            at_senders = softmax_gradients(grad_weights, *scale, pattern.by_sender, pattern.sender_offsets, opposite)
-            ends = (at_senders, attention), (at_receivers, receiver_attention)
-            score_gradients = [(end.to(x.dtype), vectors) for end, vectors in ends if vectors is not None]
-            for k, (of_scores, _) in enumerate(score_gradients):
-                if needs[1 + k]:
-                    attention_parts[k], _ = over_rows(of_scores, x, True, False)
-            if needs[3]:
-                _, offset_parts = over_rows(at_receivers, at_receivers, False, True)
-    like = attention, receiver_attention, offset, theta, skip, bias
-    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts((*attention_parts, offset_parts, *parts), like)
-    if grad_x is not None:
-        # The scores depend on x, too.
-        for of_scores, vectors in score_gradients:
-            grad_x.flatten(0, -2).addmm_(of_scores.flatten(0, -2), vectors)
+            # The scores depend on x, too.
+            basis_parts = attention_gradients(x, *ends, attention, receiver_attention, grad_x)
+    basis = attention, receiver_attention, offset
+    like = (tensor if need else None for tensor, need in zip(basis, needs[1:4], strict=True))
+    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts((*basis_parts, *parts), (*like, theta, skip, bias))
     return grad_x, *grad_basis, None, grad_theta, None, grad_skip, grad_bias
 
 
@@ -235,11 +225,11 @@ def _gradient_plans(
 
 def _gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
-    skip: Tensor | None, fork: Fork,
+    skip: Tensor | None, fork: Fork, fork_x: Fork | None = None,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
     """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
     weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
-    computes both."""
+    computes both. ``fork_x`` is for the branch of x, if it ends before the others."""
     needs_x, _, _, needs_skip, needs_bias = needs
     offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
     plans = _gradient_plans(
@@ -262,7 +252,7 @@ def _gradients(
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
-        grad_x = fork(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None))
+        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None))
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
         plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from geoskip.kernels.pattern import sizes_of
-from geoskip.kernels.triton.blocks import product
+from geoskip.kernels.triton.blocks import product, zeros_of
 from geoskip.kernels.triton.launch import (
     CACHE_SIZE,
     SIZES,
@@ -29,129 +29,169 @@ from geoskip.kernels.triton.launch import (
     shares,
 )
 
-# Programs that share the rows, the rows of a block, and the most partial sums.
-PROGRAMS, ROWS, MAX_PARTIAL = 264, 64, 1 << 21
-# Rows and columns of a block of parts, and how many gradients one launch adds up.
-PART_ROWS, PART_COLUMNS, MAX_SUMS = 64, 32, 6
-# ChebNet's polynomials that are held at a time may take this many bytes.
-TERMS_BYTES = 32 << 20
+# Programs that share the rows: as many as an H200 runs at a time, which is fewer if each has several terms. Fewer than
+# that leave memory idle while they multiply.
+PROGRAMS, TERM_PROGRAMS = 528, 264
+# Rows of a block, the most terms at a time, for all of which x is read once, and the most partial sums.
+ROWS, MAX_TERMS, MAX_PARTIAL = 32, 4, 1 << 21
+# Rows and columns of a block of parts, its warps, and how many gradients one launch adds up.
+PART_ROWS, PART_COLUMNS, PART_WARPS, MAX_SUMS = 256, 32, 8, 6
+# Numbers that a program of a sparse product computes, its neighbors at a time, and its warps. With more rows, more of
+# its neighbors are in the cache already; graphs that would have fewer programs than this take the second choice.
+SPMM_TILES, SPMM_PROGRAMS = ((4096, 2, 16), (512, 4, 4)), 528
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _spmm_kernel(
-    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, stride_x, stride_m, stride_y, scale,
-    HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr,
+    x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, C, scale,
+    HAS_ORDER: tl.constexpr, HAS_MINUS: tl.constexpr, AT_ONCE: tl.constexpr, BLOCK_V: tl.constexpr,
+    BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     i_v, i_b, i_c = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     o_v = i_v * BLOCK_V + tl.arange(0, BLOCK_V)
     m_v = o_v < num_receivers
     o_c = i_c * BLOCK_C + tl.arange(0, BLOCK_C)
     m_c = o_c < C
-    x += i_b * num_senders * stride_x
+    x += i_b * num_senders * C
     b_start = tl.load(offsets + o_v, mask=m_v, other=0)
     b_degree = tl.load(offsets + o_v + 1, mask=m_v, other=0) - b_start
     b_y = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
-    for k in range(tl.max(b_degree, axis=0)):
-        m_e = k < b_degree
-        o_e = b_start + k
-        if HAS_ORDER:
-            o_e = tl.load(order + o_e, mask=m_e, other=0)
-        b_j = tl.load(neighbors + o_e, mask=m_e, other=0)
-        b_w = tl.load(weights + o_e, mask=m_e, other=0.0).to(tl.float32)
-        m_x = (k < b_degree[:, None]) & m_c[None, :]
-        b_x = tl.load(x + b_j[:, None] * stride_x + o_c[None, :], mask=m_x, other=0.0)
-        b_y += b_w[:, None] * b_x.to(tl.float32)
+    for k in range(0, tl.max(b_degree, axis=0), AT_ONCE):
+        # All loads of a kind before the first that needs one of them, so that memory answers them together.
+        o_e = ()
+        for n in tl.static_range(AT_ONCE):
+            if HAS_ORDER:
+                o_e = o_e + (tl.load(order + b_start + k + n, mask=k + n < b_degree, other=0),)
+            else:
+                o_e = o_e + (b_start + k + n,)
+        b_j, b_w = (), ()
+        for n in tl.static_range(AT_ONCE):
+            b_j = b_j + (tl.load(neighbors + o_e[n], mask=k + n < b_degree, other=0),)
+            b_w = b_w + (tl.load(weights + o_e[n], mask=k + n < b_degree, other=0.0).to(tl.float32),)
+        b_x = ()
+        for n in tl.static_range(AT_ONCE):
+            m_x = (k + n < b_degree)[:, None] & m_c[None, :]
+            b_x = b_x + (tl.load(x + b_j[n][:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32),)
+        for n in tl.static_range(AT_ONCE):
+            b_y += b_w[n][:, None] * b_x[n]
     b_y *= scale
-    o_row = i_b * num_receivers + o_v[:, None]
+    o_y = (i_b * num_receivers + o_v[:, None]) * C + o_c[None, :]
     m_y = m_v[:, None] & m_c[None, :]
     if HAS_MINUS:
-        b_y -= tl.load(minus + o_row * stride_m + o_c[None, :], mask=m_y, other=0.0).to(tl.float32)
-    tl.store(y + o_row * stride_y + o_c[None, :], b_y.to(y.dtype.element_ty), mask=m_y)
+        b_y -= tl.load(minus + o_y, mask=m_y, other=0.0).to(tl.float32)
+    tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_y)
 
 
 def spmm(
     x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
     minus: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``. Rows
-    of x, ``minus`` and ``out`` are contiguous, with any distance from one to the next."""
+    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``. All
+    tensors are contiguous; ``out`` may be ``minus``, but not x."""
     (batch, num_senders, channels), num_receivers = sizes_of(x), offsets.shape[1] - 1
     y = x.new_empty(*x.shape[:-2], num_receivers, channels) if out is None else out
     if y.numel() == 0:
         return y
-    block_c = power_of_two(channels, 1, 128)
-    block_v = max(1, min(64, 2048 // block_c))
+    grid, at_once, block_v, block_c, warps = _spmm_tiles(batch, num_receivers, channels)
     arguments = (
-        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels,
-        x.stride(-2), 0 if minus is None else minus.stride(-2), y.stride(-2), scale,
-        order is not None, minus is not None, block_v, block_c,
+        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels, scale,
+        order is not None, minus is not None, at_once, block_v, block_c,
     )  # fmt: skip
-    launch(_spmm_kernel, (ceil_div(num_receivers, block_v), batch, ceil_div(channels, block_c)), arguments, 4)
+    launch(_spmm_kernel, grid, arguments, warps)
     return y
+
+
+@lru_cache(CACHE_SIZE)
+def _spmm_tiles(batch: int, num_receivers: int, channels: int) -> tuple[tuple[int, int, int], int, int, int, int]:
+    """The grid, the neighbors at a time, the rows and columns of a block, and the warps."""
+    c = power_of_two(channels, 1, 128)
+    columns = ceil_div(channels, c)
+    for numbers, at_once, warps in SPMM_TILES:
+        v = max(1, min(numbers // c, 128))
+        grid = ceil_div(num_receivers, v), batch, columns
+        if grid[0] * batch * columns >= SPMM_PROGRAMS:
+            break
+    return grid, at_once, v, c, warps
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _over_rows_kernel(
-    x, g, products, sums, num_rows, C, O, num_parts,
-    NEEDS_PRODUCT: tl.constexpr, NEEDS_SUM: tl.constexpr,
+    x, g, products, sums, num_rows, C, O, num_terms, num_parts,
+    NEEDS_PRODUCT: tl.constexpr, NEEDS_SUM: tl.constexpr, TERMS: tl.constexpr,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    i_p, i_c, i_o = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    # Programs of the same rows follow each other, so that the cache has the rows of x.
+    columns = tl.cdiv(O, BLOCK_O)
+    i_c, i_p = tl.program_id(1), tl.program_id(2)
+    i_o, i_t = tl.program_id(0) % columns, tl.program_id(0) // columns * TERMS
     o_c, o_o = i_c * BLOCK_C + tl.arange(0, BLOCK_C), i_o * BLOCK_O + tl.arange(0, BLOCK_O)
     m_c, m_o = o_c < C, o_o < O
-    b_product = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    b_product = zeros_of(TERMS, BLOCK_C, BLOCK_O)
     b_sum = tl.zeros([BLOCK_R, BLOCK_O], dtype=tl.float32)
     for i_r in range(i_p * BLOCK_R, num_rows, num_parts * BLOCK_R):
         o_r = i_r + tl.arange(0, BLOCK_R)
         m_r = o_r < num_rows
         o_r = o_r.to(tl.int64)
-        b_g = tl.load(g + o_r[:, None] * O + o_o[None, :], mask=m_r[:, None] & m_o[None, :], other=0.0)
+        b_g = ()
+        for t in tl.static_range(TERMS):
+            m_g = m_r if TERMS == 1 else o_r < tl.where(i_t + t < num_terms, num_rows, 0)
+            p_g = g + (i_t + t).to(tl.int64) * num_rows * O + o_r[:, None] * O + o_o[None, :]
+            b_g = b_g + (tl.load(p_g, mask=m_g[:, None] & m_o[None, :], other=0.0),)
         if NEEDS_SUM:
-            b_sum += b_g.to(tl.float32)
+            b_sum += b_g[0].to(tl.float32)
         if NEEDS_PRODUCT:
             b_x = tl.load(x + o_r[:, None] * C + o_c[None, :], mask=m_r[:, None] & m_c[None, :], other=0.0)
-            b_product += product(tl.trans(b_x).to(b_g.dtype), b_g, PRECISION)
+            b_x = tl.trans(b_x)
+            b_more = ()
+            for t in tl.static_range(TERMS):
+                b_more = b_more + (b_product[t] + product(b_x.to(b_g[t].dtype), b_g[t], PRECISION),)
+            b_product = b_more
     if NEEDS_PRODUCT:
-        o_out = (i_p.to(tl.int64) * C + o_c[:, None]) * O + o_o[None, :]
-        tl.store(products + o_out, b_product, mask=m_c[:, None] & m_o[None, :])
+        for t in tl.static_range(TERMS):
+            o_out = ((i_p.to(tl.int64) * num_terms + i_t + t) * C + o_c[:, None]) * O + o_o[None, :]
+            m_out = m_c if TERMS == 1 else o_c < tl.where(i_t + t < num_terms, C, 0)
+            tl.store(products + o_out, b_product[t], mask=m_out[:, None] & m_o[None, :])
     if NEEDS_SUM:
         # Programs of other columns of x write the same numbers.
         tl.store(sums + i_p * O + o_o, tl.sum(b_sum, axis=0), mask=m_o)
 
 
-def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out], in float32 and in parts: [parts, in,
-    out] and [parts, out]. For the sums alone, x may have other rows."""
+def over_rows(
+    x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool, num_terms: int = 1
+) -> tuple[Tensor | None, Tensor | None]:
+    """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out], in float32 and in parts: [parts,
+    terms, in, out] and [parts, out]. For the sums alone, x may have other rows. There can be several terms, g [terms,
+    *rows, out]; then there are no sums."""
     if not (needs_product or needs_sum):
         return None, None
     channels, out = x.shape[-1], g.shape[-1]
-    num_rows = g.shape[:-1].numel()
+    num_rows = g.shape[:-1].numel() // num_terms
     if not channels * num_rows * out:
-        zeros = x.new_zeros(1, channels, out, dtype=torch.float32)
-        return zeros if needs_product else None, zeros.sum(1) if needs_sum else None
-    parts, columns, c, o = _row_tiles(num_rows, channels, out, needs_product)
-    products = x.new_empty(parts, channels, out, dtype=torch.float32) if needs_product else None
+        zeros = x.new_zeros(1, num_terms, channels, out, dtype=torch.float32)
+        return zeros if needs_product else None, zeros.sum((1, 2)) if needs_sum else None
+    parts, groups, columns, *tiles, warps = _row_tiles(num_rows, channels, out, num_terms, needs_product)
+    products = x.new_empty(parts, num_terms, channels, out, dtype=torch.float32) if needs_product else None
     sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None
     arguments = (
-        x, g, products, sums, num_rows, channels, out, parts, needs_product, needs_sum, ROWS, c, o, precision()
+        x, g, products, sums, num_rows, channels, out, num_terms, parts, needs_product, needs_sum, *tiles, precision()
     )  # fmt: skip
-    launch(_over_rows_kernel, (parts, columns, ceil_div(out, o)), arguments, warps=2 if max(c, o) <= 32 else 4)
+    launch(_over_rows_kernel, (groups, columns, parts), arguments, warps)
     return products, sums
 
 
 @triton.jit
 def _add_columns(parts, y, i_c, num_parts, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """One block of the columns of parts [num_parts, N], if there is a block ``i_c``; else nothing."""
-    o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
-    m_c = (o_c >= 0) & (o_c < N)
-    b_sum = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    # The first number of a block tells whether it exists: other blocks have no rows.
-    for i_r in range(0, tl.where((i_c >= 0) & (i_c * COLUMNS < N), num_parts, 0), ROWS):
-        o_r = i_r + tl.arange(0, ROWS)
-        m_r = o_r < num_parts
-        p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
-        b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
-    tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
+    if (i_c >= 0) & (i_c * COLUMNS < N):
+        o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
+        m_c = o_c < N
+        b_sum = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+        for i_r in range(0, num_parts, ROWS):
+            o_r = i_r + tl.arange(0, ROWS)
+            m_r = o_r < num_parts
+            p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
+            b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
+        tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
     return i_c - tl.cdiv(N, COLUMNS)
 
 
@@ -177,23 +217,26 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
     """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None.
     Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes."""
     sums: list[Tensor | None] = []
-    given, outputs = [], []
     for part, one in zip(parts, like, strict=True):
         if part is None or one is None:
             sums.append(None)
-            continue
-        if part.dim() == 2 or one.is_contiguous():
-            y = torch.empty_like(one)
+        elif part.dim() == 2 or one.is_contiguous():
+            sums.append(torch.empty_like(one))
         else:
-            y = torch.empty_like(one, memory_format=torch.contiguous_format)
-        sums.append(y)
-        given.append(part)
-        outputs.append(y)
-    if given:
-        plan = _plan_of_sums(*[part.shape for part in given])
-        unused = MAX_SUMS - len(given)
-        plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
+            sums.append(torch.empty_like(one, memory_format=torch.contiguous_format))
+    add_parts_into(list(zip(parts, sums, strict=True)))
     return sums
+
+
+def add_parts_into(sums: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
+    """Write the sum of each first tensor over its first axis into the second, which is contiguous. Pairs with None are
+    left out."""
+    present = [(parts, y) for parts, y in sums if parts is not None and y is not None]
+    for first in range(0, len(present), MAX_SUMS):
+        given, outputs = zip(*present[first : first + MAX_SUMS], strict=True)
+        unused = MAX_SUMS - len(given)
+        plan = _plan_of_sums(*[part.shape for part in given])
+        plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
 
 
 @lru_cache(CACHE_SIZE)
@@ -202,16 +245,18 @@ def _plan_of_sums(*shapes: tuple[int, ...]) -> LaunchPlan:
     counts = [count for num_parts, *shape in shapes for count in (num_parts, prod(shape))]
     blocks = sum(ceil_div(length, PART_COLUMNS) for length in counts[1::2])
     numbers = (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
-    return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers)
+    return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers, PART_WARPS)
 
 
 @lru_cache(CACHE_SIZE)
-def _row_tiles(num_rows: int, channels: int, out: int, needs_product: bool) -> tuple[int, int, int, int]:
-    """Programs along the rows and along the columns of x, and the columns of a block of x and of g."""
-    blocks, o = ceil_div(num_rows, ROWS), power_of_two(out, 16, 64)
-    if not needs_product:
-        return shares(blocks, PROGRAMS, ceil_div(out, o)), 1, 16, o
-    c = power_of_two(channels, 16, 64)
-    columns = ceil_div(channels, c)
-    parts = shares(blocks, PROGRAMS, columns * ceil_div(out, o))
-    return max(1, min(parts, MAX_PARTIAL // (channels * out))), columns, c, o
+def _row_tiles(num_rows: int, channels: int, out: int, num_terms: int, needs_product: bool) -> tuple[int, ...]:
+    """Programs along the rows, along the terms and columns of g, and along the columns of x; terms at a time; rows,
+    columns of x and columns of g of a block; and warps."""
+    # With 64 columns of x, Triton would choose instructions that want both factors transposed.
+    c, o = power_of_two(channels, 16, 32) if needs_product else 16, power_of_two(out, 16, 64)
+    at_once = ceil_div(num_terms, ceil_div(num_terms, MAX_TERMS)) if c * o <= 1024 else 1
+    groups, columns = ceil_div(num_terms, at_once) * ceil_div(out, o), ceil_div(channels, c) if needs_product else 1
+    parts = shares(ceil_div(num_rows, ROWS), PROGRAMS if at_once == 1 else TERM_PROGRAMS, groups * columns)
+    if needs_product:
+        parts = max(1, min(parts, MAX_PARTIAL // (num_terms * channels * out)))
+    return parts, groups, columns, at_once, ROWS, c, o, 4 if c * o >= 512 else 2
