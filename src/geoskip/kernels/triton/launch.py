@@ -22,7 +22,7 @@ PART = 16
 # Numbers that differ from graph to graph and from batch to batch: kernels are not compiled again when 16 divides them.
 SIZES = (
     "num_senders", "num_receivers", "num_vertices", "num_edges", "num_items", "num_rows", "num_labels", "num_padded",
-    "num_sums", "num_tiles", "num_parts", "num_programs", "room", "stride_gb", "stride_og",
+    "num_tiles", "num_parts", "num_programs", "room", "stride_gb", "stride_og",
 )  # fmt: skip
 
 
