@@ -34,16 +34,24 @@ from geoskip.kernels.triton.blocks import (
 from geoskip.kernels.triton.launch import SIZES, Tiles, ceil_div, launch, needs_wide, precision, shares
 
 
+@triton.jit
+def slot_stride(num_edges, stride_we):
+    """From one slot of the weights to the next: one for each edge, or with ``stride_we`` one for each edge and item.
+    As an argument, it would be divisible by 16 in some graphs, and the kernel would be compiled again for them."""
+    return tl.cast(num_edges, tl.int64) * stride_we
+
+
 @triton.jit(do_not_specialize=SIZES)
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbors, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
-    stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
+    num_edges, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
     PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_C // PARTS
+    stride_wm = slot_stride(num_edges, stride_we)
     i_v, i_b, i_o = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -96,7 +104,7 @@ def convolve(
     arguments = (
         x, weights, theta, skip, bias, y, neighbors, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
-        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
+        0 if grouped else weights.shape[1], weights.stride(1), offsets.stride(0),
         channels * out, *theta.stride()[-2:], *(skip.stride() if skip is not None else (0, 0)),
         order is not None, grouped, skip is not None, bias is not None,
         weights.shape[2] > 1, tiles.slots, tiles.parts,
@@ -110,12 +118,13 @@ def convolve(
 def _sender_gradients_kernel(
     grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
-    stride_wm, stride_we, stride_gb, stride_og,
+    num_edges, stride_we, stride_gb, stride_og,
     GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr,
     PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_O // PARTS
+    stride_wm = slot_stride(num_edges, stride_we)
     i_v, i_b = tl.program_id(0), tl.program_id(1)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -187,7 +196,7 @@ def sender_gradients(
     arguments = (
         grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
         batch, num_senders, num_receivers, channels, out, slots,
-        0 if grouped else weights.stride(0), weights.stride(1), weights.numel(), offsets.stride(0),
+        0 if grouped else weights.shape[1], weights.stride(1), weights.numel(), offsets.stride(0),
         grouped, skip is not None, needs_x, per_item,
         tiles.slots, tiles.parts, needs_wide(num_senders * channels, num_receivers * out, weights),
         tiles.rows, tiles.c, tiles.o, precision(),
@@ -200,10 +209,11 @@ def sender_gradients(
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
-    stride_wm, stride_we, stride_og,
+    num_edges, stride_we, stride_og,
     GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    stride_wm = slot_stride(num_edges, stride_we)
     i_m, i_p, i_b = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -254,7 +264,7 @@ def theta_gradients(
     arguments = (
         grad_y, x, weights, partial, senders, offsets,
         batch, num_senders, num_receivers, channels, out, slots, parts,
-        0 if grouped else weights.stride(0), weights.stride(1), offsets.stride(0),
+        0 if grouped else weights.shape[1], weights.stride(1), offsets.stride(0),
         grouped, weights.shape[2] > 1, tiles.slots, needs_wide(num_senders * channels, num_receivers * out, weights),
         tiles.rows, tiles.c, tiles.o, precision(),
     )  # fmt: skip
