@@ -52,6 +52,13 @@ class Tiles(NamedTuple):
     of_items: bool = False
 
 
+class Pointer(NamedTuple):
+    """What the compiled version of a kernel depends on, of a tensor: its dtype, and its address modulo 16."""
+
+    dtype: torch.dtype
+    alignment: int
+
+
 def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -173,7 +180,9 @@ def launch(
     and alignment of each tensor, and the value of each number.
     """
     if paths.recorded is not None:
-        paths.recorded.append((kernel, arguments, warps, registers))
+        # Not the tensors themselves, whose memory would not be freed.
+        given = [Pointer(a.dtype, a.data_ptr() & 15) if isinstance(a, Tensor) else a for a in arguments]
+        paths.recorded.append((kernel, tuple(given), warps, registers))
         return
     # Not the kernel itself, whose hash is computed in Python each time.
     kernel_id = id(kernel)
