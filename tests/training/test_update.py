@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 from geoskip.kernels import use_path
 from geoskip.training import learner
 from geoskip.training.config import resolve
-from geoskip.training.learner import Learner
+from geoskip.training.learner import FusedAdam, Learner
 
 # More tensors than one launch brings the addresses of, more numbers than a program has, and one alone.
 SHAPES = [(1,), (), (3, 700), (2049,), *[(5,)] * 31]
@@ -150,3 +153,61 @@ def test_what_does_not_fit_is_left_to_torch(case: str) -> None:
         held.apply_gradients(torch.tensor(1.0), 1)
     assert not held._adam_tables
     torch.testing.assert_close(parameter.data, torch.full_like(parameter, 0.9), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [None, 4.0])
+@pytest.mark.parametrize("decay", [0.0, 1e-2])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_without_torchs_optimizer_it_is_torchs_fused_adam(device: str, decay: float, scale: float | None) -> None:
+    """To the bit, in two precisions, with a gradient that is missing, and with a loss scale that is too large once."""
+    torch.manual_seed(0)
+    drawn = [torch.randn(7, 3), torch.randn(4, dtype=torch.float64), torch.randn(1000)]
+    sides = [[nn.Parameter(tensor.clone().to(device)) for tensor in drawn] for _ in range(2)]
+    rate = torch.tensor(0.1, device=device)
+    ours: Any = FusedAdam(sides[0], rate, decay)
+    theirs = torch.optim.Adam(sides[1], rate, weight_decay=decay, fused=True, capturable=device == "cuda")
+    for parameters, optimizer in zip(sides, (ours, theirs), strict=True):
+        scaler = torch.amp.GradScaler(device, init_scale=scale or 1.0, enabled=scale is not None)
+        generator = torch.Generator().manual_seed(1)
+        for number in range(4):
+            optimizer.zero_grad()
+            for place, parameter in enumerate(parameters):
+                if (number, place) != (2, 0):
+                    gradient = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype).to(device)
+                    parameter.grad = scaler.scale(gradient)
+            if scale is not None and number == 1:
+                parameters[2].grad.fill_(float("inf"))  # type: ignore[union-attr]
+            scaler.step(optimizer)
+            scaler.update()
+    for mine, other in zip(*sides, strict=True):
+        assert torch.equal(mine, other)
+        assert ours.state[mine].keys() == theirs.state[other].keys()
+        assert all(torch.equal(ours.state[mine][name], theirs.state[other][name]) for name in ours.state[mine])
+    assert float(ours.state[sides[0][1]]["step"]) == (3 if scale else 4)
+
+
+STEP = """
+import sys
+from geoskip.training.session import Session, traced_launches
+from geoskip.training.tasks import make_task
+from geoskip.kernels import use_path
+from tests.training import sets
+
+config = sets.config(precision=sys.argv[1])
+session = Session(config, make_task(config, sets.data(config.task)))
+session.advance()
+with use_path("interpreter"):
+    traced_launches(session.learner, 2)
+print(*sys.modules)
+"""
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("precision", ["float32", "fp16"])
+def test_training_does_not_import_torchs_compiler(precision: str) -> None:
+    """It takes longer than everything else up to the first step."""
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", STEP, precision]
+    loaded = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300).stdout
+    assert {"torch", "triton"} <= set(loaded.split())
+    assert {"sympy", "torch._dynamo", "torch._inductor"}.isdisjoint(loaded.split())

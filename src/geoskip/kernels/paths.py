@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 PATHS = ("fast", "interpreter", "reference")
 _HAS_TRITON = find_spec("triton") is not None
 _path = "fast"
 # Inside of `recorded_launches`, the list that launches are appended to.
 recorded: list[tuple[Any, ...]] | None = None
+_EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, Tensor.new_empty_strided
 
 
 @contextmanager
@@ -43,14 +45,24 @@ def use_path(name: str) -> Iterator[None]:
 @contextmanager
 def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
     """Launches of Triton kernels inside the context are appended to the list instead of being run: (kernel, arguments,
-    warps, registers). For tensors without values, which the kernels see as if they had some."""
+    warps, registers), with a :class:`~geoskip.kernels.triton.launch.Pointer` for each tensor. What the kernels would
+    have written is 0, so that indices among it are valid."""
     global recorded
     launches: list[tuple[Any, ...]] = []
     recorded = launches
     try:
-        yield launches
+        with _ZeroedMemory():
+            yield launches
     finally:
         recorded = None
+
+
+class _ZeroedMemory(TorchFunctionMode):
+    """New memory that nothing has written yet is 0."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result.zero_() if func in _EMPTY else result
 
 
 def is_fast(x: Tensor) -> bool:
@@ -85,8 +97,8 @@ def is_traced(x: Tensor | None = None) -> bool:
     runs under dispatch modes, on subclasses of tensors.
     """
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-        return recorded is None
-    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter) and recorded is None
+        return True
+    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
 
 
 def is_transformed() -> bool:

@@ -23,13 +23,24 @@ R = TypeVar("R")
 
 def record_graph(step: Callable[[], Any]) -> Replay:
     """Capture a step as a CUDA graph. Each replay advances torch's generator, so dropout draws new numbers."""
+    with capture_stream():
+        for _ in range(WARMUPS):
+            step()
+    return _record_once(step)
+
+
+@contextmanager
+def capture_stream(device: torch.device | str = "cuda") -> Iterator[None]:
+    """Work on the stream that captures, so that libraries allocate their workspaces and memory is reused there; no
+    change on a device other than CUDA."""
+    if torch.device(device).type != "cuda":
+        yield
+        return
     current, side = torch.cuda.current_stream(), stream_to_capture()
     side.wait_stream(current)
     with torch.cuda.stream(side):
-        for _ in range(WARMUPS):
-            step()
+        yield
     current.wait_stream(side)
-    return _record_once(step)
 
 
 def record_nothing(step: Callable[[], Any]) -> Replay:
@@ -104,13 +115,15 @@ def preserved(
     """After the block, tensors, the random states of a device and a gradient scaler are as they were before it."""
     copies = [(tensor, tensor.detach().clone()) for tensor in tensors]
     random, scale = random_states(device), {} if scaler is None else scaler.state_dict()
-    yield
-    with torch.no_grad():
-        for tensor, copy in copies:
-            tensor.copy_(copy)
-    set_random_states(random, device)
-    if scaler is not None and scale:
-        scaler.load_state_dict(scale)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in copies:
+                tensor.copy_(copy)
+        set_random_states(random, device)
+        if scaler is not None and scale:
+            scaler.load_state_dict(scale)
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
@@ -231,15 +244,11 @@ class Captured(Generic[P, R]):
         return str(structure), tuple(arguments), tuple(state), autocast
 
     def _run_aside(self, args: Any, kwargs: Any) -> R:
-        """As usual, but on the stream that the recording will use, so that libraries allocate their workspaces."""
+        """As usual, but on the stream that the recording will use."""
         if self._record is not None:
             return self.step(*args, **kwargs)
-        current, side = torch.cuda.current_stream(), stream_to_capture()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            result = self.step(*args, **kwargs)
-        current.wait_stream(side)
-        return result
+        with capture_stream():
+            return self.step(*args, **kwargs)
 
     def _recorded(self, leaves: list[Any], structure: Any) -> tuple[list[Tensor], Replay, list[Any]]:
         copies = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,60 @@ from geoskip.training.devices import Group
 from geoskip.training.tasks.base import Task
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class FusedAdam:
+    """What ``torch.optim.Adam(fused=True)`` computes, to the bit.
+
+    A ``torch.optim.Optimizer`` imports all of ``torch._dynamo`` when it is made, which takes longer than everything
+    else up to the first step. ``param_groups`` and ``state`` are as there, and a ``GradScaler`` can take a step.
+    """
+
+    # A scaler then sets `grad_scale` and `found_inf` during a step.
+    _step_supports_amp_scaling = True
+
+    def __init__(self, parameters: list[nn.Parameter], lr: float | Tensor, weight_decay: float) -> None:
+        settings = {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": weight_decay}
+        self.param_groups: list[dict[str, Any]] = [{"params": parameters, **settings}]
+        # Complete before the first step, so that a checkpoint can be loaded.
+        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
+        for parameter in parameters:
+            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
+
+    def zero_grad(self) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (group,) = self.param_groups
+        grad_scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        updated = [parameter for parameter in group["params"] if parameter.grad is not None]
+        for dtype in dict.fromkeys(parameter.dtype for parameter in updated):
+            parameters = [parameter for parameter in updated if parameter.dtype == dtype]
+            states = [self.state[parameter] for parameter in parameters]
+            means, squares, steps = ([s[name] for s in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                parameters,
+                [parameter.grad for parameter in parameters],
+                means,
+                squares,
+                [],
+                steps,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+                grad_scale=grad_scale,
+                found_inf=found_inf,
+            )
+            if found_inf is not None:
+                torch._foreach_sub_(steps, [found_inf] * len(steps))
 
 
 class Learner:
@@ -43,12 +97,7 @@ class Learner:
         captured = self.device.type == "cuda"
         # In a tensor, the rate of a captured step can still change.
         rate: Any = torch.tensor(float(config.optim.lr), device=self.device) if captured else config.optim.lr
-        decay = config.optim.weight_decay
-        self.optimizer = torch.optim.Adam(self.parameters, lr=rate, weight_decay=decay, fused=True, capturable=captured)
-        # Adam creates its state in the first step; a checkpoint can be loaded before.
-        for parameter in self.parameters:
-            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            self.optimizer.state[parameter] = {"step": torch.zeros((), device=self.device), **moments}
+        self.optimizer = FusedAdam(self.parameters, rate, config.optim.weight_decay)
         # By the addresses and sizes in them. All are kept, because a captured step reads the one it was recorded with.
         self._adam_tables: dict[Any, Any] = {}
 
@@ -63,7 +112,7 @@ class Learner:
         """One step on a batch. This process takes its share of the items; without any, it contributes zeros."""
         own = self.group.share(items)
         batch = self.task.batch(own if len(own) else items[:1])
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         # The cache of autocast would outlive a capture.
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None, cache_enabled=False):
             loss = self.task.loss(self.model, batch)
@@ -88,7 +137,7 @@ class Learner:
         is_finite = loss.isfinite() & (norm.isfinite() | scaled)
         self.first_bad_step.copy_(torch.where((self.first_bad_step < 0) & ~is_finite, self.step, self.first_bad_step))
         self.step.add_(1)
-        self.scaler.step(self.optimizer)
+        self.scaler.step(cast(torch.optim.Optimizer, self.optimizer))
         self.scaler.update()
         self.last_loss.copy_(loss)
         self.loss_sum.add_(loss.to(self.loss_sum.dtype) * count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from importlib.util import find_spec
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from geoskip.kernels.paths import recorded_launches
 from geoskip.shapes import Int
 from geoskip.training.checkpoint import State
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import CapturedStep, random_states, set_random_states
+from geoskip.training.cuda_graphs import CapturedStep, capture_stream, preserved, random_states, set_random_states
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.tasks import Task
@@ -94,18 +94,26 @@ def compile_ahead(learner: Learner, num_items: int) -> None:
 
 
 def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:
-    """The launches of a step on ``num_items`` items: a copy of the learner whose tensors have no values takes it."""
-    from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+    """The launches of a step on ``num_items`` items. The step is taken without them; then everything is as before.
 
+    torch's fake tensors would need no memory, but import all of ``torch._dynamo``, which takes seconds.
+    """
     learner.task.prepare(num_items)
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
-    with FakeCopyMode(fake):
-        fake_learner = deepcopy(learner)
-    with warnings.catch_warnings(), recorded_launches() as launches, fake:
-        # torch's own, of addresses of tensors that have none.
-        warnings.simplefilter("ignore")
-        fake_learner.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
+    with preserved(learner.tensors().values(), learner.device, learner.scaler):
+        with capture_stream(learner.device), recorded_launches() as launches:
+            # In a copy, because objects may remember results, which are not those of kernels here.
+            with _SharedTensors():
+                copied = deepcopy(learner, {id(parameter): parameter for parameter in learner.model.parameters()})
+            copied.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
+        learner.optimizer.zero_grad()
     return launches
+
+
+class _SharedTensors(TorchFunctionMode):
+    """Deep copies of objects have the same tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func is Tensor.__deepcopy__ else func(*args, **(kwargs or {}))
 
 
 class TrainingStatus:

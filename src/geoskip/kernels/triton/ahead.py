@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 import triton
-from torch import Tensor
 from triton.runtime.jit import MockTensor
 
-from geoskip.kernels.triton.launch import STAGES
+from geoskip.kernels.triton.launch import STAGES, Pointer
 
 MAX_THREADS = 32
 
@@ -38,7 +37,7 @@ def compile_launches(launches: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 def _start(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int | None) -> Any:
-    given = [_Pointer(argument) if isinstance(argument, Tensor) else argument for argument in arguments]
+    given = [_MockPointer(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
     return kernel.warmup(*given, grid=(1,), num_warps=warps, num_stages=STAGES, maxnreg=registers)
 
 
@@ -66,12 +65,12 @@ def _launcher_maker() -> Callable[[Future[Any]], None]:
     return make
 
 
-class _Pointer(MockTensor):
-    """What decides about the version of a kernel: dtype and alignment. Memory itself is aligned to 16 bytes."""
+class _MockPointer(MockTensor):
+    """A tensor as Triton sees it, at an address with the alignment of the pointer."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__(tensor.dtype)
-        self._offset = int(tensor.storage_offset()) * tensor.element_size()
+    def __init__(self, pointer: Pointer) -> None:
+        super().__init__(pointer.dtype)
+        self._alignment = pointer.alignment
 
     def data_ptr(self) -> int:
-        return self._offset
+        return self._alignment

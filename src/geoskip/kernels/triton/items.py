@@ -31,16 +31,24 @@ from geoskip.kernels.triton.blocks import (
 from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
+@triton.jit
+def slot_stride(num_edges, stride_we):
+    """From one slot of the weights to the next: one for each edge, or with ``stride_we`` one for each edge and item.
+    As an argument, it would be divisible by 16 in some graphs, and the kernel would be compiled again for them."""
+    return tl.cast(num_edges, tl.int64) * stride_we
+
+
 @triton.jit(do_not_specialize=SIZES)
 def _convolve_kernel(
     x, weights, theta, skip, bias, y, neighbors, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
-    stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
+    num_edges, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
     PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_C // PARTS
+    stride_wm = slot_stride(num_edges, stride_we)
     i_v, i_b, i_o = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -86,7 +94,7 @@ def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_ord
     """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
     numbers = (
         sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
-        *sizes.weight_strides[1:], sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
+        *sizes.slot_edges, sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
         has_order, sizes.grouped, sizes.skip_strides is not None, has_bias,
         sizes.per_item, tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
@@ -98,12 +106,13 @@ def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_ord
 def _sender_gradients_kernel(
     grad_y, x, weights, theta, skip, grad_x, grad_weights, receivers, order, offsets,
     batch, num_senders, num_receivers, C, O, M,
-    stride_wm, stride_we, stride_gb, stride_og,
+    num_edges, stride_we, stride_gb, stride_og,
     GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, NEEDS_X: tl.constexpr,
     PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = BLOCK_O // PARTS
+    stride_wm = slot_stride(num_edges, stride_we)
     i_v, i_b = tl.program_id(0), tl.program_id(1)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -170,7 +179,7 @@ def sender_gradients_plan(
     blocks = ceil_div(sizes.batch, tiles.rows)
     numbers = (
         sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
-        *sizes.weight_strides[1:], sizes.num_weights, sizes.sender_group_stride,
+        *sizes.slot_edges, sizes.num_weights, sizes.sender_group_stride,
         sizes.grouped, sizes.skip_strides is not None, needs_x, sizes.per_item,
         tiles.slots, tiles.parts, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
@@ -182,10 +191,11 @@ def sender_gradients_plan(
 def _theta_gradients_kernel(
     grad_y, x, weights, grad_theta, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
-    stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to,
+    num_edges, stride_we, stride_og, stride_tm, stride_tc, stride_to,
     GROUPED: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    stride_wm = slot_stride(num_edges, stride_we)
     i_m, i_p, i_b = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
     o_b = i_b * BLOCK_B + tl.arange(0, BLOCK_B)
     m_b = o_b < batch
@@ -231,7 +241,7 @@ def theta_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str) 
     parts = shares(sizes.num_receivers, tiles.programs, chunks * blocks)
     numbers = (
         sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, parts,
-        *sizes.weight_strides[1:], sizes.group_stride, *sizes.theta_strides,
+        *sizes.slot_edges, sizes.group_stride, *sizes.theta_strides,
         sizes.grouped, sizes.per_item, tiles.slots, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
     plan = LaunchPlan(_theta_gradients_kernel, (chunks, parts, blocks), numbers, tiles.warps, tiles.registers)

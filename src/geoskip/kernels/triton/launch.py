@@ -25,7 +25,7 @@ PART = 16
 # Numbers that differ from graph to graph and from batch to batch: kernels are not compiled again when 16 divides them.
 SIZES = (
     "num_senders", "num_receivers", "num_vertices", "num_edges", "num_items", "num_rows", "num_labels", "num_padded",
-    "num_sums", "num_tiles", "num_parts", "num_programs", "room", "stride_gb", "stride_og",
+    "num_tiles", "num_parts", "num_programs", "room", "stride_gb", "stride_og",
 )  # fmt: skip
 
 
@@ -53,6 +53,13 @@ class Tiles(NamedTuple):
     parts: int = 1
     registers: int | None = None
     of_items: bool = False
+
+
+class Pointer(NamedTuple):
+    """What the compiled version of a kernel depends on, of a tensor: its dtype, and its address modulo 16."""
+
+    dtype: torch.dtype
+    alignment: int
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -186,6 +193,12 @@ class ConvolutionSizes(NamedTuple):
         return max(self.num_x, self.num_y, self.num_weights) >= 2**31
 
     @property
+    def slot_edges(self) -> tuple[int, int]:
+        """Edges from one slot of the weights to the next, and the stride along edges."""
+        _, along_slots, along_edges = self.weight_strides
+        return along_slots // max(1, along_edges), along_edges
+
+    @property
     def is_empty(self) -> bool:
         return self.batch == 0 or self.num_senders == 0 or self.num_receivers == 0
 
@@ -272,7 +285,9 @@ class LaunchPlan:
 
     def __call__(self, *tensors: Tensor | None) -> None:
         if paths.recorded is not None:
-            paths.recorded.append((self._kernel, (*tensors, *self._arguments), self._warps, self._registers))
+            # Not the tensors themselves, whose memory would not be freed.
+            given = [None if t is None else Pointer(t.dtype, t.data_ptr() & 15) for t in tensors]
+            paths.recorded.append((self._kernel, (*given, *self._arguments), self._warps, self._registers))
             return
         # With addresses instead of tensors, the launcher need not ask the driver about each.
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]

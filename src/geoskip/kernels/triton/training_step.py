@@ -58,7 +58,7 @@ def linear_cross_entropy(
     x in halves and the largest numbers of x, of the weight and of the shares. The scores are stored once and
     overwritten with their gradient."""
     if halves.pays(x, weight):
-        tops = tuple(map(halves.largest, (x, weight, shares.float())))
+        tops = halves.largest(x, weight, shares.float())
         left, right = halves.halves(x, tops[0], True), halves.halves(weight, tops[1], False)
         scores = halves.scores(left, right)
         return *_entropy(scores, bias, labels, shares, len(weight), tops), right, left, *tops
