@@ -76,10 +76,7 @@ class Kernel:
             def forward(ctx: Any, *inputs: Any) -> Tensor:
                 # Backward may run where another path is chosen.
                 ctx.kernels = kernels_for(inputs[0])
-                if is_traced(inputs[0]):
-                    output = kernel._forward_op(*kernel._flat(inputs))
-                else:
-                    output = getattr(ctx.kernels, kernel.name)(*inputs)
+                output = getattr(ctx.kernels, kernel.name)(*inputs)
                 kernel._save(ctx, inputs, output)
                 return output[0] if kernel.num_saved else output
 
@@ -88,6 +85,24 @@ class Kernel:
                 return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
 
         return Node
+
+    def _make_traced_node(self) -> type[torch.autograd.Function]:
+        """The node of the operator ``geoskip::name``, which a trace takes apart."""
+        kernel = self
+
+        class TracedNode(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> Tensor:
+                ctx.kernels = kernels_for(inputs[0])
+                output = kernel._forward_op(*kernel._flat(inputs))
+                kernel._save(ctx, inputs, output)
+                return output[0] if kernel.num_saved else output
+
+            @staticmethod
+            def backward(ctx: Any, grad_y: Tensor) -> Any:
+                return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
+
+        return TracedNode
 
     def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         tensors = list(inputs)
@@ -140,7 +155,8 @@ class Kernel:
         self._forward_op = _define(f"{self.name}_forward", f"({inputs}) -> {outputs}", run, self._fake(fake))
         self._gradients_op = _define(f"{self.name}_gradients", gradients, run_gradients, fake_gradients)
         self._op = _define(self.name, f"({inputs}) -> Tensor", self._first(run), self._fake(self._first(fake)))
-        _LIBRARY.impl(self.name, lambda *flat: self.apply(*self._nested(flat)), "Autograd")
+        traced = self._make_traced_node().apply
+        _LIBRARY.impl(self.name, lambda *flat: traced(*self._nested(flat)), "Autograd")
 
     def _fake(self, fake: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *flat: fake(*self._nested(flat))
