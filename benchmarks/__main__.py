@@ -132,6 +132,49 @@ def training(
 
 
 @app.command()
+def loop(
+    device: Device = "auto",
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Networks with this skip, none or affine (the default); may be repeated.")
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this way: geoskip (eager), compiled, reduce-overhead, captured, PyG, …; repeatable."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
+    seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 0.5,
+    output: RecordFile = None,
+) -> None:
+    """A plain training loop of the paper's networks: eager, torch.compile and geoskip.capture, next to PyG's."""
+    from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import busy, machine, rows_as_json, save
+    from benchmarks.training.measure_steps import Settings
+    from benchmarks.training.plain_loop import chosen_loops, chosen_paths, measure_loop
+    from benchmarks.training.training_tables import loop_table
+    from benchmarks.training.trainings import chosen_operators, chosen_skips
+
+    settings = Settings(chosen_device(device), seconds, steps)
+    chosen, paths = chosen_loops(task), chosen_paths(path, settings.device)
+    ways = chosen_operators(operator), chosen_skips(skip or ["affine"]), paths
+    record: dict[str, Any] = {"kind": "loop", "machine": machine(settings.device), "steps": steps}
+    record |= {"tasks": {one.name: one.about for one in chosen}}
+    rows, load = [], [busy()]
+    for one in chosen:
+        for row in measure_loop(one, *ways, settings):
+            rows.append(row)
+            _say(_line(row))
+            if output is not None:
+                save(output, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    _console().print(loop_table(rows))
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
 def scaling(
     device: Device = "auto",
     operator: Operators = None,
@@ -187,12 +230,20 @@ def accelerate(
 
 
 @app.command()
-def products(seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 1.0) -> None:
+def products(
+    seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 1.0, output: RecordFile = None
+) -> None:
     """Float32 products of the correspondence classifier on a GPU: cuBLAS, TF32, and split in two halves."""
     from benchmarks.matrix_products import measure_products
     from benchmarks.measure_blocks import chosen_device
+    from benchmarks.measurements import machine, save
 
-    for row in measure_products(chosen_device("cuda"), seconds):
+    where = chosen_device("cuda")
+    record: dict[str, Any] = {"kind": "products", "machine": machine(where), "rows": []}
+    for row in measure_products(where, seconds):
+        record["rows"].append(asdict(row))
+        if output is not None:
+            save(output, record)
         layer = "" if row.layer_ms is None else f", forward and backward {row.layer_ms:.3f} ms"
         errors = ", ".join(f"{error:.1e}" for error in row.errors)
         typer.echo(f"{row.way}: products {row.products_ms:.3f} ms{layer}, relative errors {errors}")
@@ -256,7 +307,7 @@ def table(
 def _console() -> Console:
     """Wide enough for the tables where no terminal sets the width."""
     console = Console()
-    return console if console.is_terminal else Console(width=120)
+    return console if console.is_terminal else Console(width=150)
 
 
 def _say(line: str) -> None:

@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.cases import Contender, Step
+from benchmarks.terminal_tables import line, number, scientific
 from benchmarks.timing import captured, time_steps
 from geoskip.kernels import linear_cross_entropy, use_path
 
@@ -122,6 +124,24 @@ def _split_float16(x: Tensor, weight: Tensor, gradient: Tensor) -> Callable[[], 
         )
 
     return products
+
+
+def products_section(record: dict[str, Any]) -> Iterator[str]:
+    """The record as a table in Markdown."""
+    rows = [Product(**row) for row in record["rows"]]
+    yield (
+        f"The products of the correspondence network's classifier, {ROWS:,} vertices with {CHANNELS} channels and "
+        f"{CLASSES:,} classes: the scores, and the gradients of features and weights. **layer** is the classifier with "
+        "its cross-entropy, forward and backward. Errors are relative to float64: of the loss and both gradients, or "
+        "without a layer of the three products."
+    )
+    yield ""
+    yield line(["way", "products, ms", "layer, ms", "errors"])
+    yield line(["---", "---:", "---:", "---:"])
+    for row in rows:
+        errors = ", ".join(map(scientific, row.errors))
+        yield line([row.way, number(row.products_ms), number(row.layer_ms), errors])
+    yield ""
 
 
 @contextmanager

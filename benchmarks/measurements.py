@@ -20,7 +20,7 @@ from geoskip.records.reading import ReadError, read_json
 OURS = ("geoskip", "compiled", "reduce-overhead", "captured")
 # In the order in which tables show them.
 PATHS = (*OURS, "PyG", "PyG compiled", "PyG reduce-overhead", "reference")
-KINDS = ("acceleration", "blocks", "scaling", "training")
+KINDS = ("acceleration", "blocks", "loop", "products", "scaling", "start", "training")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Row:
         peer_does_more: whether that contender does the work of the skip too.
         tried: the peer's calls that were compared, with their times in a short trial; none if one failed.
         problem: why there is no time, if there is none.
+        first_seconds: seconds to the end of the first step of a loop, with what it compiles.
     """
 
     workload: str
@@ -68,6 +69,7 @@ class Row:
     memory_ratio: float | None = None
     tried: dict[str, float | None] | None = None
     problem: str | None = None
+    first_seconds: float | None = None
 
     @property
     def is_ours(self) -> bool:

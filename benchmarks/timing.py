@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.cases import Contender, Step
 from geoskip.kernels.branches import stream_to_capture
+from geoskip.training.cuda_graphs import record_once
 
 WARM_UP, MOST_SAMPLES, GROUP_SECONDS = 3, 100, 0.01
 
@@ -96,27 +97,12 @@ def captured(contender: Contender) -> Contender:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        steps = [_capture(contender.steps[0])]
+        steps = [record_once(contender.steps[0])]
         peak = torch.cuda.max_memory_allocated() - before
-        steps += [_capture(step) for step in contender.steps[1:]]
+        steps += [record_once(step) for step in contender.steps[1:]]
     torch.cuda.synchronize()
     call = f"{contender.call}, one CUDA graph a step"
     return Contender("captured", call, steps, contender.expected, peak_bytes=peak)
-
-
-def _capture(step: Step) -> Step:
-    graph = torch.cuda.CUDAGraph()
-    graph.capture_begin()
-    try:
-        results = step()
-    finally:
-        graph.capture_end()
-
-    def replay() -> tuple[torch.Tensor, ...]:
-        graph.replay()
-        return results
-
-    return replay
 
 
 def release(device: torch.device) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,21 +72,23 @@ def _compared(
     return row if reference is None else compare(row, first, reference)
 
 
-def compare(row: Row, measured: Sequence[float], reference: Sequence[float]) -> Row:
+def compare(row: Row, measured: Sequence[float], reference: Sequence[float], tolerance: float | None = None) -> Row:
     """With the largest relative difference of a loss from the reference; NaN never passes."""
     pairs = zip(measured, reference, strict=True)
     differences = [abs(mine - theirs) / abs(theirs) if math.isfinite(mine) else math.inf for mine, theirs in pairs]
     error = max(differences)
     row = replace(row, error=error, worst=f"loss of step {differences.index(error) + 1}")
-    if error <= LOSS_TOLERANCE:
+    if error <= (LOSS_TOLERANCE if tolerance is None else tolerance):
         return row
     return replace(row, problem=f"other losses: {row.worst} is off by {error:.1e}")
 
 
-def fastest_way(task: Task, settings: Settings) -> tuple[Way, dict[str, float | None]]:
+def fastest_way(
+    task: Task, settings: Settings, choices: Iterable[tuple[str, list[Any]]] | None = None
+) -> tuple[Way, dict[str, float | None]]:
     """The peer's fastest way in short trials, one choice after the other, and the milliseconds of each way tried."""
     best, trials = Way(), dict[str, float]()
-    for field, values in ways(task.config.task, settings.device):
+    for field, values in ways(task.config.task, settings.device) if choices is None else choices:
         times = {value: _trial(task, replace(best, **{field: value}), settings) for value in values}
         trials |= {replace(best, **{field: v}).text(task.config.task): t for v, t in times.items()}
         best = replace(best, **{field: min(times, key=times.__getitem__)})
@@ -116,7 +118,7 @@ def _timed(row: Row, make: Callable[[], Trainer], config: Config, settings: Sett
     """Peak is all that training holds on the device: data, weights, moments, and a step."""
     try:
         with arithmetic(config):
-            before = _start_peak(settings.device)
+            before = start_peak(settings.device)
             trainer = make()
             row = replace(row, path=trainer.path, call=trainer.call)
             timing = time_steps([trainer.step], settings.device, settings.seconds)
@@ -127,7 +129,7 @@ def _timed(row: Row, make: Callable[[], Trainer], config: Config, settings: Sett
     return replace(row, milliseconds=timing.milliseconds, quartiles=quartiles, samples=timing.samples, peak_bytes=peak)
 
 
-def _start_peak(device: torch.device) -> int | None:
+def start_peak(device: torch.device) -> int | None:
     """Bytes in use; there is no such count on the CPU."""
     release(device)
     if device.type != "cuda":

@@ -81,8 +81,8 @@ def ours(task: Task, device: torch.device) -> Trainer:
 
 def peer(task: Task, device: torch.device, way: Way) -> Trainer:
     """The same network and weights by PyTorch Geometric; ``task`` is on the CPU."""
-    dataset = _dataset(task, way.edges)
-    model = _network(task, device, way).to(device).train()
+    dataset = peer_dataset(task, way.edges)
+    model = peer_network(task, device, way).to(device).train()
     optim = task.config.optim
     # Adam in one kernel, torch's fastest.
     adam = torch.optim.Adam(model.parameters(), optim.lr, weight_decay=optim.weight_decay, fused=True)
@@ -103,7 +103,8 @@ def losses(trainer: Trainer, count: int) -> list[float]:
     return torch.stack([trainer.step()[0].clone() for _ in range(count)]).tolist()
 
 
-def _network(task: Task, device: torch.device, way: Way) -> Any:
+def peer_network(task: Task, device: torch.device, way: Way) -> Any:
+    """PyTorch Geometric's network with the initial weights of ours."""
     ours = task.make_model().to(device)
     if isinstance(ours, MeshAutoencoder):
         return PeerAutoencoder(ours, task.config.optim.batch_size, way.product, way.edges)
@@ -113,7 +114,8 @@ def _network(task: Task, device: torch.device, way: Way) -> Any:
     return PeerClassifier(ours)
 
 
-def _dataset(task: Task, edges: str) -> Sequence[Any]:
+def peer_dataset(task: Task, edges: str) -> Sequence[Any]:
+    """The items of a task as PyTorch Geometric's data, on the CPU."""
     make = {"reconstruction": _mesh, "correspondence": _labelled_mesh, "classification": _graph}[task.config.task]
     return [make(task.batch(torch.tensor([item])), task.config.operator, edges) for item in range(task.num_items)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.blocks import make_block
 from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, RecordBuffers
-from geoskip.kernels import linear
-from geoskip.operators import make_operator, operator_info
+from geoskip.kernels import linear, use_path
+from geoskip.operators import Operator, make_operator, operator_info
 from geoskip.operators.base import glorot, zeros
 from geoskip.operators.input_checks import check_device_and_dtype, check_features, check_is_tensor, check_order
 from geoskip.shapes import Bool, Float
@@ -24,6 +24,7 @@ from geoskip.shapes import Bool, Float
 __all__ = ["CorrespondenceNet", "GraphClassifier", "MeshAutoencoder"]
 
 MakeLayer = Callable[[int, int], nn.Module]
+Method = TypeVar("Method", bound=Callable[..., None])
 
 
 def layer_maker(
@@ -47,6 +48,23 @@ def layer_maker(
     else:
         make = partial(make_operator, operator, kernel_size=kernel_size, dim=dim, **options)
     return lambda i, o: make_block(make(i, o), skip=skip)
+
+
+def called_at_trace_time(method: Method) -> Method:
+    """Decorator for a method of a model: when ``torch.compile`` traces a call of it, it is run instead, once."""
+    # As torch.compiler.assume_constant_result does, which imports the compiler: that takes a second.
+    method._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return method
+
+
+@torch.no_grad()
+def prepare_graph(block: nn.Module, graph: Graph) -> None:
+    """Have the graph remember what the operators in ``block`` compute from it alone."""
+    for part in block.modules():
+        if isinstance(part, Operator):
+            # No items: nothing but the edges is computed.
+            with use_path("reference"):
+                part(part.theta.new_zeros(0, graph.num_vertices, part.in_channels), graph)
 
 
 class GlorotLinear(nn.Linear):
@@ -117,8 +135,22 @@ class MeshAutoencoder(nn.Module):
         self.decoder = nn.ModuleList(layer(i, o) for i, o in pairwise(outwards))
         self.output = layer(channels[0], in_channels)
 
+    def _traced_hierarchy(self) -> Hierarchy:
+        """The hierarchy. When ``torch.compile`` traces, its graphs first remember what the operators need of them:
+        otherwise every compiled step would sort their edges again."""
+        if torch.compiler.is_dynamo_compiling():
+            self._prepare_graphs()
+        return self.hierarchy()
+
+    @called_at_trace_time
+    def _prepare_graphs(self) -> None:
+        levels = self.hierarchy().levels
+        blocks = [*zip(self.encoder, levels, strict=False), *zip(self.decoder, levels[-2::-1], strict=True)]
+        for block, graph in (*blocks, (self.output, levels[0])):
+            prepare_graph(block, graph)
+
     def encode(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch latent"]:
-        hierarchy = self.hierarchy()
+        hierarchy = self._traced_hierarchy()
         for conv, graph, down in zip(self.encoder, hierarchy.levels[:-1], hierarchy.down, strict=True):
             x = down @ elu(conv(x, graph))
         return self.to_code(x.flatten(-2))
@@ -128,7 +160,7 @@ class MeshAutoencoder(nn.Module):
         if code.dim() == 0 or code.shape[-1] != self.latent:
             raise ValueError(f"code: expected shape [*batch, {self.latent}], got {list(code.shape)}")
         check_device_and_dtype("code", code, self, "MeshAutoencoder")
-        hierarchy = self.hierarchy()
+        hierarchy = self._traced_hierarchy()
         x = self.from_code(code).unflatten(-1, self.coarsest)
         for conv, graph, up in zip(self.decoder, hierarchy.levels[-2::-1], hierarchy.up[::-1], strict=True):
             x = elu(conv(up @ x, graph))
@@ -223,7 +255,16 @@ class CorrespondenceNet(nn.Module):
             return given
         if self.fixed_graph is None:
             raise ValueError("graph: the network has none; create it with graph=… or call it as net(x, graph)")
+        if torch.compiler.is_dynamo_compiling():
+            self._prepare_graph()
         return self.fixed_graph()
+
+    @called_at_trace_time
+    def _prepare_graph(self) -> None:
+        """As :meth:`MeshAutoencoder._prepare_graphs` does."""
+        if self.fixed_graph is not None:
+            for block in self.convs:
+                prepare_graph(block, self.fixed_graph())
 
 
 class GraphClassifier(nn.Module):

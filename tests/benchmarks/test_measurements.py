@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.document import document
-from benchmarks.measurements import Row, busy, load, machine, precision, rows_as_json, rows_of, save
+from benchmarks.accelerated_models import AcceleratedRow
+from benchmarks.document import SECTIONS, document
+from benchmarks.matrix_products import Product
+from benchmarks.measurements import KINDS, Row, busy, load, machine, precision, rows_as_json, rows_of, save
 from benchmarks.scaling import Growth, Point
 from benchmarks.terminal_tables import number
 
@@ -122,3 +124,32 @@ def test_committed_page_is_made_from_the_committed_records() -> None:
 )
 def test_numbers_have_three_digits(value: float | None, shown: str) -> None:
     assert number(value) == shown
+
+
+def test_page_of_starts() -> None:
+    row = {"task": "autoencoder", "operator": "monet", "side": "geoskip", "cache": "empty", "imports": 2.5}
+    row |= {"first_step": 14.25, "second_step": 0.0031, "trace": 1.0, "compile": 9.0, "kernels": 40}
+    peer = row | {"side": "PyG", "cache": "unused", "kernels": 0}
+    page = document([("starts", {"kind": "start", "machine": machine(CPU), "rows": [row, peer]})])
+    assert "| autoencoder | MoNet | geoskip | empty | 2.50 | 14.2 | 3.10 | 40 |" in page
+    assert "| autoencoder | MoNet | PyG | unused | 2.50 | 14.2 | 3.10 | – |" in page
+
+
+def test_page_of_products() -> None:
+    rows = [
+        asdict(Product("float32, cuBLAS", 1.25, 2.5, (1e-7, 2e-7, 3e-7))),
+        asdict(Product("TF32", 0.5, None, (1e-4,))),
+    ]
+    page = document([("products", {"kind": "products", "machine": machine(CPU), "rows": rows})])
+    assert "| float32, cuBLAS | 1.25 | 2.50 | 1e-07, 2e-07, 3e-07 |" in page
+    assert "| TF32 | 0.500 | – | 1e-04 |" in page
+
+
+def test_page_of_accelerated_models() -> None:
+    row = asdict(AcceleratedRow("GIN", 3, 4.0, 2.0, 30_000_000, 10_000_000, 1e-7, 1e-16))
+    page = document([("models", {"kind": "acceleration", "machine": machine(CPU), "rows": [row]})])
+    assert "| GIN | 3 | 4 | 2 | 2.0× | 30 | 10 | 3.0× | 1e-07 | 1e-16 |" in page
+
+
+def test_every_kind_of_record_has_a_section() -> None:
+    assert set(SECTIONS) == set(KINDS)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._functorch.aot_autograd import aot_function, make_boxed_func
 
 from geoskip.kernels import functional, use_path
 from geoskip.kernels.autograd import Kernel
@@ -58,6 +59,27 @@ def test_operators_follow_the_rules_of_torch(name: str, path: str) -> None:
     kernel: Kernel = getattr(functional, f"_{name}")
     with use_path(path):
         torch.library.opcheck(kernel._op, inputs(name))
+
+
+@pytest.mark.parametrize("name", sorted(PATHS))
+def test_compiled_code_calls_operators_without_gradients(name: str) -> None:
+    """The dispatcher then runs the kernel and nothing else in Python."""
+    kernel: Kernel = getattr(functional, f"_{name}")
+    assert torch._C._dispatch_has_kernel_for_dispatch_key(kernel._op.name(), "Autograd")
+    for op in (kernel._forward_op, kernel._gradients_op):
+        assert not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "Autograd")
+    targets: set[Any] = set()
+
+    def note(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        targets.update(node.target for node in gm.graph.nodes)
+        return make_boxed_func(gm.forward)
+
+    values = inputs(name)
+    with use_path(PATHS[name][0]):
+        call = aot_function(lambda *given: kernel._op(*given), note, note)
+        call(*values).sum().backward()
+    assert {kernel._forward_op, kernel._gradients_op} <= targets
+    assert kernel._op not in targets
 
 
 def test_every_kernel_with_an_operator_is_tried() -> None:

@@ -73,8 +73,8 @@ def test_one_matrix(where: Where, sizes: Sizes, is_transposed: bool) -> None:
     skip, bias = drawn(*shape, seed=6), drawn(sizes.out, seed=7)
     # The kernel sums less if the skip, or the bias, needs no gradient.
     without_skip = [*inputs[:3], inputs[4]]
-    compare(lambda *a, device: function(*a[:3], skip.to(a[0]), a[3], device), without_skip, where)
-    compare(lambda *a, device: function(*a, bias.to(a[0]), device), inputs[:4], where)
+    compare(lambda x, w, theta, b, device: function(x, w, theta, skip.to(x), b, device), without_skip, where)
+    compare(lambda x, w, theta, a, device: function(x, w, theta, a, bias.to(x), device), inputs[:4], where)
 
 
 @pytest.mark.parametrize("sizes", [Sizes(3, 6, 2, (2,), 9), Sizes(4, 6, 2, (13,), 5)])

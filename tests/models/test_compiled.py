@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.testing import assert_close
 from geoskip.graphs import attach
 from geoskip.graphs.graph_hierarchy import Hierarchy, pack_pooled
 from geoskip.kernels import use_path
-from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder, called_at_trace_time
 from tests.compiled import MODES, assert_trains_compiled
 from tests.models.small import OPERATORS, hierarchy, name, pooled_graph
 from tests.specimens import features
@@ -63,6 +64,43 @@ def test_correspondence(held: bool) -> None:
     chosen: dict[str, Any] = {"operator": "monet", "kernel_size": 2, "skip": "affine"}
     net = CorrespondenceNet(5, channels=(4, 5), dropout=0.0, graph=graph if held else None, **chosen)
     assert_trains_the_same(net, features(42, 3, dtype=torch.float32), *([] if held else [graph]))
+
+
+def traced_functions(model: nn.Module, x: Tensor) -> set[str]:
+    """Names of the functions in the one graph that ``torch.compile`` makes of ``model(x)``."""
+    graphs = []
+
+    def note(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    expected = copy.deepcopy(model)(x)
+    assert_close(torch.compile(model, fullgraph=True, backend=note)(x), expected)
+    (graph,) = graphs
+    return {getattr(node.target, "__name__", str(node.target)) for node in graph.graph.nodes}
+
+
+@pytest.mark.parametrize("chosen", [OPERATORS[k] for k in (0, 2, 4, 5, 7)], ids=name)
+def test_compiled_steps_of_models_do_not_sort_edges(chosen: dict[str, Any]) -> None:
+    """Also without an uncompiled call before, after which the graphs remember the sorted edges."""
+    x = features(2, 42, 3, dtype=torch.float32)
+    sorting = {"argsort", "searchsorted"}
+    assert not sorting & traced_functions(autoencoder(skip="affine", **chosen), x)
+    net = CorrespondenceNet(5, channels=(4,), dropout=0.0, graph=hierarchy().levels[0], **chosen)
+    assert not sorting & traced_functions(net, x)
+
+
+def test_edges_that_are_not_prepared_are_sorted_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the test above can fail."""
+    monkeypatch.setattr("geoskip.models.prepare_graph", lambda block, graph: None)
+    assert "argsort" in traced_functions(autoencoder(operator="feast", kernel_size=2), features(2, 42, 3).float())
+
+
+def test_methods_are_marked_as_torch_marks_them() -> None:
+    def method() -> None: ...
+
+    own, torchs = called_at_trace_time(copy.copy(method)), torch.compiler.assume_constant_result(lambda: None)
+    assert vars(own) == vars(torchs)
 
 
 def test_a_change_of_the_pseudo_coordinates_reaches_compiled_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -113,6 +114,58 @@ def test_a_step_that_waits_says_so() -> None:
         run(x)
     with pytest.raises(RuntimeError, match="waits for the GPU"):
         run(x)
+
+
+def fail_to_capture(size: int = 1) -> None:
+    """A step that allocates, draws numbers and then waits for the GPU."""
+
+    def wait(x: Tensor) -> float:
+        return nn.functional.dropout(torch.ones(size, device="cuda")).sum().item() + float(x.sum())
+
+    run, x = geoskip.capture(wait), torch.ones(1, device="cuda")
+    for _ in range(WARMUPS):
+        run(x)
+    with pytest.raises(RuntimeError, match="waits for the GPU"):
+        run(x)
+
+
+@pytest.mark.gpu
+def test_dropout_works_after_a_capture_that_failed() -> None:
+    """As usual, in a step that was captured before, in one that is captured afterwards, and on the same stream."""
+    model, optimizer, graph = setting("cuda")
+    x, target = batches("cuda", [2])[0]
+    earlier, later = (geoskip.capture(lambda x: model(x, graph), model) for _ in range(2))
+    for _ in range(WARMUPS + 1):
+        earlier(x)
+    stream, state = torch.cuda.current_stream(), torch.cuda.get_rng_state()
+    fail_to_capture()
+    assert torch.cuda.current_stream() == stream
+    torch.cuda.set_rng_state(state)
+    model(x, graph)
+    expected = model(x, graph)
+    torch.cuda.set_rng_state(state)
+    model(x, graph)
+    assert torch.equal(model(x, graph), expected)
+    for run in (earlier, later):
+        outputs = [run(x) for _ in range(WARMUPS + 3)]
+        assert run.num_recordings == 1
+        assert not any(torch.equal(a, b) for a, b in pairwise(outputs))
+    train = geoskip.capture(step_of(model, optimizer), model, optimizer)
+    losses = torch.stack([train(x, target, graph) for _ in range(WARMUPS + 3)])
+    assert train.num_recordings == 1
+    assert losses.isfinite().all()
+
+
+@pytest.mark.gpu
+def test_captures_that_fail_give_their_memory_back() -> None:
+    size = 1 << 24
+    reserved = []
+    for _ in range(4):
+        fail_to_capture(size)
+        gc.collect()
+        torch.cuda.empty_cache()
+        reserved.append(torch.cuda.memory_reserved())
+    assert reserved[-1] - reserved[0] < 4 * size
 
 
 def count_recordings(change: Callable[[nn.Module, torch.optim.Optimizer], Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import CapturedStep, preserved, random_states, record_graph, record_nothing
+from geoskip.training.cuda_graphs import CapturedStep, Replay, preserved, random_states, record_graph, record_nothing
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
@@ -118,6 +119,22 @@ def test_what_is_preserved_is_put_back_in_place() -> None:
     same(before, tensors(held))
     assert {name: t.data_ptr() for name, t in held.tensors().items()} == places
     assert torch.equal(random, torch.get_rng_state())
+
+
+def test_a_recording_that_fails_changes_nothing() -> None:
+    """The weights have moved in the warm-ups by then."""
+    held = learner(sets.config(precision="fp16"))
+    before, random, scale = tensors(held), random_states(held.device)["cpu"], held.scaler.state_dict()
+
+    def fail(step: Callable[[], Any]) -> Replay:
+        record_nothing(step)
+        raise RuntimeError("step: cannot be captured")
+
+    with pytest.raises(RuntimeError, match="cannot be captured"):
+        captured_step(held, record=fail)(torch.tensor([0, 1, 2]))
+    same(before, tensors(held))
+    assert torch.equal(random, torch.get_rng_state())
+    assert held.scaler.state_dict() == scale
 
 
 def test_preserving_leaves_the_hierarchy_alone() -> None:

@@ -25,7 +25,8 @@ from geoskip.graphs.checks import (
     faces_of_pyg,
 )
 from geoskip.graphs.tensor_records import map_tensors, move, register_record
-from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
+from geoskip.kernels import Pattern, is_transformed, sort_edges
+from geoskip.kernels.paths import is_stand_in
 from geoskip.shapes import Float, Int
 
 T = TypeVar("T")
@@ -220,8 +221,8 @@ class Graph:
             versions.append(of._version)
         if key in self._memo and self._memo[key][0] == versions:
             return self._memo[key][1]
-        if is_traced() or is_transformed():
-            # Traces and transforms use stand-ins for tensors, which must not outlive them.
+        if is_stand_in(self.order) or is_transformed():
+            # Stand-ins must not outlive the trace or transform that uses them.
             return build()
         # A value that is first needed in inference mode must also serve training.
         with torch.inference_mode(False):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
+from torch.library import Library
 
 from geoskip.kernels import reference
 from geoskip.kernels.paths import is_traced, is_transformed, kernels_for
@@ -16,6 +16,7 @@ from geoskip.kernels.pattern import Pattern
 
 _PATTERN = tuple(field.name for field in fields(Pattern))
 _PATTERN_SCHEMA = ", ".join(f"Tensor{'?' if name == 'groups_of' else ''} {name}" for name in _PATTERN)
+_LIBRARY = Library("geoskip", "FRAGMENT")
 
 
 class Kernel:
@@ -25,9 +26,10 @@ class Kernel:
     ``name_gradients(grad_y, needs, *inputs, *saved)``, which returns a gradient or None for each input. The first
     input is x.
 
-    While torch traces, the kernel is the operator ``geoskip::name`` of ``torch.library``: opaque, with known shapes
-    and with gradients. Otherwise it is a ``torch.autograd.Function``, because the dispatcher of custom operators takes
-    longer than some of the kernels.
+    It is a ``torch.autograd.Function``. While torch traces, it is called as the operator ``geoskip::name``: opaque and
+    with known shapes. What ``torch.compile`` makes of it calls the kernels as ``geoskip::name_forward`` and
+    ``geoskip::name_gradients``. These have no gradients, so that the kernel is all the Python that the dispatcher runs:
+    operators of ``torch.library.custom_op`` take longer than some of the kernels.
 
     The kernels of the gradients have no gradients themselves. A backward pass that will be differentiated again
     (``create_graph=True``) or transformed (``torch.func``) uses the gradients of the reference formula instead.
@@ -88,6 +90,24 @@ class Kernel:
 
         return Node
 
+    def _make_traced_node(self) -> type[torch.autograd.Function]:
+        """The node of the operator ``geoskip::name``, which a trace takes apart."""
+        kernel = self
+
+        class TracedNode(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> Tensor:
+                ctx.kernels = kernels_for(inputs[0])
+                output = kernel._forward_op(*kernel._flat(inputs))
+                kernel._save(ctx, inputs, output)
+                return output[0] if kernel.num_saved else output
+
+            @staticmethod
+            def backward(ctx: Any, grad_y: Tensor) -> Any:
+                return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
+
+        return TracedNode
+
     def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         tensors = list(inputs)
         ctx.others = [(at, inputs[at]) for at in self._others]
@@ -116,20 +136,10 @@ class Kernel:
         return getattr(ctx.kernels, f"{self.name}_gradients")(grad_y, needs, *values)
 
     def _register(self, inputs: str, fake: Callable[..., Any]) -> None:
-        """Register the operators of the kernel and of its gradients. Each tensor of the pattern is an input of them."""
-        name, at, after = f"geoskip::{self.name}", self._pattern_at, self._pattern_at + len(_PATTERN)
+        """Define the operators. Each tensor of the pattern is an input of them."""
 
         def run(*flat: Any) -> Any:
             return getattr(kernels_for(flat[0]), self.name)(*self._nested(flat))
-
-        def save(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.kernels = kernels_for(inputs[0])
-            self._save(ctx, self._nested(inputs), output)
-
-        def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-            needs = ctx.needs_input_grad
-            gradients = self._backward(ctx, grad_y, [*needs[:at], False, *needs[after:]])
-            return *gradients[:at], *[None] * len(_PATTERN), *gradients[at + 1 :]
 
         def run_gradients(grad_y: Tensor, needs: list[bool], *flat: Any) -> list[Tensor]:
             gradients = getattr(kernels_for(grad_y), f"{self.name}_gradients")(grad_y, needs, *self._nested(flat))
@@ -142,19 +152,25 @@ class Kernel:
             return [torch.empty_like(value) for value, need in zip(values, needs, strict=False) if need]
 
         outputs = f"({', '.join(['Tensor'] * (1 + self.num_saved))})" if self.num_saved else "Tensor"
-        self._op = custom_op(name, run, mutates_args=(), schema=f"({inputs}) -> {outputs}")
-        self._op.register_fake(lambda *flat: fake(*self._nested(flat)))
-        self._op.register_autograd(backward, setup_context=save)
         # Features that were not saved are None.
         optional = inputs.replace("Tensor x", "Tensor? x", 1)
         saved = "".join(f", Tensor saved_{k}" for k in range(self.num_saved + self.saves_output))
-        schema = f"(Tensor grad_y, bool[] needs, {optional}{saved}) -> Tensor[]"
-        self._gradients_op = custom_op(f"{name}_gradients", run_gradients, mutates_args=(), schema=schema)
-        self._gradients_op.register_fake(fake_gradients)
+        gradients = f"(Tensor grad_y, bool[] needs, {optional}{saved}) -> Tensor[]"
+        self._forward_op = _define(f"{self.name}_forward", f"({inputs}) -> {outputs}", run, self._fake(fake))
+        self._gradients_op = _define(f"{self.name}_gradients", gradients, run_gradients, fake_gradients)
+        self._op = _define(self.name, f"({inputs}) -> Tensor", self._first(run), self._fake(self._first(fake)))
+        traced = self._make_traced_node().apply
+        _LIBRARY.impl(self.name, lambda *flat: traced(*self._nested(flat)), "Autograd")
+
+    def _fake(self, fake: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *flat: fake(*self._nested(flat))
+
+    def _first(self, function: Callable[..., Any]) -> Callable[..., Tensor]:
+        """The function without the outputs that are saved for the gradients."""
+        return (lambda *inputs: function(*inputs)[0]) if self.num_saved else function
 
     def _call_op(self, *inputs: Any) -> Tensor:
-        output = self._op(*self._flat(inputs))
-        return output[0] if self.num_saved else output
+        return self._op(*self._flat(inputs))
 
     def _flat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         at = self._pattern_at
@@ -164,6 +180,15 @@ class Kernel:
     def _nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         at, after = self._pattern_at, self._pattern_at + len(_PATTERN)
         return *flat[:at], Pattern(*flat[at:after]), *flat[after:]
+
+
+def _define(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Define the operator ``geoskip::name``, without gradients."""
+    # The kernels read tensors in the layout that they were traced with.
+    _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"geoskip::{name}", fake, lib=_LIBRARY)
+    return getattr(torch.ops.geoskip, name).default
 
 
 def must_be_differentiable(grad_y: Tensor) -> bool:

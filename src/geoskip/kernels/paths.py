@@ -101,6 +101,14 @@ def is_traced(x: Tensor | None = None) -> bool:
     return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
 
 
+def is_stand_in(x: Tensor) -> bool:
+    """Whether torch is tracing with stand-ins for tensors such as ``x``. Code that runs while ``torch.compile`` traces,
+    but is not traced itself, sees real tensors."""
+    if torch._C._len_torch_dispatch_stack() > 0 or (type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)):
+        return recorded is None
+    return False
+
+
 def is_transformed() -> bool:
     """Whether ``torch.func`` (``grad``, ``vmap``, ``jvp``, …) or forward-mode AD is active. Only plain PyTorch can be
     transformed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -26,7 +26,7 @@ def record_graph(step: Callable[[], Any]) -> Replay:
     with capture_stream():
         for _ in range(WARMUPS):
             step()
-    return _record_once(step)
+    return record_once(step)
 
 
 @contextmanager
@@ -41,6 +41,43 @@ def capture_stream(device: torch.device | str = "cuda") -> Iterator[None]:
     with torch.cuda.stream(side):
         yield
     current.wait_stream(side)
+
+
+def record_once(step: Callable[[], Any]) -> Replay:
+    """Capture a step that has run before on the stream of captures. A failure leaves no trace outside of the step."""
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+    try:
+        # torch.cuda.graph does not return to the current stream if the capture fails.
+        back, capturing = torch.cuda.stream(torch.cuda.current_stream()), stream_to_capture()
+        with back, torch.cuda.graph(graph, pool=pool, stream=capturing):
+            result = step()
+    except Exception as error:
+        _undo_failed_capture(pool)
+        if not isinstance(error, RuntimeError) or "captur" not in str(error):
+            raise
+        raise RuntimeError(
+            "step: cannot be captured, because it waits for the GPU or uses an optimizer without capturable=True. "
+            "Return tensors instead of reading them with .item(), and see the error above"
+        ) from error
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def _undo_failed_capture(pool: tuple[int, int]) -> None:
+    """After a capture that CUDA invalidated, PyTorch keeps allocating for it, and its generator cannot draw numbers."""
+    device = torch.cuda.current_device()
+    # The first call raises if the capture has ended as it should, because the step failed for a reason of its own.
+    with suppress(RuntimeError):
+        torch._C._cuda_endAllocateToPool(device, pool)
+        torch._C._cuda_releasePool(device, pool)
+        # The end of a capture that succeeds sets the generator back.
+        scratch = torch.zeros(1, device="cuda")
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream_to_capture()):
+            scratch.zero_()
 
 
 def record_nothing(step: Callable[[], Any]) -> Replay:
@@ -112,7 +149,8 @@ class CapturedStep:
 def preserved(
     tensors: Iterable[Tensor], device: torch.device, scaler: torch.amp.GradScaler | None = None
 ) -> Iterator[None]:
-    """After the block, tensors, the random states of a device and a gradient scaler are as they were before it."""
+    """After the block, also if it raises, tensors, the random states of a device and a gradient scaler are as they were
+    before it."""
     copies = [(tensor, tensor.detach().clone()) for tensor in tensors]
     random, scale = random_states(device), {} if scaler is None else scaler.state_dict()
     try:
@@ -256,27 +294,6 @@ class Captured(Generic[P, R]):
             for leaf in leaves
         ]
         args, kwargs = pytree.tree_unflatten(copies, structure)
-        replay = (self._record or _record_once)(lambda: self.step(*args, **kwargs))
+        replay = (self._record or record_once)(lambda: self.step(*args, **kwargs))
         # The arguments are kept: their ids are part of the key.
         return [copy for copy in copies if isinstance(copy, Tensor)], replay, leaves
-
-
-def _record_once(step: Callable[[], Any]) -> Replay:
-    """Capture a step that has run before."""
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph, stream=stream_to_capture()):
-            result = step()
-    except RuntimeError as error:
-        if "captur" not in str(error):
-            raise
-        raise RuntimeError(
-            "step: cannot be captured, because it waits for the GPU or uses an optimizer without capturable=True. "
-            "Return tensors instead of reading them with .item(), and see the error above"
-        ) from error
-
-    def replay() -> Any:
-        graph.replay()
-        return result
-
-    return replay
