@@ -18,6 +18,7 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution,
     softmax_convolution_gradients,
 )
+from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
 from geoskip.kernels.triton.packing_kernels import packed_edges, packed_rows, packed_segments
 from geoskip.kernels.triton.products import TERMS_BYTES, add_parts, over_rows, spmm
 from geoskip.kernels.triton.training_step import (
@@ -40,6 +41,7 @@ __all__ = [
     "linear_cross_entropy",
     "linear_cross_entropy_gradients",
     "linear_gradients",
+    "mean_weights",
     "over_rows",
     "packed_edges",
     "packed_rows",
@@ -49,4 +51,5 @@ __all__ = [
     "sparse_product",
     "sparse_product_gradients",
     "spmm",
+    "symmetric_weights",
 ]
