@@ -19,7 +19,7 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution_gradients,
 )
 from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
-from geoskip.kernels.triton.packing_kernels import packed_edges, packed_rows, packed_segments
+from geoskip.kernels.triton.packing_kernels import packed_clusters, packed_edges, packed_graphs
 from geoskip.kernels.triton.products import TERMS_BYTES, add_parts, over_rows, spmm
 from geoskip.kernels.triton.training_step import (
     linear,
@@ -43,9 +43,9 @@ __all__ = [
     "linear_gradients",
     "mean_weights",
     "over_rows",
+    "packed_clusters",
     "packed_edges",
-    "packed_rows",
-    "packed_segments",
+    "packed_graphs",
     "softmax_convolution",
     "softmax_convolution_gradients",
     "sparse_product",
