@@ -1,11 +1,15 @@
 """A batch of stored graphs, place by place, against loops over the graphs; in plain PyTorch and in Triton."""
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from torch import Tensor
 
-from geoskip.kernels import use_path
-from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
+from geoskip.kernels import Pattern, sort_edges, use_path
+from geoskip.kernels.packing import Coordinates, StoredGraphs, packed_clusters, packed_edges, packed_graphs
 
 LOOPS = 3
 PATHS = [
@@ -13,81 +17,204 @@ PATHS = [
     pytest.param("interpreter", "cpu", marks=pytest.mark.compiled),
     pytest.param("fast", "cuda", marks=pytest.mark.gpu),
 ]
-SPARE = [pytest.param(0, id="exact"), pytest.param(70, id="padded")]
-VERTS = torch.tensor([3, 0, 5, 1, 4])
-EDGES = torch.tensor([4, 0, 70, 0, 9])
-ITEMS = torch.tensor([2, 1, 4, 0])
+SPARE = [pytest.param(0, id="exact"), pytest.param(300, id="padded")]
+# Single vertices, no vertices, no edges, more edges than a block.
+VERTS, EDGES = [3, 0, 5, 1, 9, 1, 2], [4, 0, 300, 0, 17, 2, 0]
+CHOSEN = [[2, 1, 4, 0], [3], [6, 5, 3, 0, 2, 4, 1], [1, 3]]
 
 
-def offsets(counts: Tensor) -> Tensor:
-    return torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
+class Sample(NamedTuple):
+    """Graphs by themselves, and stored one after the other."""
+
+    patterns: list[Pattern]
+    stored: StoredGraphs
+    x: Tensor
+    pos: Tensor
+    weights: Tensor
 
 
-def stored() -> tuple[Tensor, Tensor, Tensor]:
-    """Ends of the edges within their graphs, and a permutation of each graph's edges."""
+def offsets(counts: list[int]) -> Tensor:
+    return torch.tensor([0, *counts]).cumsum(0)
+
+
+def sample() -> Sample:
     random = torch.Generator().manual_seed(0)
-    ends = [torch.randint(max(int(v), 1), (2, int(e)), generator=random) for v, e in zip(VERTS, EDGES, strict=True)]
-    order = [torch.randperm(int(e), generator=random) for e in EDGES]
-    senders, receivers = torch.cat(ends, dim=1).to(torch.uint8)
-    return senders, receivers, torch.cat(order).to(torch.int16)
+    patterns = []
+    for verts, edges in zip(VERTS, EDGES, strict=True):
+        senders, receivers = torch.randint(max(verts, 1), (2, edges), generator=random)
+        patterns.append(sort_edges(senders, receivers, verts, verts)[0])
+    stored = StoredGraphs(
+        offsets(VERTS),
+        offsets(EDGES),
+        torch.cat([p.senders for p in patterns]).to(torch.uint8),
+        torch.cat([p.receivers for p in patterns]).to(torch.uint8),
+        torch.cat([p.by_sender for p in patterns]).to(torch.int16),
+        torch.cat([p.offsets[0, :-1] for p in patterns]).to(torch.int16),
+        torch.cat([p.sender_offsets[0, :-1] for p in patterns]).to(torch.int16),
+    )
+    x, pos = torch.randn(sum(VERTS), 3, generator=random), torch.randn(sum(VERTS), 2, generator=random)
+    return Sample(patterns, stored, x, pos, torch.randint(2, (sum(EDGES),), generator=random).to(torch.uint8))
 
 
+def moved(value: Any, device: str) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, tuple):
+        parts = [moved(part, device) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def packed_by_hand(chosen: list[int], num_vertices: int, num_edges: int) -> Pattern:
+    """The edges of one graph after the other, then of the padding, sorted again."""
+    senders, receivers, start = [], [], 0
+    for pattern in (sample().patterns[item] for item in chosen):
+        senders += (pattern.senders + start).tolist()
+        receivers += (pattern.receivers + start).tolist()
+        start += pattern.num_receivers
+    loops = [start + k // LOOPS for k in range(num_edges - len(senders))]
+    ends = torch.tensor([senders + loops, receivers + loops], dtype=torch.long)
+    return sort_edges(ends[0], ends[1], num_vertices, num_vertices)[0]
+
+
+def same_pattern(found: Pattern, expected: Pattern) -> None:
+    for name in ("senders", "receivers", "offsets", "by_sender", "sender_offsets"):
+        a, b = getattr(found, name).cpu(), getattr(expected, name)
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b), name
+
+
+def room(chosen: list[int], spare: int) -> tuple[int, int]:
+    """The last vertex with padding edges has fewer than ``LOOPS``."""
+    verts, edges = (sum(sizes[item] for item in chosen) for sizes in (VERTS, EDGES))
+    return verts + spare, edges + spare // LOOPS * LOOPS + (1 if spare else 0)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize("chosen", CHOSEN, ids=str)
+@pytest.mark.parametrize(("path", "device"), PATHS)
+def test_graphs(path: str, device: str, chosen: list[int], spare: int) -> None:
+    _, stored, x, *_ = sample()
+    num_vertices, num_edges = room(chosen, spare)
+    with use_path(path):
+        items, given = torch.tensor(chosen, device=device), moved(stored, device)
+        found = packed_graphs(items, given, num_vertices, num_edges, LOOPS, x.to(device), None)
+    same_pattern(found.pattern, packed_by_hand(chosen, num_vertices, num_edges))
+    assert found.order.tolist() == [*range(num_edges)]
+    assert found.pseudo is None
+    rows = [
+        (place, int(stored.vertex_offsets[item]) + k, True)
+        for place, item in enumerate(chosen)
+        for k in range(VERTS[item])
+    ]
+    padding = [(len(chosen) - 1, 0, False)] * spare
+    columns = found.verts.graphs.tolist(), found.verts.rows.tolist(), found.verts.real.tolist()
+    assert [*zip(*columns, strict=True)] == rows + padding
+    assert found.verts.starts.tolist() == offsets([VERTS[item] for item in chosen]).tolist()
+    assert found.x is not None
+    assert torch.equal(found.x.cpu(), torch.cat([x[[row for _, row, _ in rows]], x.new_zeros(spare, 3)]))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("by_position", [False, True], ids=["degree", "position"])
 @pytest.mark.parametrize("spare", SPARE)
 @pytest.mark.parametrize(("path", "device"), PATHS)
-def test_rows(path: str, device: str, spare: int) -> None:
-    first, room = offsets(VERTS), int(VERTS[ITEMS].sum()) + spare
-    expected = [(place, int(first[item]) + k) for place, item in enumerate(ITEMS) for k in range(int(VERTS[item]))]
+def test_coordinates(path: str, device: str, spare: int, by_position: bool, dtype: torch.dtype, shared: bool) -> None:
+    """Bitwise those of each edge by itself. Graphs without edges have the scale 0, if scales are shared."""
+    chosen = CHOSEN[2]
+    _, stored, _, pos, _ = sample()
+    num_vertices, num_edges = room(chosen, spare)
+    scales = torch.tensor([0.7, 0.0, 1.3, 0.0, 2.1, 0.9, 0.0] if shared else [0.7, 1, 1.3, 1, 2.1, 0.9, 1], dtype=dtype)
+    pos = pos.to(dtype)
+    if not by_position:
+        scales *= 10
+    coordinates = Coordinates(pos if by_position else None, scales, shared)
     with use_path(path):
-        starts, graphs, rows, real = (t.cpu() for t in packed_rows(first.to(device), ITEMS.to(device), room))
-    count = len(expected)
-    assert starts.tolist() == [0, *VERTS[ITEMS].cumsum(0).tolist()]
-    assert list(zip(graphs[:count].tolist(), rows[:count].tolist(), strict=True)) == expected
-    assert real.tolist() == [True] * count + [False] * spare
-    assert set(rows[count:].tolist()) <= {0}
-    assert set(graphs[count:].tolist()) <= {len(ITEMS) - 1}
+        items, given = torch.tensor(chosen, device=device), moved(stored, device)
+        arguments = num_vertices, num_edges, LOOPS, None, moved(coordinates, device)
+        found = packed_graphs(items, given, *arguments).pseudo
+    assert found is not None
+    pattern, expected = packed_by_hand(chosen, num_vertices, num_edges), []
+    verts = torch.tensor([(item, int(offsets(VERTS)[item]) + k) for item in chosen for k in range(VERTS[item])])
+    for sender, receiver in zip(pattern.senders.tolist(), pattern.receivers.tolist(), strict=True):
+        scale = scales.max() if shared else scales[verts[receiver, 0] if receiver < len(verts) else chosen[-1]]
+        if by_position:
+            offset = pos[verts[sender, 1]] - pos[verts[receiver, 1]] if receiver < len(verts) else pos.new_zeros(2)
+            expected.append((offset / (2 * scale) + 0.5).clamp(0, 1))
+        else:
+            expected.append((pattern.counts[0, receiver].to(dtype) / scale).clamp(0, 1).view(1))
+    assert found.dtype == dtype
+    assert torch.equal(found.cpu(), torch.stack(expected))
 
 
-@pytest.mark.parametrize("spare", SPARE)
 @pytest.mark.parametrize(("path", "device"), PATHS)
-def test_edges(path: str, device: str, spare: int) -> None:
-    first, starts = offsets(EDGES), offsets(VERTS[ITEMS])
-    count = int(EDGES[ITEMS].sum())
-    senders, receivers, order = stored()
-    found: list[list[int]] = [[], [], []]
-    for place, item in enumerate(ITEMS):
-        own = slice(int(first[item]), int(first[item + 1]))
-        found[2] += [len(found[0]) + int(k) for k in order[own]]
-        base = int(starts[place])
-        found[0] += [base + int(k) for k in senders[own]]
-        found[1] += [base + int(k) for k in receivers[own]]
-    padding = [int(starts[-1]) + k // LOOPS for k in range(spare)]
+def test_a_batch_without_edges_has_the_scale_1(path: str, device: str) -> None:
+    _, stored, _, pos, _ = sample()
     with use_path(path):
-        batch = first.to(device), ITEMS.to(device), starts.to(device)
-        edges = senders.to(device), receivers.to(device), order.to(device)
-        got = packed_edges(*batch, *edges, count + spare, LOOPS)
-    assert got[0].tolist() == found[0] + padding
-    assert got[1].tolist() == found[1] + padding
-    assert got[2].tolist() == found[2] + list(range(count, count + spare))
+        coordinates = Coordinates(pos.to(device), torch.zeros(len(VERTS), device=device), True)
+        items, given = torch.tensor([3, 6], device=device), moved(stored, device)
+        found = packed_graphs(items, given, 5, 4, LOOPS, None, coordinates).pseudo
+    assert found is not None
+    assert found.tolist() == [[0.5, 0.5]] * 4
 
 
+@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize("chosen", CHOSEN, ids=str)
 @pytest.mark.parametrize(("path", "device"), PATHS)
-def test_segments(path: str, device: str, spare: int) -> None:
-    """Padding vertices have ``LOOPS`` edges each as long as there is room."""
-    verts, edges = offsets(VERTS), offsets(EDGES[ITEMS])
-    counts = int(VERTS[ITEMS].sum()), int(EDGES[ITEMS].sum())
-    room = counts[1] + 2 * spare
-    first_in = torch.arange(int(VERTS.sum())).to(torch.uint8)
-    own = [int(edges[place]) + int(verts[item]) + k for place, item in enumerate(ITEMS) for k in range(VERTS[item])]
-    padding = [min(counts[1] + k * LOOPS, room) for k in range(spare + 1)]
+def test_edges(path: str, device: str, chosen: list[int], spare: int) -> None:
+    _, stored, _, _, weights = sample()
+    num_vertices, num_edges = room(chosen, spare)
     with use_path(path):
-        starts, graphs, rows, _ = packed_rows(verts.to(device), ITEMS.to(device), counts[0] + spare)
-        tables = first_in.to(device), (first_in * 2).to(device)
-        into, out = packed_segments(starts, edges.to(device), graphs, rows, *tables, room, LOOPS)
-    assert into[0].tolist() == own + padding
-    twice = [value + int(verts[item]) + k for value, (item, k) in zip(own, _places(), strict=True)]
-    assert out[0].tolist() == twice + padding
+        items, given = torch.tensor(chosen, device=device), moved(stored, device)
+        pattern, found = packed_edges(items, given, num_vertices, num_edges, LOOPS, weights.to(device))
+    same_pattern(pattern, packed_by_hand(chosen, num_vertices, num_edges))
+    first = stored.edge_offsets
+    own = [weights[first[item] : first[item + 1]] for item in chosen]
+    assert torch.equal(found.cpu(), torch.cat([*own, weights.new_ones(num_edges - sum(map(len, own)))]).float())
 
 
-def _places() -> list[tuple[int, int]]:
-    return [(int(item), k) for item in ITEMS for k in range(int(VERTS[item]))]
+CLUSTERS = [[0, 1, 0], [], [2, 0, 1, 0, 2], [0], [0] * 9, [0], [1, 0]]
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize("chosen", CHOSEN, ids=str)
+@pytest.mark.parametrize(("path", "device"), PATHS)
+def test_clusters(path: str, device: str, chosen: list[int], spare: int) -> None:
+    patterns = []
+    for clusters in CLUSTERS:
+        ends = torch.arange(len(clusters)), torch.tensor(clusters, dtype=torch.long)
+        patterns.append(sort_edges(*ends, len(clusters), len(set(clusters)))[0])
+    coarse = [pattern.num_receivers for pattern in patterns]
+    members, targets = (
+        torch.cat([getattr(p, name) for p in patterns]).to(torch.uint8) for name in ("senders", "receivers")
+    )
+    first = torch.cat([p.offsets[0, :-1] for p in patterns]).to(torch.uint8)
+    num_fine, num_coarse = (sum(sizes[item] for item in chosen) + spare for sizes in (VERTS, coarse))
+    tables = offsets(VERTS), offsets(coarse), members, targets, first
+    stored: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = moved(tables, device)
+    with use_path(path):
+        items = torch.tensor(chosen, device=device)
+        found = packed_clusters(items, *stored, num_fine, num_coarse, spare > 0)
+    senders: list[int] = []
+    receivers: list[int] = []
+    starts, vertex, cluster = [0], 0, 0
+    for item in chosen:
+        pattern = patterns[item]
+        senders += (pattern.senders + vertex).tolist()
+        receivers += (pattern.receivers + cluster).tolist()
+        starts += (pattern.offsets[0, 1:] + vertex).tolist()
+        vertex, cluster = vertex + VERTS[item], cluster + coarse[item]
+    if spare:
+        starts += [vertex + 1 + k for k in range(spare)]
+        senders += [num_fine - 1] * (spare + num_coarse)
+        receivers += [min(cluster + k, num_coarse) for k in range(spare + num_coarse)]
+    assert found.senders.tolist() == senders
+    assert found.receivers.tolist() == receivers
+    assert found.offsets.tolist() == [starts]
+    assert found.by_sender.tolist() == [*range(len(senders))]
+    assert found.sender_offsets.tolist() == [[0] * (num_fine + 1)]

@@ -20,7 +20,10 @@ from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
 
-LAUNCHERS = ("bases", "halves", "items", "packing_kernels", "polynomials", "products", "training_step", "vertices")
+LAUNCHERS = (
+    *("bases", "halves", "items", "normalization", "packing_kernels", "polynomials"),
+    *("products", "training_step", "vertices"),
+)
 CHOSEN: list[dict[str, Any]] = [
     {"task": "reconstruction", "operator": "gcn", "skip": "affine"},
     {"task": "correspondence", "operator": "monet", "skip": "affine"},

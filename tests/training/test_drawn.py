@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from geoskip.data import GraphLevel, GraphSet, Split, superpixel_set
 from geoskip.data.graph_sets import with_levels
-from geoskip.graphs import polar
+from geoskip.graphs import gcn_edges, polar
+from geoskip.kernels import use_path
 from geoskip.training import random_coarsening
 from geoskip.training.config import Config
 from geoskip.training.cuda_graphs import record_nothing
@@ -238,6 +240,35 @@ def test_scales_of_a_batch(pseudo: str) -> None:
             largest = [float(spread[owners == g].max()) for g in range(4) if bool((owners == g).any())]
             expected = largest if depth == 0 else [max(largest)]
             assert expected == pytest.approx([1.0] * len(expected))
+
+
+KERNELS: list[dict[str, Any]] = [
+    {"operator": "monet"},
+    {"operator": "monet", "pseudo": "degree"},
+    {"operator": "monet", "finest_pseudo": "polar"},
+    {"operator": "gcn"},
+    {"operator": "feast"},
+    {"operator": "gin"},
+]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("chosen", KERNELS, ids=lambda chosen: "-".join(map(str, chosen.values())))
+@pytest.mark.parametrize("coarsening", [{}, AUTHORS], ids=str)
+def test_kernels_assemble_the_same_batches(coarsening: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Bitwise, padding included; also what operators derive from the graphs."""
+    made = task(coarsening, padded=True, pseudo_scale="batch", **chosen)
+    for epoch in (0, 2):
+        made.begin_epoch(epoch)
+        for items in (ITEMS, ITEMS[:1], ITEMS.flip(0)):
+            results = []
+            for path in ("fast", "interpreter"):
+                with use_path(path):
+                    batch = made.store.batch(items)
+                    weights = [gcn_edges(graph, torch.float32) for graph in batch.graphs.levels]
+                results.append(tree_leaves((batch, weights)))
+            for expected, found in zip(*results, strict=True):
+                assert (found is None and expected is None) or torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("coarsening", [{}, AUTHORS], ids=str)

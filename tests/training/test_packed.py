@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geoskip.graphs import Graph, PooledGraphs, attach, cartesian, target_degree, with_self_loops
 from geoskip.kernels import Pattern
 from geoskip.training.graph_store import GraphStore
-from geoskip.training.packed_graphs import LOOPS, PackedBatch, Rows
+from geoskip.training.packed_graphs import LOOPS, PackedBatch
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence, mesh_graph
 from tests.training import sets
@@ -38,14 +38,6 @@ def task(padded: bool, **chosen: Any) -> Classification:
     made = Classification(sets.config("classification", **chosen), sets.graphs())
     made._stores["train"] = replace(made.store, padded=padded)
     return made
-
-
-def test_rows_of_chosen_graphs_come_in_order_and_then_padding() -> None:
-    rows = Rows.gather(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0]), capacity=7)
-    assert rows.starts.tolist() == [0, 3, 3, 5]
-    assert rows.rows.tolist() == [2, 3, 4, 0, 1, 0, 0]
-    assert rows.graphs[:5].tolist() == [0, 0, 0, 2, 2]
-    assert rows.real.tolist() == [True] * 5 + [False] * 2
 
 
 def same_pattern(found: Pattern, expected: Pattern) -> None:

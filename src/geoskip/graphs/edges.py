@@ -19,7 +19,8 @@ from geoskip.graphs.checks import (
     widest_float,
 )
 from geoskip.graphs.graph import Graph
-from geoskip.kernels import Pattern, sort_edges
+from geoskip.kernels import Pattern, is_traced, sort_edges
+from geoskip.kernels.paths import is_fast, kernels_for, on_triton
 from geoskip.shapes import Float
 
 
@@ -138,6 +139,10 @@ def with_self_loops(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
     """
 
     def build() -> WeightedEdges:
+        if graph.given_edge_weight is None and dtype != torch.float32:
+            # All weights are 0 or 1, so that one sorted pattern serves every dtype.
+            pattern, weights = with_self_loops(graph, torch.float32)
+            return WeightedEdges(pattern, weights.to(dtype))
         senders, receivers = graph.pattern.senders, graph.pattern.receivers
         loops = torch.arange(graph.num_vertices, device=graph.device)
         pattern, order = sort_edges(
@@ -156,6 +161,8 @@ def with_self_loops(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
 
 def mean_weights(edges: WeightedEdges) -> Float[Tensor, " edges"]:
     """Weights divided by their sum at the receiver, which turns a sum over neighbors into a mean."""
+    if _has_kernels(*edges):
+        return kernels_for(edges.weights).mean_weights(*edges)
     receivers = edges.pattern.receivers
     return edges.weights / _sums_at(receivers, edges.weights, edges.pattern.num_receivers)[receivers]
 
@@ -169,6 +176,9 @@ def gcn_edges(graph: Graph, dtype: torch.dtype, renormalize: bool = True) -> Wei
     weights stay as they are."""
 
     def build() -> WeightedEdges:
+        if graph.given_edge_weight is None and _has_kernels(*with_self_loops(graph, torch.float32)):
+            pattern, ones = with_self_loops(graph, torch.float32)
+            return WeightedEdges(pattern, kernels_for(ones).symmetric_weights(pattern, ones, renormalize, dtype))
         pattern, weights = with_self_loops(graph, widest_float(graph.device))
         own = torch.zeros_like(weights)
         if not renormalize:
@@ -201,6 +211,13 @@ def laplacian_edges(graph: Graph, dtype: torch.dtype) -> WeightedEdges:
         return WeightedEdges(pattern, -_symmetric(pattern, weights, degrees, at_zero).to(dtype))
 
     return graph.remember(("laplacian", dtype), build, of=graph.given_edge_weight)
+
+
+def _has_kernels(pattern: Pattern, weights: Tensor) -> bool:
+    """Whether kernels normalize constant weights. They are not traced and have no gradients."""
+    if is_traced(weights) or weights.requires_grad or weights.dtype != torch.float32 or not pattern.num_edges:
+        return False
+    return is_fast(weights) and on_triton(weights)
 
 
 def _sums_at(ends: Tensor, weights: Tensor, num_vertices: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import torch
@@ -14,8 +14,10 @@ from torch import Tensor
 from geoskip.data import GraphSet
 from geoskip.graphs import Graph, PooledGraphs, graph_of_vertex
 from geoskip.graphs.tensor_records import map_tensors, register_record
-from geoskip.shapes import Bool, Float, Int
-from geoskip.training.packed_graphs import BatchShape, PackedBatch, PackedLevel, Rows
+from geoskip.kernels.branches import branches
+from geoskip.kernels.packing import Coordinates, Rows, relative_coordinates
+from geoskip.shapes import Float, Int
+from geoskip.training.packed_graphs import BatchShape, PackedBatch, PackedLevel
 
 CHUNK = 1024  # graphs sorted at once: bounds the memory for edges numbered in 64 bits
 MAX_STORED = 2**28  # stored pseudo-coordinates of a UniformStore, in numbers: 1 GiB
@@ -54,12 +56,16 @@ class GraphStore:
     def batch(self, items: Int[Tensor, " items"]) -> PackedBatch:
         """The chosen graphs, all different, at every level."""
         shapes = self._shapes_for(items)
-        verts = tuple(level.rows(items, shape) for level, shape in zip(self.levels, shapes, strict=True))
-        graphs = [self._graph(depth, items, verts[depth], shape) for depth, shape in enumerate(shapes)]
-        steps = zip(pairwise(self.levels), pairwise(verts), strict=True)
-        clusters = [finer.clusters(f, coarser, c, self.padded) for (finer, coarser), (f, c) in steps]
+        steps = pairwise(zip(self.levels, shapes, strict=True))
+        # The levels do not need each other, and their kernels are small.
+        with branches(items) as fork:
+            coarser = [fork(partial(self._level, depth, items, shapes[depth])) for depth in range(1, len(shapes))]
+            pooling = [partial(fine[0].clusters, items, fine[1], *coarse, self.padded) for fine, coarse in steps]
+            clusters = tuple(fork(call) for call in pooling)
+            finest = self._level(0, items, shapes[0])
+        graphs, verts, (x, *_) = zip(finest, *coarser, strict=True)
         real = tuple(rows.real for rows in verts) if self.padded else None
-        return PackedBatch(items, verts[0].take(self.x), PooledGraphs(tuple(graphs), tuple(clusters), real), verts)
+        return PackedBatch(items, x, PooledGraphs(graphs, clusters, real), verts)
 
     def to(self, device: torch.device | str, padded: bool) -> GraphStore:
         """The same graphs on another device."""
@@ -89,17 +95,23 @@ class GraphStore:
         self.prepare(len(items))
         return self._shapes[len(items)]
 
-    def _graph(self, depth: int, items: Tensor, verts: Rows, shape: BatchShape) -> Graph:
-        graph = self.levels[depth].batch(items, verts, shape)
+    def _level(self, depth: int, items: Tensor, shape: BatchShape) -> tuple[Graph, Rows, Tensor | None]:
+        level, x = self.levels[depth], self.x if depth == 0 else None
+        if not self.polar or depth > 0:
+            return level.batch(items, shape, x, self._coordinates(depth))
+        graph, verts, features = level.batch(items, shape, x)
+        scales = self.scales[0]
+        assert scales is not None
+        scale = scales[items][verts.graphs[graph.pattern.receivers]].unsqueeze(1)
+        return with_pseudo(graph, relative(graph, verts.take(self.pos[0]), scale, polar=True)), verts, features
+
+    def _coordinates(self, depth: int) -> Coordinates | None:
         if self.coordinates is None:
-            return graph
-        pos = verts.take(self.pos[depth]) if self.coordinates == "position" else None
-        scales = self.scales[depth]
-        if scales is None:
-            scale: Tensor = own_scale(graph, pos, verts.real)
-        else:
-            scale = scales[items][verts.graphs[graph.pattern.receivers]].unsqueeze(1)
-        return with_pseudo(graph, relative(graph, pos, scale, polar=self.polar and depth == 0))
+            return None
+        own, pos = self.scales[depth], self.pos[depth] if self.coordinates == "position" else None
+        scales = self.levels[depth].largest if own is None else own
+        assert scales is not None
+        return Coordinates(pos, scales, shared=own is None)
 
 
 def with_pseudo(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
@@ -114,28 +126,24 @@ def relative(
 ) -> Float[Tensor, "edges dim"]:
     """Pseudo-coordinates with a scale for each edge: :func:`geoskip.graphs.cartesian` or
     :func:`~geoskip.graphs.polar`, or without positions :func:`~geoskip.graphs.target_degree`."""
-    senders, receivers = graph.pattern.senders, graph.pattern.receivers
-    if pos is None:
-        return (graph.degrees[receivers].unsqueeze(1) / scale).clamp(0, 1)
-    offsets = pos[senders] - pos[receivers]
-    if not polar:
-        return (offsets / (2 * scale) + 0.5).clamp(0, 1)
+    if pos is None or not polar:
+        return relative_coordinates(graph.pattern, pos, scale)
+    offsets = pos[graph.pattern.senders] - pos[graph.pattern.receivers]
     angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
     return torch.cat([(offsets.norm(dim=1, keepdim=True) / scale).clamp(0, 1), angle.unsqueeze(1)], dim=1)
 
 
-def own_scale(graph: Graph, pos: Tensor | None, real: Bool[Tensor, " vertices"] | None = None) -> Float[Tensor, ""]:
-    """The largest offset, or without positions the largest degree, of the ``real`` vertices; 1 if that is 0."""
-    if pos is None:
-        values = graph.degrees.float() if real is None else torch.where(real, graph.degrees.float(), 0)
-    else:  # padding edges are self-loops, so their offset is 0
-        values = (pos[graph.pattern.senders] - pos[graph.pattern.receivers]).abs()
+def own_scale(graph: Graph, pos: Tensor | None) -> Float[Tensor, ""]:
+    """The largest offset, or without positions the largest degree; 1 if that is 0."""
+    senders, receivers = graph.pattern.senders, graph.pattern.receivers
+    values = graph.degrees.float() if pos is None else (pos[senders] - pos[receivers]).abs()
     largest = values.max() if values.numel() else values.new_zeros(())
     return torch.where(largest > 0, largest, 1)
 
 
-def own_scales(graph: Graph, pos: Tensor | None, polar: bool = False) -> Float[Tensor, " graphs"]:
-    """:func:`own_scale` of each packed graph; with ``polar`` the length of its longest edge."""
+def largest_values(graph: Graph, pos: Tensor | None, polar: bool = False) -> Float[Tensor, " graphs"]:
+    """The largest offset, or without positions the largest degree, of each packed graph; with ``polar`` the length of
+    its longest edge. 0 for a graph without edges."""
     receivers = graph.pattern.receivers
     if pos is None:
         values = graph.degrees[receivers].float()
@@ -144,8 +152,7 @@ def own_scales(graph: Graph, pos: Tensor | None, polar: bool = False) -> Float[T
         # A column of zeros, since positions may have no dimensions.
         components = torch.cat([offsets.abs(), offsets.new_zeros(len(offsets), 1)], dim=1)
         values = offsets.norm(dim=1) if polar else components.amax(1)
-    largest = values.new_zeros(graph.num_graphs).scatter_reduce(0, graph_of_vertex(graph)[receivers], values, "amax")
-    return torch.where(largest > 0, largest, 1)
+    return values.new_zeros(graph.num_graphs).scatter_reduce(0, graph_of_vertex(graph)[receivers], values, "amax")
 
 
 def store_set(
@@ -168,19 +175,25 @@ def store_set(
     for chunk in items.split(CHUNK):
         selected = data.select(chunk)
         pooled = selected.pooled()
-        parts.append(PackedLevel.from_pooled(pooled, looped))
+        packed = PackedLevel.from_pooled(pooled, looped)
+        if coordinates is not None and (largest is None or polar):
+            verts = [level.pos if coordinates == "position" else None for level in selected.levels]
+            own.append(largest_values(pooled.levels[0], verts[0], polar))
+        if coordinates is not None and largest is None:
+            measured = [largest_values(*level) for level in zip(pooled.levels[1:], verts[1:], strict=True)]
+            pairs = zip(packed[1:], measured, strict=True)
+            packed[1:] = [replace(level, largest=values) for level, values in pairs]
+        parts.append(packed)
         xs.append(selected.x)
         pos.append([level.pos for level in selected.levels])
-        if coordinates is not None and (largest is None or polar):
-            finest = selected.levels[0].pos if coordinates == "position" else None
-            own.append(own_scales(pooled.levels[0], finest, polar))
     levels = tuple(PackedLevel.join(level) for level in zip(*parts, strict=True))
     positions = tuple(torch.cat(level) for level in zip(*pos, strict=True))
     scales: list[Tensor | None] = [None] * len(levels)
     if largest is not None:
         scales = [torch.full((len(items),), value, device=data.x.device) for value in largest[: len(levels)]]
     if own:
-        scales[0] = torch.cat(own)
+        joined = torch.cat(own)
+        scales[0] = torch.where(joined > 0, joined, 1)
     return GraphStore(torch.cat(xs), positions, levels, coordinates, tuple(scales), padded, polar)
 
 
@@ -269,9 +282,9 @@ class UniformStore(GraphStore):
         if num_items not in self._templates:
             items = torch.arange(num_items, device=self.x.device)
             level, (shape,) = PackedLevel.join(self.levels * num_items), self.batch_shapes(num_items)
-            verts = level.rows(items, shape)
+            graph, verts, _ = level.batch(items, shape)
             local = replace(verts, rows=verts.rows - items.repeat_interleave(self._size) * self._size)
-            self._templates[num_items] = local, level.batch(items, verts, shape)
+            self._templates[num_items] = local, graph
         return self._templates[num_items]
 
     @cached_property

@@ -13,53 +13,12 @@ from torch import Tensor
 
 from geoskip.data.graph_sets import local_dtype
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
-from geoskip.graphs.checks import widest_float
 from geoskip.graphs.tensor_records import register_record
 from geoskip.kernels import Pattern
-from geoskip.kernels.packing import packed_edges, packed_rows, packed_segments
-from geoskip.shapes import Bool, Float, Int, Shaped
+from geoskip.kernels.packing import Coordinates, Rows, StoredGraphs, packed_clusters, packed_edges, packed_graphs
+from geoskip.shapes import Float, Int, Shaped
 
-
-@register_record
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a batch: those of its first graph, of its second, …, then padding.
-
-    starts: graph g of the batch has the rows ``starts[g] : starts[g + 1]``.
-    graphs: the graph that each row belongs to; the last one for padding.
-    rows: the stored row that each row of the batch is copied from; 0 for padding.
-    real: False for padding.
-    """
-
-    starts: Int[Tensor, " items_plus_1"]
-    graphs: Int[Tensor, " rows"]
-    rows: Int[Tensor, " rows"]
-    real: Bool[Tensor, " rows"]
-
-    @classmethod
-    def gather(cls, offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"], capacity: int) -> Rows:
-        """The rows ``offsets[g] : offsets[g + 1]`` of each chosen graph in ``capacity`` rows, which must be enough."""
-        return cls(*packed_rows(offsets, items, capacity))
-
-    @property
-    def count(self) -> Int[Tensor, ""]:
-        """The number of rows that are not padding, on the device to avoid a synchronization."""
-        return self.starts[-1]
-
-    @property
-    def capacity(self) -> int:
-        return len(self.rows)
-
-    def take(self, values: Tensor, padding: int = 0) -> Tensor:
-        """The stored values of the rows; ``padding`` in padding rows."""
-        real = self.real.view(-1, *(1,) * (values.dim() - 1))
-        return torch.where(real, values[self.rows], padding)
-
-    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
-        """One value per graph, repeated for all its rows; ``padding`` in padding rows."""
-        return torch.where(self.real, values[self.graphs], padding)
-
-
+register_record(Rows)
 # Self-loops per padding vertex: few, because a vertex with many neighbors slows its kernel down.
 LOOPS = 16
 
@@ -107,15 +66,10 @@ class PackedEdges:
         joined: dict[str, Any] = {f.name: join([getattr(part, f.name) for part in parts]) for f in fields(cls)}
         return cls(**joined | {"offsets": join_offsets([part.offsets for part in parts])})
 
-    def batch(self, items: Int[Tensor, " items"], verts: Rows, capacity: int) -> tuple[Pattern, Rows]:
-        """The edges between the vertices of a batch; padding edges are loops, ``LOOPS`` at each padding vertex."""
-        edges = Rows.gather(self.offsets, items, capacity)
-        stored = self.senders, self.receivers, self.by_sender
-        senders, receivers, by_sender = packed_edges(self.offsets, items, verts.starts, *stored, capacity, LOOPS)
-        into, out = packed_segments(
-            verts.starts, edges.starts, verts.graphs, verts.rows, self.first_in, self.first_out, capacity, LOOPS
-        )
-        return Pattern(senders, receivers, None, into, by_sender, out), edges
+    def stored(self, offsets: Int[Tensor, " graphs_plus_1"]) -> StoredGraphs:
+        """Graphs with these edges; ``offsets`` are those of their vertices."""
+        ends = self.senders, self.receivers, self.by_sender
+        return StoredGraphs(offsets, self.offsets, *ends, self.first_in, self.first_out)
 
 
 def join(parts: Sequence[Tensor | None]) -> Tensor | None:
@@ -195,8 +149,10 @@ class PackedLevel:
     looped: the same with a self-loop at each vertex, for operators that add one; else None.
     spirals: vertices of the spiral around each vertex, numbered within the graph; None without spirals.
     members: the vertices of each graph in the order of their clusters, numbered within it; None at the coarsest level.
+    targets: the vertices of the next level that ``members`` are merged to, numbered within the graph.
     first_member: per vertex, how many vertices of its graph at the finer level come before those merged to it; None
         at the finest level.
+    largest: the largest offset or degree of each graph, if pseudo-coordinates are relative to that of the batch.
     """
 
     offsets: Int[Tensor, " graphs_plus_1"]
@@ -204,7 +160,9 @@ class PackedLevel:
     looped: PackedEdges | None = None
     spirals: Int[Tensor, "vertices length"] | None = None
     members: Shaped[Tensor, " vertices"] | None = None
+    targets: Shaped[Tensor, " vertices"] | None = None
     first_member: Shaped[Tensor, " vertices"] | None = None
+    largest: Float[Tensor, " graphs"] | None = None
 
     @classmethod
     def from_pooled(cls, pooled: PooledGraphs, looped: bool) -> list[PackedLevel]:
@@ -212,16 +170,17 @@ class PackedLevel:
         levels = []
         for depth, graph in enumerate(pooled.levels):
             bounds, owner = _bounds(graph), graph_of_vertex(graph)
-            spirals = members = first_member = None
+            spirals = members = targets = first_member = None
             if graph.spirals is not None:
                 spirals = torch.where(graph.spirals < 0, -1, graph.spirals - bounds[owner, None])
             if depth < len(pooled.clusters):
                 members = _small(pooled.clusters[depth].senders - bounds[owner])
+                targets = _small(pooled.clusters[depth].receivers - _bounds(pooled.levels[depth + 1])[owner])
             if depth > 0:
                 first = pooled.clusters[depth - 1].offsets[0][:-1]
                 first_member = _small(first - _bounds(pooled.levels[depth - 1])[owner])
             loops = PackedEdges.of(graph, with_self_loops(graph, torch.float32)) if looped else None
-            levels.append(cls(bounds, PackedEdges.of(graph), loops, spirals, members, first_member))
+            levels.append(cls(bounds, PackedEdges.of(graph), loops, spirals, members, targets, first_member))
         for graph in pooled.levels:
             graph._memo.clear()  # not needed again
         return levels
@@ -234,7 +193,7 @@ class PackedLevel:
             join_offsets([part.offsets for part in parts]),
             PackedEdges.join([part.edges for part in parts]),
             PackedEdges.join(looped) if looped else None,
-            *(join([getattr(part, name) for part in parts]) for name in ("spirals", "members", "first_member")),
+            *(join([getattr(part, f.name) for part in parts]) for f in fields(cls)[3:]),
         )
 
     @property
@@ -249,20 +208,24 @@ class PackedLevel:
     def _offsets(self) -> list[Tensor]:
         return [self.offsets, self.edges.offsets, *([] if self.looped is None else [self.looped.offsets])]
 
-    def rows(self, items: Int[Tensor, " items"], shape: BatchShape) -> Rows:
-        return Rows.gather(self.offsets, items, shape.verts)
-
-    def batch(self, items: Int[Tensor, " items"], verts: Rows, shape: BatchShape) -> Graph:
-        """The chosen graphs as one, without pseudo-coordinates."""
-        pattern, _ = self.edges.batch(items, verts, shape.edges)
-        order = torch.arange(shape.edges, device=items.device)
-        graph = Graph(pattern, order, spirals=self._spirals(verts), graph_offsets=verts.starts)
+    def batch(
+        self,
+        items: Int[Tensor, " items"],
+        shape: BatchShape,
+        x: Float[Tensor, "_ channels"] | None = None,
+        coordinates: Coordinates | None = None,
+    ) -> tuple[Graph, Rows, Float[Tensor, "vertices channels"] | None]:
+        """The chosen graphs as one, with pseudo-coordinates of ``coordinates``, their vertices, and the features of
+        these in ``x``."""
+        stored = self.edges.stored(self.offsets)
+        found = packed_graphs(items, stored, shape.verts, shape.edges, LOOPS, x, coordinates)
+        verts = found.verts
+        graph = Graph(found.pattern, found.order, found.pseudo, self._spirals(verts), verts.starts)
         if self.looped is not None and self.looped.weights is not None:
-            loops, rows = self.looped.batch(items, verts, shape.looped)
-            weights = rows.take(self.looped.weights, padding=1)
-            for dtype in {torch.float32, widest_float(weights.device)}:
-                graph.remember(("self-loops", dtype), partial(WeightedEdges, loops, weights.to(dtype)))
-        return graph
+            stored = self.looped.stored(self.offsets)
+            loops = packed_edges(items, stored, shape.verts, shape.looped, LOOPS, self.looped.weights)
+            graph.remember(("self-loops", torch.float32), partial(WeightedEdges, *loops))
+        return graph, verts, found.x
 
     def _spirals(self, verts: Rows) -> Tensor | None:
         if self.spirals is None:
@@ -271,23 +234,20 @@ class PackedLevel:
         shifted = torch.where(stored < 0, -1, stored + verts.starts[verts.graphs, None])
         return torch.cat([torch.arange(verts.capacity, device=stored.device)[:, None], shifted[:, 1:]], dim=1)
 
-    def clusters(self, fine: Rows, coarser: PackedLevel, coarse: Rows, padded: bool) -> Pattern:
-        """Which vertices of a batch are merged to which of the next level; only the segments that pooling reads.
-
-        A padding cluster has one arbitrary member, because an empty one has no maximum.
-        """
+    def clusters(
+        self,
+        items: Int[Tensor, " items"],
+        shape: BatchShape,
+        coarser: PackedLevel,
+        coarser_shape: BatchShape,
+        padded: bool,
+    ) -> Pattern:
+        """Which vertices of a batch are merged to which of the next level; only the segments that pooling reads."""
         assert self.members is not None
+        assert self.targets is not None
         assert coarser.first_member is not None
-        positions = torch.arange(fine.capacity + coarse.capacity if padded else fine.capacity, device=fine.rows.device)
-        own = self.members[fine.rows].long() + fine.starts[fine.graphs]
-        senders = torch.where(positions < fine.count, own[positions.clamp(max=fine.capacity - 1)], fine.capacity - 1)
-        clusters = torch.arange(coarse.capacity + 1, device=positions.device)
-        starts = fine.starts[coarse.graphs] + coarse.take(coarser.first_member).long()
-        padding = fine.count + clusters - coarse.count
-        offsets = torch.where(clusters < coarse.count, torch.cat([starts, starts.new_zeros(1)]), padding)
-        receivers = torch.searchsorted(offsets, positions, right=True) - 1
-        unused = senders.new_zeros(1, fine.capacity + 1)
-        return Pattern(senders, receivers, None, offsets.unsqueeze(0), positions, unused)
+        stored = self.offsets, coarser.offsets, self.members, self.targets, coarser.first_member
+        return packed_clusters(items, *stored, shape.verts, coarser_shape.verts, padded)
 
 
 @register_record

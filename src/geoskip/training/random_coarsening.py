@@ -95,21 +95,25 @@ class RandomCoarsener:
                 clusters.append(chosen)
             yield levels, clusters
 
-    def packed(self, epoch: int) -> tuple[tuple[PackedLevel, ...], tuple[Float[Tensor, "_ dim"], ...]]:
-        """All graphs at every level, and their positions."""
-        members, parts, pos = [], [], []
+    def packed(
+        self, epoch: int, measured: str | None
+    ) -> tuple[tuple[PackedLevel, ...], tuple[Float[Tensor, "_ dim"], ...]]:
+        """All graphs at every level, and their positions. ``measured`` is ``"position"`` or ``"degree"`` if the coarser
+        levels need their largest offsets or degrees."""
+        merged, parts, pos = [], [], []
         for levels, clusters in self.draw(epoch):
-            members.append(self._members(levels[0], clusters[0]) if clusters else None)
+            merged.append(self._members(levels[0], clusters[0]) if clusters else (None, None))
             steps = zip(levels[1:], [*clusters[1:], None], zip(levels, clusters, strict=False), strict=True)
-            parts.append([self._pack(*step) for step in steps])
+            parts.append([self._pack(*step, measured) for step in steps])
             pos.append([level.pos[level.real] for level in levels[1:]])
-        finest = replace(self.finest, members=join(members))
+        members, targets = (join(part) for part in zip(*merged, strict=True))
+        finest = replace(self.finest, members=members, targets=targets)
         coarser = (PackedLevel.join(level) for level in zip(*parts, strict=True))
         return (finest, *coarser), (self.pos, *(torch.cat(level) for level in zip(*pos, strict=True)))
 
     def largest(self, by_position: bool) -> list[float]:
         """The largest offset, or degree, of each level in the draw of epoch 0; 1 if all are 0."""
-        chunks = [[_largest(level, by_position) for level in levels] for levels, _ in self.draw(0)]
+        chunks = [[float(_largest(level, by_position).max()) for level in levels] for levels, _ in self.draw(0)]
         return [max(level) or 1.0 for level in zip(*chunks, strict=True)] or [1.0] * self.num_levels
 
     @cached_property
@@ -148,7 +152,13 @@ class RandomCoarsener:
         dense = DenseGraphs(adjacency, pos, sizes)
         return dense if self.coarsening.weight == "far" else dense.with_similarity(self.sigma)
 
-    def _pack(self, graphs: DenseGraphs, clusters: Tensor | None, finer: tuple[DenseGraphs, Tensor]) -> PackedLevel:
+    def _pack(
+        self,
+        graphs: DenseGraphs,
+        clusters: Tensor | None,
+        finer: tuple[DenseGraphs, Tensor],
+        measured: str | None,
+    ) -> PackedLevel:
         """Pack a level that was made from the graphs and clusters ``finer``; ``clusters`` merges it further."""
         real, device = graphs.real, graphs.sizes.device
         looped = None
@@ -158,18 +168,22 @@ class RandomCoarsener:
             looped = replace(looped, weights=torch.ones_like(looped.senders, dtype=torch.uint8))
         counts = torch.zeros(real.shape, dtype=torch.int64, device=device)
         counts.scatter_add_(1, torch.where(finer[0].real, finer[1], 0), finer[0].real.long())
+        members, targets = (None, None) if clusters is None else self._members(graphs, clusters)
         return PackedLevel(
             offsets_of(graphs.sizes),
             self._pack_edges(graphs.adjacency, real),
             looped,
-            members=None if clusters is None else self._members(graphs, clusters),
+            members=members,
+            targets=targets,
             first_member=_before(counts)[real].to(self._dtypes[0]),
+            largest=None if measured is None else _largest(graphs, measured == "position"),
         )
 
-    def _members(self, graphs: DenseGraphs, clusters: Tensor) -> Tensor:
-        """The vertices of each graph in the order of their clusters; padding comes last."""
+    def _members(self, graphs: DenseGraphs, clusters: Tensor) -> tuple[Tensor, Tensor]:
+        """The vertices of each graph in the order of their clusters, and these; padding comes last."""
         last = clusters.shape[1]
-        return torch.where(graphs.real, clusters, last).argsort(dim=1, stable=True)[graphs.real].to(self._dtypes[0])
+        targets, members = torch.where(graphs.real, clusters, last).sort(dim=1, stable=True)
+        return members[graphs.real].to(self._dtypes[0]), targets[graphs.real].to(self._dtypes[0])
 
     def _pack_edges(self, adjacency: Bool[Tensor, "graphs receivers senders"], real: Tensor) -> PackedEdges:
         """The entries of the matrices row by row are the edges in receiver order; column by column, in sender order."""
@@ -186,13 +200,15 @@ class RandomCoarsener:
         )
 
 
-def _largest(graphs: DenseGraphs, by_position: bool) -> float:
+def _largest(graphs: DenseGraphs, by_position: bool) -> Float[Tensor, " graphs"]:
+    """The largest offset, or degree, of each graph; 0 if it has no edges."""
+    none = graphs.pos.new_zeros(len(graphs.sizes))
     if not graphs.adjacency.numel():
-        return 0.0
+        return none
     if not by_position:
-        return float(graphs.adjacency.sum(2).max())
+        return graphs.adjacency.sum(2).amax(1).to(none.dtype)
     offsets = [(c[:, :, None] - c[:, None, :]).abs() * graphs.adjacency for c in graphs.pos.unbind(2)]
-    return max((float(offset.max()) for offset in offsets), default=0.0)
+    return torch.stack([none, *(offset.amax((1, 2)) for offset in offsets)]).amax(0)
 
 
 def _before(counts: Shaped[Tensor, "graphs vertices"]) -> Shaped[Tensor, "graphs vertices"]:
@@ -220,17 +236,26 @@ class DrawnStore(GraphStore):
             return
         # A draw for an evaluation, in inference mode, must also serve training.
         with torch.inference_mode(False), torch.no_grad():
-            self.fill(*self.coarsener.packed(epoch))
+            self.fill(*self.coarsener.packed(epoch, self._measured))
         self._drawn["epoch"] = epoch
         self._shapes.clear()
         self._layouts.clear()
 
     def fill(self, levels: tuple[PackedLevel, ...], pos: tuple[Tensor, ...]) -> None:
         """Copy a draw into the stored tensors, which captured steps read; they may be longer than the draw."""
-        stored = tree_leaves((self.levels[0].members, self.levels[1:], self.pos[1:]))
-        for target, source in zip(stored, tree_leaves((levels[0].members, levels[1:], pos[1:])), strict=True):
+
+        def drawn(finest: PackedLevel, *coarser: Any) -> list[Any]:
+            return tree_leaves((finest.members, finest.targets, *coarser))
+
+        stored = drawn(self.levels[0], self.levels[1:], self.pos[1:])
+        for target, source in zip(stored, drawn(levels[0], levels[1:], pos[1:]), strict=True):
             if isinstance(target, Tensor):
                 target[: len(source)].copy_(source)
+
+    @property
+    def _measured(self) -> str | None:
+        """What the pseudo-coordinates of the coarser levels are relative to the largest of, if they are."""
+        return self.coordinates if any(scales is None for scales in self.scales[1:]) else None
 
     def batch_shapes(self, num_items: int) -> tuple[BatchShape, ...]:
         finest, step = self.levels[0].bounds.batch_shape(num_items), self.layout(num_items)
@@ -253,7 +278,7 @@ def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence
             f"coarsening: can be drawn for graphs of up to {MAX_VERTICES} vertices, but the data have one with "
             f"{coarsener.size}; leave these settings out to use the levels of the data"
         )
-    levels, pos = coarsener.packed(0)
+    levels, pos = coarsener.packed(0, store.coordinates if largest is None else None)
     coarser = range(1, coarsener.num_levels)
     x, finest_pos = store.x, store.pos[0]
     scales = [None if largest is None else torch.full((len(store),), largest[k], device=x.device) for k in coarser]
@@ -275,8 +300,9 @@ def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence
 
 def _enlarged(level: PackedLevel, finest: PackedLevel) -> PackedLevel:
     """An empty level with space for all vertices and edges of the finest: no coarser one has more."""
-    per_vertex = ("first_in", "first_out", "members", "first_member")
-    sizes = {"offsets": len(level.offsets), **dict.fromkeys(per_vertex, int(finest.offsets[-1]))}
+    per_vertex = ("first_in", "first_out", "members", "targets", "first_member")
+    per_graph = {"offsets": len(level.offsets), "largest": len(level.offsets) - 1}
+    sizes = {**per_graph, **dict.fromkeys(per_vertex, int(finest.offsets[-1]))}
 
     def enlarge(record: Any, num_edges: int) -> Any:
         tensors = {name: tensor for name, tensor in vars(record).items() if isinstance(tensor, Tensor)}

@@ -13,7 +13,8 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution,
     softmax_convolution_gradients,
 )
-from geoskip.kernels.triton.packing_kernels import packed_edges, packed_rows, packed_segments
+from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
+from geoskip.kernels.triton.packing_kernels import packed_clusters, packed_edges, packed_graphs
 from geoskip.kernels.triton.polynomials import chebyshev_convolution, chebyshev_convolution_gradients
 from geoskip.kernels.triton.products import spmm
 from geoskip.kernels.triton.training_step import (
@@ -34,12 +35,14 @@ __all__ = [
     "linear_cross_entropy",
     "linear_cross_entropy_gradients",
     "linear_gradients",
+    "mean_weights",
+    "packed_clusters",
     "packed_edges",
-    "packed_rows",
-    "packed_segments",
+    "packed_graphs",
     "softmax_convolution",
     "softmax_convolution_gradients",
     "sparse_product",
     "sparse_product_gradients",
     "spmm",
+    "symmetric_weights",
 ]
