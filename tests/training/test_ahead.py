@@ -20,10 +20,6 @@ from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
 
-LAUNCHERS = (
-    *("bases", "halves", "items", "normalization", "packing_kernels", "polynomials"),
-    *("products", "training_step", "vertices"),
-)
 CHOSEN: list[dict[str, Any]] = [
     {"task": "reconstruction", "operator": "gcn", "skip": "affine"},
     {"task": "correspondence", "operator": "monet", "skip": "affine"},
@@ -69,13 +65,12 @@ def version(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int 
 @pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
 def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     launched = []
+    plan_class = importlib.import_module("geoskip.kernels.triton.launch").LaunchPlan
+    launch = plan_class.__call__
 
-    def spy(launch: Any) -> Any:
-        def spied(kernel: Any, grid: Any, arguments: Any, warps: int = 4, registers: int | None = None) -> None:
-            launched.append(version(kernel, arguments, warps, registers))
-            launch(kernel, grid, arguments, warps, registers)
-
-        return spied
+    def spied(plan: Any, *tensors: Any) -> None:
+        launched.append(version(plan._kernel, (*tensors, *plan._arguments), plan._warps, plan._registers))
+        launch(plan, *tensors)
 
     with use_path("interpreter"):
         learner = prepared(chosen, monkeypatch)
@@ -85,10 +80,7 @@ def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypat
         assert torch.equal(generator, torch.get_rng_state())
         for name, tensor in learner.tensors().items():
             assert torch.equal(tensor, before[name])
-        for name in LAUNCHERS:
-            module = importlib.import_module(f"geoskip.kernels.triton.{name}")
-            if hasattr(module, "launch"):
-                monkeypatch.setattr(module, "launch", spy(module.launch))
+        monkeypatch.setattr(plan_class, "__call__", spied)
         learner.update(torch.tensor([0, 1]))
     assert traced == launched
     assert len(traced) > 10
