@@ -58,19 +58,21 @@ def _spmm_kernel(
     b_y = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
     for k in range(0, tl.max(b_degree, axis=0), AT_ONCE):
         # All loads of a kind before the first that needs one of them, so that memory answers them together.
-        o_e = ()
+        m_e, o_e = (), ()
         for n in tl.static_range(AT_ONCE):
+            m_e = m_e + (k + n < b_degree,)
             if HAS_ORDER:
-                o_e = o_e + (tl.load(order + b_start + k + n, mask=k + n < b_degree, other=0),)
+                o_e = o_e + (tl.load(order + b_start + k + n, mask=m_e[n], other=0),)
             else:
                 o_e = o_e + (b_start + k + n,)
         b_j, b_w = (), ()
         for n in tl.static_range(AT_ONCE):
-            b_j = b_j + (tl.load(neighbors + o_e[n], mask=k + n < b_degree, other=0),)
-            b_w = b_w + (tl.load(weights + o_e[n], mask=k + n < b_degree, other=0.0).to(tl.float32),)
+            b_j = b_j + (tl.load(neighbors + o_e[n], mask=m_e[n], other=0),)
+            b_w = b_w + (tl.load(weights + o_e[n], mask=m_e[n], other=0.0).to(tl.float32),)
         b_x = ()
         for n in tl.static_range(AT_ONCE):
-            m_x = (k + n < b_degree)[:, None] & m_c[None, :]
+            # Triton 3.6 cannot compile the same of m_e.
+            m_x = (k + n < b_degree[:, None]) & m_c[None, :]
             b_x = b_x + (tl.load(x + b_j[n][:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32),)
         for n in tl.static_range(AT_ONCE):
             b_y += b_w[n][:, None] * b_x[n]
