@@ -74,7 +74,7 @@ def run(tests: list[str], jobs: int, seconds: float | None = None) -> list[dict[
         for k in range(jobs):
             listing, log, report = (Path(folder, f"{k}.{ending}") for ending in ("txt", "log", "jsonl"))
             listing.write_text("\n".join(tests[k::jobs]))
-            command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "tests.gpu", f"@{listing}"]
+            command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "tests.gpu", "--show-capture=no", f"@{listing}"]
             with log.open("w") as output:
                 environment = os.environ | {REPORT: str(report)}
                 process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=environment)
