@@ -58,7 +58,8 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     flags = ", ".join(f"{name} {value}" for name, value in machine["precision"].items())
     threads = f"{machine['threads']} threads; " if machine["device_type"] == "cpu" else ""
-    yield f"{threads}{versions}. Precision: {flags}."
+    commit = f"Commit {machine['commit'][:8]}. " if machine.get("commit") else ""
+    yield f"{commit}{threads}{versions}. Precision: {flags}."
     yield ""
 
 

@@ -16,6 +16,7 @@ import torch
 from geoskip import __version__
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_json
+from geoskip.training.loop import commit
 
 OURS = ("geoskip", "compiled", "reduce-overhead", "captured")
 # In the order in which tables show them.
@@ -83,9 +84,10 @@ class Row:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Where it ran: device, versions, threads, precision of float32 products."""
+    """What ran where: commit, device, versions, threads, precision of float32 products."""
     packages = ("numpy", "scipy", "triton", "torch_geometric")
     return {
+        "commit": commit(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "device_type": device.type,
         "threads": torch.get_num_threads(),

@@ -38,11 +38,6 @@ def digest() -> str:
     return total.hexdigest()
 
 
-def commit() -> str | None:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return found.stdout.strip() or None
-
-
 def missing_packages(path: Path) -> list[str]:
     """Packages that a test file imports and that are not installed."""
     names = set()
@@ -74,7 +69,17 @@ def run(tests: list[str], jobs: int, seconds: float | None = None) -> list[dict[
         for k in range(jobs):
             listing, log, report = (Path(folder, f"{k}.{ending}") for ending in ("txt", "log", "jsonl"))
             listing.write_text("\n".join(tests[k::jobs]))
-            command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "tests.gpu", "--show-capture=no", f"@{listing}"]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-m",
+                "gpu",
+                "-p",
+                "tests.gpu",
+                "--show-capture=no",
+                f"@{listing}",
+            ]
             with log.open("w") as output:
                 environment = os.environ | {REPORT: str(report)}
                 process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=environment)
@@ -123,10 +128,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run all tests that need a GPU and record the outcome.")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--record", type=Path, default=ROOT / "results" / "gpu-tests.json")
-    parser.add_argument("--commit", default=commit())
+    parser.add_argument("--commit", help="instead of what git says")
     parser.add_argument("--seconds", type=float, help="kill what runs longer, and do not repeat failures alone")
     arguments = parser.parse_args()
     import torch
+
+    from geoskip.training.loop import commit
 
     if not torch.cuda.is_available():
         raise SystemExit("no CUDA device was found; run this on a machine with an NVIDIA GPU")
@@ -146,7 +153,7 @@ def main() -> int:
     slowest = sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]
     record = {
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": arguments.commit,
+        "commit": arguments.commit or commit(),
         "digest": digest(),
         "device": torch.cuda.get_device_name(),
         "versions": {"python": sys.version.split()[0], "cuda": torch.version.cuda} | _versions(),

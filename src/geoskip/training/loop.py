@@ -281,15 +281,17 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of geoskip's source, with a + if files have been changed since; ``$GEOSKIP_COMMIT`` where git does
-    not know it. Empty if unknown."""
+    """The commit of geoskip's source: ``$GEOSKIP_COMMIT``, for copies of a repository, or what git says, with a + if
+    files have been changed since. Empty if unknown."""
+    if named := os.environ.get("GEOSKIP_COMMIT"):
+        return named
     git = ["git", "-C", str(Path(__file__).parent)]
     with suppress(OSError, CalledProcessError):
         # An installed package may lie in a repository that is not its own.
         run = partial(check_output, stderr=DEVNULL, text=True)
         run([*git, "ls-files", "--error-unmatch", Path(__file__).name])
         return run([*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]).strip()
-    return os.environ.get("GEOSKIP_COMMIT", "")
+    return ""
 
 
 @contextmanager
