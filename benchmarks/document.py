@@ -67,6 +67,9 @@ def _blocks(record: dict[str, Any]) -> Iterator[str]:
     ceilings = record["ceilings"]
     copy, product = ceilings["bytes_per_second"], ceilings["operations_per_second"]
     yield f"Measured limits: {number(copy / 1e9)} GB/s (copy), {number(product / 1e12)} TFLOP/s (float32 product)."
+    if "eager_milliseconds" in ceilings:
+        eager = number(ceilings["eager_milliseconds"])
+        yield f"An autograd function in Python with one small kernel forward and one backward takes {eager} ms."
     if record["machine"]["device_type"] == "cpu" and None not in record["load"]:
         before, after = record["load"]
         yield f"Load average: {before} before the run, {after} after it."

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from benchmarks.cases import Case
+from benchmarks.cases import Case, training_step
 from benchmarks.timing import time_steps
 from benchmarks.workloads import Problem
 from geoskip.graphs import Graph
@@ -41,10 +42,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Rates of this machine: bytes of a copy (read and written) and float32 operations of a product, a second."""
+    """Rates of this machine: bytes of a copy (read and written) and float32 operations of a product, a second.
+
+    eager_milliseconds: what forward and backward of an autograd function in Python take if each runs one small kernel.
+        No eager step of a block in Python can be faster; PyTorch's engine and the host take most of it.
+    """
 
     bytes_per_second: float
     operations_per_second: float
+    eager_milliseconds: float
 
     def floor_milliseconds(self, work: Work) -> float:
         return 1e3 * max(work.num_bytes / self.bytes_per_second, work.operations / self.operations_per_second)
@@ -70,7 +76,27 @@ def measure_ceilings(device: torch.device, seconds: float = 0.2) -> Ceilings:
     a, b = torch.rand(2, side, side, device=device)
     out = torch.empty_like(a)
     product = time_steps([lambda: (torch.mm(a, b, out=out),)], device, seconds)
-    return Ceilings(2 * size / (copy.milliseconds / 1e3), 2 * side**3 / (product.milliseconds / 1e3))
+    x, grad_y = torch.rand(2, 1024, device=device)
+    eager = time_steps([training_step(_OneKernel(), x, grad_y)], device, seconds)
+    rates = 2 * size / (copy.milliseconds / 1e3), 2 * side**3 / (product.milliseconds / 1e3)
+    return Ceilings(*rates, eager.milliseconds)
+
+
+class _Doubled(torch.autograd.Function):
+    """One kernel forward, one backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> Tensor:
+        return grad_y * 2
+
+
+class _OneKernel(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return _Doubled.apply(x)
 
 
 def _graph_bytes(problem: Problem, graph: Graph) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.benchmarks.tiny import CPU, MESHES, PACKED, plant
 
-CEILINGS = Ceilings(1e9, 1e9)
+CEILINGS = Ceilings(1e9, 1e9, 0.1)
 
 
 def rows_of(operator: str, peers: bool = True, workload: Any = MESHES) -> list[Row]:

@@ -30,7 +30,7 @@ def blocks(rows: list[Row]) -> dict[str, Any]:
     return {
         "kind": "blocks",
         "machine": machine(CPU),
-        "ceilings": {"bytes_per_second": 4.3e12, "operations_per_second": 5e13},
+        "ceilings": {"bytes_per_second": 4.3e12, "operations_per_second": 5e13, "eager_milliseconds": 0.25},
         "workloads": {"faces": "batch 32"},
         "load": [0.1, 1.9],
         "rows": rows_as_json(rows),
@@ -77,6 +77,7 @@ def lines_of(page: str, start: str) -> list[list[str]]:
 
 def test_page_compares_side_by_side() -> None:
     page = document([("h200", blocks([BARE, AFFINE, PEER]))])
+    assert "one small kernel forward and one backward takes 0.250 ms" in page
     (head,) = lines_of(page, "block")
     (bare,) = lines_of(page, "MoNet, M=9")
     (affine,) = lines_of(page, "Aff-MoNet, M=9")

@@ -50,7 +50,7 @@ def test_skip_adds_its_matrix() -> None:
 
 
 def test_floor_is_the_slower_of_the_two() -> None:
-    ceilings = Ceilings(bytes_per_second=1e9, operations_per_second=1e12)
+    ceilings = Ceilings(bytes_per_second=1e9, operations_per_second=1e12, eager_milliseconds=0.1)
     assert ceilings.floor_milliseconds(Work(num_bytes=10**6, operations=0)) == pytest.approx(1)
     assert ceilings.floor_milliseconds(Work(num_bytes=10**6, operations=3 * 10**9)) == pytest.approx(3)
 
@@ -60,3 +60,4 @@ def test_ceilings_are_rates_of_a_computer(monkeypatch: pytest.MonkeyPatch) -> No
     found = measure_ceilings(CPU, seconds=0.0)
     assert 1e6 < found.bytes_per_second < 1e15
     assert 1e6 < found.operations_per_second < 1e16
+    assert 1e-4 < found.eager_milliseconds < 1e3
