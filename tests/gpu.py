@@ -151,7 +151,7 @@ def main() -> int:
         entry = per_file.setdefault(outcome["id"].split("::")[0], {"passed": 0, "failed": 0, "skipped": 0})
         entry[outcome["outcome"]] += 1
     slowest = sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]
-    record = {
+    record: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": arguments.commit or commit(),
         "digest": digest(),
