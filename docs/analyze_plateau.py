@@ -4,7 +4,7 @@ Trains FeaStNet for a few epochs as in the paper's Table 2, and variants with on
 larger initial weights, skips. After every epoch it measures the loss, the accuracy on validation items, and how much
 the outputs (logits) differ between graphs. The test set is not used.
 
-    python docs/analyze_plateau.py [--epochs 6] [--seed 0] [-o results/analysis/plateau.json]
+    python docs/analyze_plateau.py [--epochs 6] [--items 10000] [-o results/analysis/plateau.json]
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ def _convolutions(model: nn.Module) -> list[FeaStConv]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Why FeaStNet does not learn superpixels.")
     parser.add_argument("--epochs", type=int, default=6, help="of the paper's schedule")
+    parser.add_argument("--items", type=int, help="number of training graphs; by default all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="superpixels", help="the data set, or tiny")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, variant in VARIANTS.items():
         (row,) = TABLE2.select([variant.row])
         config = row.config(args.data, f"first{args.epochs}", args.seed, args.device)
-        config = override(config, [*validated, *variant.settings])
+        config = override(config, [*validated, f"train_items={args.items}", *variant.settings])
         points += plateau_curve(name, config, variant.factor)
         last = points[-1]
         print(f"{name}: loss {last.loss:.4f}, accuracy {last.accuracy_pct:.2f} %, spread {last.spread:.2g}", flush=True)
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     print_table(("variant", "epoch", *columns.values()), lines, title="FeaStNet on superpixels, validation items")
     if args.output is not None:
-        settings = {"epochs": args.epochs, "seed": args.seed, "data": args.data}
+        settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
         rows, seconds = [asdict(point) for point in points], time.perf_counter() - started
         device = device_name(torch.device(choose_device(args.device)))
         write_analysis(args.output, AnalysisRecord("plateau", settings, rows, seconds, device, commit=commit()))

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from geoskip.cli import main
 from geoskip.data import MeshSet
 from geoskip.meshes import write_mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.training import Config
+from geoskip.training.learner import FusedAdam
 from tests.training import sets
 
 LIMIT = 15
@@ -71,7 +71,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         patch.setenv("GEOSKIP_CACHE", str(folder / "cache"))
         for owner, name in reached:
             patch.setattr(owner, name, observed(getattr(owner, name)))
-        patch.setattr(torch.optim.Adam, "step", observed(stop))
+        patch.setattr(FusedAdam, "step", observed(stop))
         command = ["train", "reconstruction", "--data", str(folder / "meshes"), "-o", str(folder / "run")]
         small = ["--kernel-size", "2", "--set", "model.channels=[4,6]", "--set", "data_options.unit_mm=100"]
         patch.setattr(sys, "argv", ["geoskip", *command, *small, "--device", "cpu", "--skip", "affine"])

@@ -273,13 +273,8 @@ class LaunchPlan:
     def __init__(
         self, kernel: Any, grid: tuple[int, ...], numbers: tuple[Any, ...], warps: int = 4, registers: int | None = None
     ) -> None:
-        self._kernel, self._grid, self._arguments, self._warps, self._registers = (
-            kernel,
-            grid,
-            numbers,
-            warps,
-            registers,
-        )
+        self._kernel, self._grid, self._arguments = kernel, grid, numbers
+        self._warps, self._registers = warps, registers
         self._sizes = (*grid, 1, 1)[:3]
         self._versions: dict[Any, Any] = {}
 
