@@ -1,6 +1,7 @@
 """``python -m benchmarks``: geoskip against PyTorch Geometric, in one run on one machine."""
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,22 +111,13 @@ def training(
 ) -> None:
     """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
     from benchmarks.measure_blocks import chosen_device
-    from benchmarks.measurements import busy, machine, rows_as_json, save
     from benchmarks.training.measure_steps import Settings, measure_training
     from benchmarks.training.training_tables import training_table
     from benchmarks.training.trainings import chosen_operators, chosen_skips, chosen_trainings
 
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, ways = chosen_trainings(task, quick), (chosen_operators(operator), chosen_skips(skip))
-    record: dict[str, Any] = {"kind": "training", "machine": machine(settings.device), "steps": steps}
-    record |= {"tasks": {one.name: one.about for one in chosen}}
-    rows, load = [], [busy()]
-    for one in chosen:
-        for row in measure_training(one, *ways, settings):
-            rows.append(row)
-            _say(_line(row))
-            if output is not None:
-                save(output, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    rows = _measure_tasks("training", chosen, lambda one: measure_training(one, *ways, settings), settings, output)
     _console().print(training_table(rows))
     if any(row.is_ours and row.problem is not None for row in rows):
         raise typer.Exit(1)
@@ -151,7 +143,6 @@ def loop(
 ) -> None:
     """A plain training loop of the paper's networks: eager, torch.compile and geoskip.capture, next to PyG's."""
     from benchmarks.measure_blocks import chosen_device
-    from benchmarks.measurements import busy, machine, rows_as_json, save
     from benchmarks.training.measure_steps import Settings
     from benchmarks.training.plain_loop import chosen_loops, chosen_paths, measure_loop
     from benchmarks.training.training_tables import loop_table
@@ -160,18 +151,29 @@ def loop(
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, paths = chosen_loops(task), chosen_paths(path, settings.device)
     ways = chosen_operators(operator), chosen_skips(skip or ["affine"]), paths
-    record: dict[str, Any] = {"kind": "loop", "machine": machine(settings.device), "steps": steps}
-    record |= {"tasks": {one.name: one.about for one in chosen}}
-    rows, load = [], [busy()]
-    for one in chosen:
-        for row in measure_loop(one, *ways, settings):
-            rows.append(row)
-            _say(_line(row))
-            if output is not None:
-                save(output, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    rows = _measure_tasks("loop", chosen, lambda one: measure_loop(one, *ways, settings), settings, output)
     _console().print(loop_table(rows))
     if any(row.is_ours and row.problem is not None for row in rows):
         raise typer.Exit(1)
+
+
+def _measure_tasks(
+    kind: str, chosen: list[Any], measure: Callable[[Any], Iterable[Any]], settings: Any, path: Path | None
+) -> list[Any]:
+    """The rows of all tasks; the record is written after each row."""
+    from benchmarks.measurements import busy, machine, rows_as_json, save
+
+    record: dict[str, Any] = {"kind": kind, "machine": machine(settings.device), "steps": settings.steps}
+    record |= {"tasks": {task.name: task.about for task in chosen}}
+    rows: list[Any] = []
+    load = [busy()]
+    for task in chosen:
+        for row in measure(task):
+            rows.append(row)
+            _say(_line(row))
+            if path is not None:
+                save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
+    return rows
 
 
 @app.command()
