@@ -9,7 +9,8 @@ the experiments, and
 
 - ``main``: the main results in short form, and the claims,
 - ``claims``: one line per claim, ``comparisons``: one line per comparison,
-- ``study``, ``roughness``, ``decoded_parts``: what a study of the skips found.
+- ``study``, ``roughness``, ``decoded_parts``: what a study of the skips found,
+- ``plateau``: why FeaStNet does not learn superpixels.
 
 Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
@@ -215,6 +216,27 @@ def parts_table(record: AnalysisRecord) -> str:
     return "\n".join(lines)
 
 
+def plateau_table(record: AnalysisRecord) -> str:
+    """FeaStNet on superpixels and its variants: the state at the start and after the last epoch."""
+    settings = record.settings
+    items = "all training graphs" if settings["items"] is None else f"{settings['items']:,} training graphs"
+    lines = [
+        f"After {settings['epochs']} epochs on {items} (a tenth of them for validation), seed {settings['seed']}:",
+        "",
+        "| FeaStNet, M=25 | loss | validation accuracy, % | spread of logits, before | after | rms of Θ, before "
+        "| after |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    by_variant: dict[str, list[dict[str, Any]]] = {}
+    for row in record.rows:
+        by_variant.setdefault(row["variant"], []).append(row)
+    for variant, (first, *_, last) in by_variant.items():
+        numbers = first["spread"], last["spread"], first["weights"], last["weights"]
+        cells = [f"{last['loss']:.3f}", f"{last['accuracy_pct']:.1f}", *(f"{number:.2g}" for number in numbers)]
+        lines.append(f"| {variant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _operators(record: AnalysisRecord) -> Iterable[str]:
     return dict.fromkeys(row["operator"] for row in record.rows)
 
@@ -224,6 +246,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "study": ("smoothness.json", study_summary),
     "roughness": ("smoothness.json", smoothness_table),
     "decoded_parts": ("parts.json", parts_table),
+    "plateau": ("plateau.json", plateau_table),
 }
 BLOCKS = (*TABLES, "main", "claims", "comparisons", *FINDINGS)
 
