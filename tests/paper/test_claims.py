@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from geoskip.paper.claims import Claim, all_claims, claim_rows, holm, judge, judge_all
-from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.experiments import EXPERIMENTS, all_rows
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import stored_runs
 from geoskip.records import RunRecord
@@ -163,3 +165,19 @@ def test_data_sets_are_judged_separately() -> None:
     one, other = page_runs(values), page_runs(values, "coma")
     assert [row.data for row in claim_rows(one + other)] == ["faces, short schedule", "coma, short schedule"]
     assert claim_rows([one[0], other[1]]) == ()
+
+
+def test_seeds_of_two_rows_are_unrelated() -> None:
+    """Why seeds are not paired: over all pairs of rows of a table, their results by seed have no correlation."""
+    results = Path(__file__).parents[2] / "results"
+    correlations = []
+    for of_rows in stored_runs(all_rows(), results).values():
+        values = [
+            np.array([record.metrics[row.metrics[0]] for _, record in sorted(records.items())])
+            for row, records in of_rows.items()
+            if len(records) == 3
+        ]
+        varying = [of_row for of_row in values if of_row.std() > 0]
+        correlations += [float(np.corrcoef(*pair)[0, 1]) for pair in combinations(varying, 2)]
+    assert len(correlations) > 100
+    assert abs(fmean(correlations)) < 0.1
