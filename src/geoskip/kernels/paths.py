@@ -96,17 +96,15 @@ def is_traced(x: Tensor | None = None) -> bool:
     ``torch.compiler.is_compiling()`` alone is not enough: it is False while AOTAutograd traces a backward pass, which
     runs under dispatch modes, on subclasses of tensors.
     """
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-        return True
-    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
+    return torch.compiler.is_compiling() or is_stand_in(x)
 
 
-def is_stand_in(x: Tensor) -> bool:
+def is_stand_in(x: Tensor | None) -> bool:
     """Whether torch is tracing with stand-ins for tensors such as ``x``. Code that runs while ``torch.compile`` traces,
     but is not traced itself, sees real tensors."""
-    if torch._C._len_torch_dispatch_stack() > 0 or (type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)):
-        return recorded is None
-    return False
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return x is not None and type(x) is not Tensor and not isinstance(x, torch.nn.Parameter)
 
 
 def is_transformed() -> bool:

@@ -62,10 +62,6 @@ class FastLayer(pyg.MessagePassing):
                 return True
         return False
 
-    def edges_between(self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any = None) -> SortedEdges:
-        """Sorted edges from the vertices of ``x[0]`` to those of ``x[1]``, or as many as ``size`` says."""
-        return sorted_edges(edge_index, *num_vertices_of(x, size), self.flow)
-
     def weighted_edges(
         self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any, dtype: torch.dtype, center: float = 0.0
     ) -> tuple[SortedEdges, Tensor]:
