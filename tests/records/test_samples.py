@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from jaxtyping import TypeCheckError
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from geoskip.meshes import icosphere
 from geoskip.records import (
@@ -81,9 +81,19 @@ def test_written_and_read_again(tmp_path: Path, samples: Samples) -> None:
         assert same(getattr(found, entry.name), getattr(samples, entry.name)), entry.name
 
 
-def test_arrays_are_kept_small() -> None:
+def test_arrays_are_kept_small(tmp_path: Path) -> None:
+    """In memory, and in a file: the smallest type that represents an array exactly."""
     assert MESHES.parts["input"].dtype == np.float32
     assert MESHES.faces.dtype == np.int32
+    parts = {"input": np.round(1000 * VERTS), "full": np.float16(VERTS).astype(np.float32), "affine": VERTS}
+    write_samples(tmp_path / "samples.safetensors", replace(MESHES, parts=parts))
+    stored = load_file(tmp_path / "samples.safetensors")
+    assert {name: str(array.dtype) for name, array in stored.items() if "levels" not in name} == {
+        "faces": "uint8", "parts.input": "int16", "parts.full": "float16", "parts.affine": "float32",
+    }  # fmt: skip
+    found = read_samples(tmp_path / "samples.safetensors")
+    assert isinstance(found, MeshSamples)
+    assert all(same(found.parts[name], np.float32(part)) for name, part in parts.items())
 
 
 def test_a_run_without_samples_of_its_own(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A few test items as a run sees them, for the report to show: one safetensors file per run.
 
-Arrays are stored as float32 and int32, names and units in the metadata of the file. Every record is checked when it is
-created, so that a file that can be read can also be drawn.
+Arrays are float32 and int32 in memory; in the file, each has the smallest type that represents it exactly. Names and
+units are in the metadata of the file. Every record is checked when it is created, so that a file that can be read can
+also be drawn.
 """
 
 from __future__ import annotations
@@ -192,6 +193,8 @@ KINDS: dict[str, type[Samples]] = {
 }
 # What is stored in the metadata.
 _PLAIN = {"names": tuple[str, ...], "unit_mm": float, "class_names": tuple[str, ...]}
+# Arrays of real numbers; the others are indices.
+_REAL = {*PARTS, "verts", "target_verts", "error_pct", "pos", "x"}
 _MATCH_ARRAYS = tuple(entry.name for entry in fields(MatchedMesh) if entry.name != "name")
 
 
@@ -215,7 +218,15 @@ def write_samples(path: str | Path, samples: Samples) -> None:
         plain["names"] = samples.names
     kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
     metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
-    atomic_write(path, save(arrays, metadata))
+    atomic_write(path, save({name: _smallest(array) for name, array in arrays.items()}, metadata))
+
+
+def _smallest(array: np.ndarray) -> np.ndarray:
+    """The array in the smallest type that represents it exactly."""
+    types = ("uint8", "int16", "uint16", "float16") if array.dtype.kind == "f" else ("uint8", "int16", "uint16")
+    with np.errstate(invalid="ignore", over="ignore"):
+        copies = (array.astype(name) for name in types)
+        return next((copy for copy in copies if np.array_equal(copy, array, equal_nan=True)), array)
 
 
 def read_samples(path: str | Path) -> Samples:
@@ -237,6 +248,10 @@ def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Sa
         raise RecordError(
             f"{kind} in format {metadata.get('format')}; this version reads {FORMATS[kind]}: run it again, or update"
         )
+    arrays = {
+        name: array.astype(np.float32) if name.rpartition(".")[2] in _REAL and array.dtype.kind in "iu" else array
+        for name, array in arrays.items()
+    }
     entries: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
     plain = _parse_plain(metadata["plain"])
     if wrong := sorted(_PLAIN.keys() & entries.keys()):
