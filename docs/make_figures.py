@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geoskip.paper.claims import published_tables
+from geoskip.paper.experiments import is_comparable
 from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.charts import STYLE
@@ -43,8 +44,8 @@ plt.rcParams |= STYLE | {"font.size": 9.5, "axes.titlesize": 10, "axes.grid": Fa
 
 def results(runs: Path = RUNS) -> Figure:
     """Plain, residual and affine rows of the main tables: the mean over seeds and its 95 % interval."""
-    tables = {table.name: table for table in result_tables(find_runs([runs]).runs, published_tables())}
-    shown = [tables[name] for name in ("table1", "table2", "correspondence")]
+    tables = [t for t in result_tables(find_runs([runs]).runs, published_tables()) if is_comparable(t.data)]
+    shown = [next(t for t in tables if t.name == name) for name in ("table1", "table2", "correspondence")]
     rows = [[row for row in table.rows if _is_main(row, table.description.metrics[0].key)] for table in shown]
     groups = [list(dict.fromkeys(row.group for row in of_table)) for of_table in rows]
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])

@@ -2,40 +2,107 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import runpy
+import shlex
+import zlib
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
+from typer.testing import CliRunner
 
 import geoskip
+from geoskip.cli import app
+from geoskip.paper.claims import claim_rows
+from geoskip.records import MeshSamples, read_samples
+from geoskip.records.reading import read_arrays
+from geoskip.report.charts import charts
 from geoskip.report.html_tables import VERDICT_RULE, headlines, result_table_html
 from geoskip.report.palette import SERIES
+from geoskip.report.picture_grids import errors_mm
 from geoskip.report.runs import find_runs
 from tests.report.made_runs import result_tables
 from tests.report.test_embed import unpacked
 
 ROOT = Path(geoskip.__file__).parents[2]
 PAGE = ROOT / "docs" / "report" / "index.html"
+RUNS = ROOT / "results" / "runs"
 
 
 def test_the_page_has_the_tables_that_the_records_give() -> None:
-    page, tables = PAGE.read_text(encoding="utf-8"), result_tables(find_runs([ROOT / "results" / "runs"]).runs)
+    page, tables = PAGE.read_text(encoding="utf-8"), result_tables(find_runs([RUNS]).runs)
     assert tables
     for table in tables:
         assert result_table_html(table) in page, f"{table.title}: regenerate the page as described in docs/report.md"
 
 
+def test_the_page_is_what_the_command_in_the_docs_writes(tmp_path: Path) -> None:
+    """Compared without compression and pictures, which depend on the versions of zlib and of NumPy."""
+    docs = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    command = shlex.split(next(line for line in docs.splitlines() if "-o docs/report" in line))
+    arguments = [{"docs/report": str(tmp_path), "results/runs": str(RUNS)}.get(word, word) for word in command[1:]]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "left out" not in result.output
+    made = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert uncompressed(made) == uncompressed(PAGE.read_text(encoding="utf-8")), "regenerate it: see docs/report.md"
+
+
+def uncompressed(page: str) -> list[str]:
+    """The lines of a page, with a digest of each array and without pictures."""
+
+    def digest(match: re.Match[str]) -> str:
+        return match[1] + hashlib.sha256(zlib.decompress(base64.b64decode(match[2]))).hexdigest()
+
+    page = re.sub(r"data:image/png;base64,[^\"]+", "", page)
+    return re.sub(r'(id="blob-\d+">)([^<]+)', digest, page).splitlines()
+
+
+def test_samples_belong_to_their_records() -> None:
+    """The error of each sample is that of an item in the run's own list."""
+    paths = sorted(RUNS.glob("table[13]/*/*.samples.safetensors"))
+    meshes = [(path, samples) for path in paths if isinstance(samples := read_samples(path), MeshSamples)]
+    assert len(meshes) > 10
+    for path, samples in meshes:
+        items = read_arrays(str(path).replace(".samples", ""))["per_item_mm"]
+        for name, error in zip(samples.names, errors_mm(samples).mean(axis=1), strict=True):
+            assert np.abs(items / error - 1).min() < 2e-4, f"{path}: {name}"
+
+
+def test_data_that_the_paper_does_not_have_are_not_compared_with_it() -> None:
+    runs = find_runs([RUNS]).runs
+    tables = [table for table in result_tables(runs) if table.data == "moving-bodies"]
+    assert tables
+    for table in tables:
+        assert "Table" not in table.title
+        assert "paper" not in result_table_html(table)
+    for chart in charts(tables):
+        assert "paper" not in chart.text
+        assert not any(series.paper for series in chart.series)
+    assert not any("moving-bodies" in claim.data for claim in claim_rows(runs))
+    assert not any(data == "moving-bodies" for _, data, _ in headlines(result_tables(runs)))
+    for scene in embedded()["scenes"]:
+        assert scene["paper"] == ("moving-bodies" not in scene["title"])
+
+
+def embedded() -> Any:
+    """The data of the page."""
+    return json.loads(PAGE.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0])
+
+
 def test_the_first_picture_says_what_the_headline_says() -> None:
     """The head that the page opens with improves by what the headline says, within a fifth of it, in the same order."""
     page = PAGE.read_text(encoding="utf-8")
-    scene = json.loads(page.split('id="data">')[1].split("</script>")[0])["scenes"][0]
-    tables = result_tables(find_runs([ROOT / "results" / "runs"]).runs)
+    scene = embedded()["scenes"][0]
+    tables = result_tables(find_runs([RUNS]).runs)
     headline = headlines(tables)["reconstruction", "mixed-faces", "in60"]
     errors = {}
     for method in (method for method in scene["methods"] if not method["variant"]):
@@ -47,7 +114,7 @@ def test_the_first_picture_says_what_the_headline_says() -> None:
 
 
 def test_samples_of_one_scene_are_different_people_or_expressions() -> None:
-    data = json.loads(PAGE.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0])
+    data = embedded()
     for scene in (*data["scenes"], *data["matchings"]):
         assert len(set(scene["samples"])) == len(scene["samples"])
         assert all(re.fullmatch(r"Person \d+, [a-z ]+", name) for name in scene["samples"])
@@ -61,7 +128,7 @@ def test_the_picture_of_the_readme_shows_the_records() -> None:
     figure = script["results"]()
     rows = {
         (table.name, row.skip, round(row.metrics[table.description.metrics[0].key].mean, 9))
-        for table in result_tables(find_runs([ROOT / "results" / "runs"]).runs)
+        for table in result_tables(find_runs([RUNS]).runs)
         for row in table.own
     }
     colors = {to_rgb(pair[0]): skip for skip, pair in SERIES.items()}

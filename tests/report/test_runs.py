@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.records import RecordError, write_record
-from geoskip.report.runs import find_runs
+from geoskip.records import RecordError, write_record, write_samples
+from geoskip.report.runs import Metric, find_runs
 from tests.report.made_runs import made_run, mesh_samples, spheres, write_runs
 
 ROWS = EXPERIMENTS["table1"].rows
@@ -33,6 +33,33 @@ def test_a_record_by_any_name_counts_once_with_its_samples(tmp_path: Path) -> No
     assert len(found.runs) == 1
     assert found.runs[0].samples is not None
     assert found.problems == ()
+
+
+def test_samples_next_to_a_record_by_any_name(tmp_path: Path) -> None:
+    run = made_run(ROWS[0], "faces", 0, mesh_samples(spheres(1), "none", 0, 1.0))
+    assert run.samples is not None
+    write_record(tmp_path / "faces-short-0.json", run.record)
+    write_record(tmp_path / "faces-short-1.json", made_run(ROWS[0], "faces", 1).record)
+    write_samples(tmp_path / "faces-short-0.samples.safetensors", run.samples)
+    (tmp_path / "faces-short-0.safetensors").write_bytes(b"the errors of the items, which are no samples")
+    found = find_runs([tmp_path])
+    assert [run.samples is not None for run in found.runs] == [True, False]
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "percent", "points"),
+    [
+        (-20.4, "−20 %", "−20 points"),
+        (13.0, "+13 %", "+13 points"),
+        (-0.18, "−0.2 %", "−0.2 points"),
+        (0.04, "+0.04 %", "+0.04 points"),
+        (-0.001, "0 %", "0 points"),
+    ],
+)
+def test_changes_read_the_right_way(change: float, percent: str, points: str) -> None:
+    assert Metric("mean_mm", "Mean error").shown_change(change) == percent
+    assert Metric("accuracy_pct", "Accuracy", better="higher").shown_change(change) == points
 
 
 def test_what_cannot_be_read_is_reported_and_costs_no_other_run(tmp_path: Path) -> None:

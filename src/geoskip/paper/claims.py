@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from geoskip.data.catalog import BUILT_IN
 from geoskip.paper.experiments import (
     CENTER_ABLATION,
     CORRESPONDENCE,
@@ -245,6 +246,7 @@ def _claim_row(result: ClaimResult) -> ClaimRow:
 
 def published_tables() -> Mapping[str, PublishedTable]:
     """For the report: the titles of the paper's tables, their rows, and the published parameter counts."""
+    other_data = tuple(name for name in BUILT_IN if not is_comparable(name))
     return {
         name: PublishedTable(
             experiment.title,
@@ -252,6 +254,7 @@ def published_tables() -> Mapping[str, PublishedTable]:
                 PublishedRow(row.home, row.label, row.task, row.figures.get("params"), row.matrices)
                 for row in experiment.rows
             ),
+            other_data,
         )
         for name, experiment in EXPERIMENTS.items()
     }

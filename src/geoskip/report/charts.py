@@ -31,7 +31,7 @@ class Series:
 
     low, high: bounds of its spread over seeds.
     color: name of the skip that decides the color.
-    mark: name of the operator that decides the marker.
+    mark: the operator and its pseudo-coordinates, which decide the marker.
     variant: the end of the method's name that decides the dashes: ``"+"``, ``"†"`` or empty.
     group: lines of one group are shown together.
     paper: whether the values are the paper's.
@@ -216,7 +216,7 @@ def _curve(row: ResultRow, name: str) -> Series:
 
 def _look(row: ResultRow, group: str) -> dict[str, Any]:
     variant = "†" if row.method.endswith("†") else "+" * row.larger
-    return {"color": row.look, "mark": row.group.operator, "variant": variant, "group": group}
+    return {"color": row.look, "mark": f"{row.group.operator}, {row.group.pseudo}", "variant": variant, "group": group}
 
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -239,8 +239,9 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
 
     def draw(figure: Any, axes: Any, chart: Chart) -> None:
         marks = list(dict.fromkeys(series.mark for series in chart.series))
+        marked = chart.kind == "points" or len(marks) > 1
         for series in chart.series:
-            _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)])
+            _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
         # Matplotlib would read text between dollar signs as mathematics.
         axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
         if chart.log_y:
@@ -267,7 +268,8 @@ def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
         label=_escaped(series.name),
         linestyle=":" if series.paper else DASHES[series.variant],
         linewidth=0.9 if series.paper else 1.6,
-        marker=marker if points else "",
+        marker=marker,
+        markevery=1 if points else max(1, len(x) // 6),
         markersize=5,
         markerfacecolor="white" if series.paper else color,
     )

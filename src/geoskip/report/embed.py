@@ -85,6 +85,7 @@ def embedded_meshes(scene: Scene[MeshSamples], blobs: Blobs, count: int) -> dict
     parts = {part for _, samples in scene.shown for part in samples.parts} - {"input"}
     return _described(scene, count) | {
         "unit": first.unit_mm,
+        "paper": scene.in_paper,
         "saturation": {part: saturation_mm(scene, part) for part in sorted(parts)},
         "faces": blobs.indices(first.faces),
         "levels": [{"kept": blobs.indices(x.kept), "faces": blobs.indices(x.faces)} for x in first.levels],

@@ -117,7 +117,9 @@ def _result_caption(table: ResultTable) -> str:
     counts = sorted({len(row.runs) for row in table.rows})
     seeds = " to ".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
     spread = "; ± is half the width of the 95 % confidence interval of the mean (Student’s t)" if counts[-1] > 1 else ""
-    marks = "Bold: best in its group." if any(m.better for m in table.description.metrics) else ""
+    sizes = Counter(row.group for row in table.rows)
+    compared = max(sizes.values()) > 1 and any(m.better for m in table.description.metrics)
+    marks = "Bold: best in its group." if compared else ""
     return escape(f"{seeds} seed{'s' if counts[-1] > 1 else ''} per row{spread}. {marks}")
 
 

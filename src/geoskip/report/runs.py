@@ -36,8 +36,9 @@ class LoadedRuns:
 def find_runs(paths: Iterable[str | Path]) -> LoadedRuns:
     """Find all runs in the given folders, at any depth; a file is read as a record.
 
-    A record is any JSON file with the entries of one; its samples are in the same folder. A run that occurs twice, with
-    and without samples, counts once. A file that cannot be read is reported and does not affect other runs.
+    A record is any JSON file with the entries of one. Its samples are in the same folder: ``samples.safetensors`` next
+    to ``record.json``, ``NAME.samples.safetensors`` next to ``NAME.json``. A run that occurs twice, with and without
+    samples, counts once. A file that cannot be read is reported and does not affect other runs.
     """
     runs: dict[str, ReportRun] = {}
     problems = []
@@ -47,9 +48,9 @@ def find_runs(paths: Iterable[str | Path]) -> LoadedRuns:
         except RecordError as error:
             problems.append(str(error))
             continue
-        samples_path = path.with_name(SAMPLES)
+        samples_path = path.with_name(SAMPLES if path.name == RECORD else f"{path.stem}.{SAMPLES}")
         try:
-            samples = read_samples(samples_path) if path.name == RECORD and samples_path.exists() else None
+            samples = read_samples(samples_path) if samples_path.exists() else None
         except RecordError as error:
             problems.append(str(error))
             samples = None
@@ -124,8 +125,9 @@ class Metric:
         return 100 * (after / before - 1) if self.better == "lower" and before else after - before
 
     def shown_change(self, change: float) -> str:
-        """A change with its sign: ``−20 %``, ``+13 points``."""
-        return f"{change:+.0f} {'%' if self.better == 'lower' else 'points'}".replace("-", "−")
+        """A change with its sign: ``−20 %``, ``+13 points``, ``−0.2 points``."""
+        number = f"{change:+.0f}" if abs(change) >= 1 else f"{change:+.1g}" if abs(change) >= 0.005 else "0"
+        return f"{number} {'%' if self.better == 'lower' else 'points'}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ DATA = {
     "the errors.",
     "mixed-faces": "These faces are generated, with many people and mixed expressions, whereas the paper uses scans "
     "(CoMA): compare the ranking of the methods, not the errors.",
-    "moving-bodies": "The paper has no such data: generated bodies in motion, which a linear model reconstructs badly.",
+    "moving-bodies": "These are generated bodies in motion. The paper has no such data to compare with.",
     "bodies": "These bodies are generated, whereas the paper uses scans (FAUST): compare the ranking of the methods.",
     "remeshed-bodies": "These bodies are generated, and each has its own connectivity, whereas the scans of the paper "
     "(FAUST) share one.",

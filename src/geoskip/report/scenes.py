@@ -47,6 +47,11 @@ class Scene(Generic[Kind]):
     def first(self) -> Kind:
         return self.shown[0][1]
 
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper has results to compare with."""
+        return any(row.paper for row in self.methods)
+
 
 @dataclass(frozen=True)
 class Measure(Generic[Kind]):
@@ -226,10 +231,10 @@ def graph_scenes(tables: Sequence[ResultTable]) -> list[Scene[GraphSamples]]:
 def saturation_mm(scene: Scene[MeshSamples], part: str = "full") -> float:
     """The initial end of the color scale: 5 mm, as in the paper, or less if the errors are small.
 
-    What skips or convolutions decode alone is farther away, and has a scale of its own.
+    Data that the paper does not have, and what skips or convolutions decode alone, have a scale of their own.
     """
     worst = max(float(np.quantile(errors_mm(s, part)[0], 0.98)) for _, s in scene.shown if part in s.parts)
-    return min(PAPER_MM, nice(worst)) if part == "full" else nice(worst)
+    return min(PAPER_MM, nice(worst)) if part == "full" and scene.in_paper else nice(worst)
 
 
 def nice(value: float) -> float:

@@ -35,10 +35,14 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table that runs may belong to. It may repeat rows whose records belong to another table."""
+    """A published table that runs may belong to. It may repeat rows whose records belong to another table.
+
+    other_data: data sets without a counterpart in the publication; runs on them do not have its title.
+    """
 
     title: str
     rows: tuple[PublishedRow, ...]
+    other_data: tuple[str, ...] = ()
 
 
 # By the name of the experiment in the records.
@@ -215,8 +219,10 @@ def _result_table(
         )
     )
     metrics = list(dict.fromkeys(key for row in rows for key in row.metrics))
+    description = describe_task(group[0], metrics)
     title = published[name].title if name in published else ""
-    return ResultTable(key, name, *group, describe_task(group[0], metrics), tuple(rows), title)
+    heading = description.title if name in published and group[1] in published[name].other_data else title
+    return ResultTable(key, name, *group, description, tuple(rows), heading)
 
 
 def _differing(runs: Sequence[ReportRun]) -> Iterator[str]:

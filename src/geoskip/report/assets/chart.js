@@ -38,7 +38,7 @@ class Chart {
       const line = draw('path', { d: 'M0 6H26', class: 'line', 'stroke-dasharray': dashOf(series) });
       line.style.stroke = colorOf(series);
       const sample = draw('svg', { viewBox: '0 0 26 12', 'aria-hidden': 'true' }, line);
-      if (this.chart.kind === 'points') sample.append(draw('g', { transform: 'translate(13 6)' }, markOf(series, this.marks)));
+      if (isMarked(this.chart, this.offered)) sample.append(draw('g', { transform: 'translate(13 6)' }, markOf(series, this.marks)));
       const button = make('button', { type: 'button', 'aria-pressed': String(!this.hidden.has(series.name)) }, sample, series.name);
       button.addEventListener('click', () => {
         if (!this.hidden.delete(series.name)) this.hidden.add(series.name);
@@ -63,7 +63,7 @@ class Chart {
     axes(svg, chart, box, x, y);
     const clip = `clip-${chart.key}`, inner = draw('g', { 'clip-path': `url(#${clip})` });
     svg.append(draw('clipPath', { id: clip }, draw('rect', { x: box.left - 5, y: 0, width: width - box.left - box.right + 10, height: box.height - box.bottom + 5 })), inner);
-    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, x, y);
+    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, x, y, isMarked(chart, this.offered));
     this.svg?.remove();
     this.svg = svg;
     this.frame = { x, y, box };

@@ -51,12 +51,12 @@ class Matches {
       }
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-      const words = known.length ? `this body: mean error ${mean.toFixed(2)} %, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
+      const words = known.length ? `this body: mean error ${short(mean)} %, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
       const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
       stage.set(number + 1, shape, [words, method.test], `${method.name} on ${matching.samples[sample]}: ${words}; ${method.test}`);
-      return `${method.name} ${known.length ? `${mean.toFixed(2)} %` : 'unknown'}`;
+      return `${method.name} ${known.length ? `${short(mean)} %` : 'unknown'}`;
     });
     const change = matching.changes[sample] ? ` Exact matches from plain to affine: ${matching.changes[sample]}.` : '';
     byId('body-status').textContent = `${matching.samples[sample]}. Mean geodesic error: ${means.filter(Boolean).join(', ')}.${change}`;

@@ -27,6 +27,7 @@ class Meshes {
   enter() {
     const { scene } = this;
     options(byId('mesh-sample'), scene.samples);
+    byId('mesh-paper').hidden = !scene.paper;
     byId('mesh-before').hidden = byId('mesh-next').hidden = scene.samples.length < 2;
     for (const input of byId('mesh-part').querySelectorAll('input')) {
       input.disabled = !scene.methods.some((method) => method.parts[input.value]);

@@ -47,7 +47,10 @@ function axes(svg, chart, box, x, y) {
     draw('text', { x: -(bottom + box.top) / 2, y: 12, 'text-anchor': 'middle', transform: 'rotate(-90)' }, chart.y));
 }
 
-function plotSeries(group, chart, series, marks, x, y) {
+// Markers tell operators apart; curves need them only if there are several.
+const isMarked = (chart, series) => chart.kind === 'points' || new Set(series.map(({ mark }) => mark)).size > 1;
+
+function plotSeries(group, chart, series, marks, x, y, marked) {
   const shown = chart.log_y ? series.points.map((p, i) => [p, i]).filter(([[, v]]) => v > 0) : series.points.map((p, i) => [p, i]);
   const path = (pairs) => pairs.map(([px, py], i) => `${i ? 'L' : 'M'}${px.toFixed(1)} ${py.toFixed(1)}`).join('');
   const safe = (value, fallback) => y(chart.log_y && value <= 0 ? fallback : value);
@@ -61,9 +64,10 @@ function plotSeries(group, chart, series, marks, x, y) {
   const line = draw('path', { class: series.paper ? 'line paper' : 'line', d: path(shown.map(([[px, v]]) => [x(px), y(v)])), 'stroke-dasharray': dashOf(series) });
   line.style.stroke = colorOf(series);
   group.append(line);
-  if (chart.kind !== 'points') return;
-  for (const [[px, v], i] of shown) {
-    if (series.high[i] > series.low[i]) {
+  if (!marked) return;
+  const every = chart.kind === 'points' ? 1 : Math.max(1, Math.floor(shown.length / 6));
+  for (const [[px, v], i] of shown.filter((_, n) => n % every === 0)) {
+    if (chart.kind === 'points' && series.high[i] > series.low[i]) {
       const bar = draw('path', { class: 'bar', d: `M${x(px)} ${y(series.low[i])}V${y(series.high[i])}` });
       bar.style.stroke = colorOf(series);
       group.append(bar);
