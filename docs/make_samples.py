@@ -1,7 +1,7 @@
 """Keep the samples that the published page shows next to the records: ``python docs/make_samples.py [RESULTS]``.
 
-For every record of seed 0 in results/runs whose run is in results/work, this writes DATA-SCHEDULE-0.samples.safetensors.
-Positions are rounded to 16 bits, finer than the page can show, so that the files are small enough for git.
+For every record of seed 0 in results/runs whose run is in results/work, it writes DATA-SCHEDULE-0.samples.safetensors.
+Positions are rounded to 16 bits, in steps of 4 µm for a face, so that the files are small enough for git.
 """
 
 import argparse
@@ -19,7 +19,7 @@ GRAPHS = 24
 
 
 def rounded(samples: Samples) -> Samples:
-    """Samples that differ by less than the page can show, with arrays of 16 bits where they fit."""
+    """Samples whose positions are whole multiples of a step, so that they fit into 16 bits."""
     if isinstance(samples, MeshSamples):
         step = step_of(samples.parts["input"])
         parts = {name: np.round(part / step) for name, part in samples.parts.items()}

@@ -28,6 +28,7 @@ from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun
 from tests.report.made_runs import made_runs, result_tables, spheres
 
 ROOT = Path(geoskip.__file__).parents[2]
+PUBLISHED = ROOT / "docs" / "report" / "index.html"
 HOSTILE = '<img src=x onerror="window.boom=1"><script>window.boom=1</script>'
 # No sandbox, since containers run as root; a software rasterizer, since they have no graphics card; no calls home.
 FLAGS = [
@@ -297,8 +298,47 @@ def test_a_method_without_samples_keeps_its_place(browser: Any, runs: list[Repor
             assert tab.locator(f"#{section}-views .view figcaption", has_text=f"Aff-{name}").count() == 1
 
 
+def test_the_published_page_keeps_data_apart_that_the_paper_does_not_have(browser: Any) -> None:
+    with opened(browser, PUBLISHED) as tab:
+        drawn(tab)
+        assert tab.locator("#mesh-paper").is_visible()
+        tab.select_option("#mesh-scene", label="MoNet, M = 9, moving-bodies")
+        until(tab, lambda: "Mean error: MoNet" in tab.locator("#mesh-status").inner_text())
+        assert tab.locator("#mesh-paper").is_hidden()
+        assert tab.locator("#mesh-end").inner_text() == "200 mm"
+        titles = tab.locator(".experiment h3").all_inner_texts()
+        assert len(titles) == len(set(titles))
+        assert {"Shape reconstruction (Table 1), mixed-faces", "Shape reconstruction, moving-bodies"} <= set(titles)
+
+
+def test_the_published_page_names_what_decodes(browser: Any) -> None:
+    """Plain, residual and affine stand side by side; a residual skip alone is not called affine."""
+    with opened(browser, PUBLISHED) as tab:
+        drawn(tab)
+        assert tab.locator("#mesh-views figcaption b").all_inner_texts() == [
+            "Input", "FeaStNet", "Res-FeaStNet", "Aff-FeaStNet",
+        ]  # fmt: skip
+        assert tab.locator("#mesh-views figcaption", has_text="test set: mean").count() == 3
+        end = tab.locator("#mesh-end").inner_text()
+        tab.locator("#mesh-part label", has_text="skip only").click()
+        until(tab, lambda: "Res-FeaStNet, skip only," in tab.locator("#mesh-status").inner_text())
+        assert "Aff-FeaStNet, affine only," in tab.locator("#mesh-status").inner_text()
+        assert tab.locator("#mesh-end").inner_text() != end
+        tab.locator("#bodies").scroll_into_view_if_needed()
+        drawn(tab, "body")
+        assert tab.locator("#body-show input:checked").get_attribute("value") == "error"
+        assert tab.locator("#body-views figcaption b").all_inner_texts() == ["Target", "FeaStNet", "Aff-FeaStNet"]
+
+
+@pytest.mark.parametrize("target", ["curves", "bodies", "e3", "e3-loss"])
+def test_links_land_at_their_targets_on_the_published_page(browser: Any, target: str) -> None:
+    with opened(browser, PUBLISHED, fragment=target) as tab:
+        tab.wait_for_timeout(4000)
+        assert distance_from_target(tab, target) < 2
+
+
 def test_people_have_readable_names(browser: Any) -> None:
-    with opened(browser, ROOT / "docs" / "report" / "index.html") as tab:
+    with opened(browser, PUBLISHED) as tab:
         drawn(tab)
         assert tab.locator("#mesh-views figcaption >> nth=0").inner_text().startswith("Input\nPerson ")
         for section in ("mesh", "body"):
@@ -366,7 +406,7 @@ def distance_from_target(tab: Any, target: str) -> float:
 
 def test_chart_titles_are_distinct(browser: Any) -> None:
     """On the page in docs/, where several tables have the same data."""
-    with opened(browser, ROOT / "docs" / "report" / "index.html", "curves") as tab:
+    with opened(browser, PUBLISHED, "curves") as tab:
         titles = tab.locator(".chart h3").all_inner_texts()
         assert len(titles) == len(set(titles)) > 10
 
