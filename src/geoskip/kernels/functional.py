@@ -103,6 +103,35 @@ def softmax_convolution(
     return _softmax_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
 
+def perceptron_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    weights: Float[Tensor, " edges"],
+    epsilon: Float[Tensor, ""],
+    theta: Float[Tensor, "channels hidden"],
+    pattern: Pattern,
+    hidden_bias: Float[Tensor, " hidden"],
+    theta_out: Float[Tensor, "hidden out"],
+    skip: Float[Tensor, "channels out"] | None,
+    bias: Float[Tensor, " out"],
+) -> Float[Tensor, "*batch vertices out"]:
+    r"""A sum over the neighbors and the vertex itself, two layers with a ReLU between them, and an affine skip:
+
+    .. math:: y_i = \mathrm{ReLU}\Big(\big((1 + \epsilon)\, x_i + \sum_{j \in \mathcal N(i)} w_{ij}\, x_j\big) \Theta
+        + b'\Big) \Theta' + x_i A + b"""
+    if not is_fast(x):
+        return reference.perceptron_convolution(x, weights, epsilon, theta, pattern, hidden_bias, theta_out, skip, bias)
+    if _has_perceptron(x, epsilon):
+        network = _dense(theta), pattern, hidden_bias, theta_out, skip, bias
+        return _perceptron_convolution.on(x)(x.contiguous(), weights.contiguous(), epsilon, *network)
+    # Otherwise the center is a skip of the first layer.
+    first, matrix, *own = _prepared(x, theta, (1 + epsilon) * theta, hidden_bias, any_order=True)
+    if on_triton(x):
+        hidden = _basis_convolution.on(x)(first, _slots(weights), matrix, pattern, *own)
+    else:
+        hidden = _batched(_basis_convolution.on(x)(_items(first), _slots(weights), _stack(matrix), pattern, *own), x)
+    return reference.second_layer(x, hidden, theta_out, skip, bias)
+
+
 def chebyshev_convolution(
     x: Float[Tensor, "*batch vertices channels"],
     weights: Float[Tensor, " edges"],
@@ -167,6 +196,13 @@ def _is_differentiated(fixed: Tensor) -> bool:
 
 def _is_eager_on_triton(x: Tensor) -> bool:
     return on_triton(x) and is_fast(x) and not is_traced(x)
+
+
+def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
+    """Whether GIN's two layers are one kernel, which has no gradient of ε."""
+    if not _is_eager_on_triton(x) or torch.is_autocast_enabled(x.device.type):
+        return False
+    return not _is_differentiated(epsilon) and epsilon.device == x.device
 
 
 def _items(x: Tensor) -> Tensor:
@@ -298,6 +334,12 @@ _sparse_product = Kernel(
     lambda x, weights, pattern: x.new_empty(*x.shape[:-2], pattern.num_receivers, x.shape[-1]),
     is_linear=True,
 )
-# While torch traces, these two are the reference formulas.
+# While torch traces, these three are the reference formulas.
+_perceptron_convolution = Kernel(
+    "perceptron_convolution",
+    "Tensor x, Tensor weights, Tensor epsilon, Tensor theta, PATTERN, Tensor hidden_bias, Tensor theta_out, "
+    "Tensor? skip, Tensor bias",
+    num_saved=1,
+)
 _linear = Kernel("linear")
 _linear_cross_entropy = Kernel("linear_cross_entropy", num_saved=7)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
@@ -45,6 +46,7 @@ Gradients = tuple[Tensor | None, ...]
 MANY_SUMS = 1 << 16
 # Up to this many channels, the kernel of the gradient of one Θ also has room for those of the skip and of the bias.
 MAX_FUSED = 128
+_threshold_backward = torch.ops.aten.threshold_backward.default
 
 
 def basis_convolution(
@@ -130,32 +132,72 @@ def softmax_convolution_gradients(
     return grad_x, *grad_basis, None, grad_theta, None, grad_skip, grad_bias
 
 
+def perceptron_convolution(
+    x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor, pattern: Pattern, hidden_bias: Tensor,
+    theta_out: Tensor, skip: Tensor | None, bias: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y, and the hidden layer after its ReLU."""
+    edges = pattern.senders, None, pattern.offsets
+    hidden = _convolve(x, weights, theta, *edges, None, hidden_bias, epsilon, relu=True)
+    y = functional.linear(hidden, theta_out.t(), bias)
+    if skip is not None:
+        _rows(y).addmm_(_rows(x), skip)
+    return y, hidden
+
+
+def perceptron_convolution_gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor,
+    pattern: Pattern, hidden_bias: Tensor, theta_out: Tensor, skip: Tensor | None, bias: Tensor, hidden: Tensor,
+) -> Gradients:  # fmt: skip
+    """There is no gradient of ε: one that is trained has its own formula."""
+    grad_y = grad_y.contiguous()
+    with branches(x) as fork:
+        out_parts, bias_parts = fork(lambda: over_rows(hidden, grad_y, needs[6], needs[8]))
+        skip_parts = fork(lambda: over_rows(x, grad_y, True, False)[0]) if needs[7] else None
+        grad_hidden = _threshold_backward(grad_y @ theta_out.t(), hidden, 0)
+        grad_x, grad_weights, (theta_parts, _, hidden_parts) = _gradients(
+            grad_hidden, (needs[0], needs[1], needs[3], False, needs[5]), x, weights, theta, pattern, None, fork,
+            epsilon=epsilon,
+        )  # fmt: skip
+    if skip is not None and grad_x is not None:
+        _rows(grad_x).addmm_(_rows(grad_y), skip.t())
+    parts = theta_parts, hidden_parts, out_parts, skip_parts, bias_parts
+    grad_theta, *grad_own = add_parts(parts, (theta, hidden_bias, theta_out, skip, bias))
+    return grad_x, grad_weights, None, grad_theta, None, *grad_own
+
+
+def _rows(x: Tensor) -> Tensor:
+    """[*batch, vertices, channels] as a matrix."""
+    return x if x.dim() == 2 else x.view(-1, x.shape[-1])
+
+
 def _convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
-    skip: Tensor | None, bias: Tensor | None,
+    skip: Tensor | None, bias: Tensor | None, epsilon: Tensor | None = None, relu: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed."""
+    """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed. With
+    ``epsilon``, which is for one slot, a vertex is one more neighbor of itself, of weight 1 + ε."""
     shape, plan, copies = _convolve_plan(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), order is not None, bias is not None, is_tf32(), precision(),
+        offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu,
+        is_tf32(), precision(),
     )  # fmt: skip
     if plan is None:
         return x.new_zeros(*shape)
     if copies:
-        summed_first = theta.contiguous() if order is not None else theta.mT.contiguous().mT
-        return _convolve(x, weights, summed_first, neighbors, order, offsets, skip, bias)
+        theta = theta.contiguous() if order is not None else theta.mT.contiguous()
     y = x.new_empty(*shape)
-    plan(x, weights, theta, skip, bias, y, neighbors, order, offsets)
+    plan(x, weights, theta, skip, bias, epsilon, y, neighbors, order, offsets)
     return y
 
 
 @lru_cache(CACHE_SIZE)
 def _convolve_plan(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, reverse: bool, has_bias: bool, fast: bool, precision: str,
+    group_stride: int, reverse: bool, has_bias: bool, has_center: bool, relu: bool, fast: bool, precision: str,
 ) -> tuple[Shape, LaunchPlan | None, bool]:  # fmt: skip
     """The shape of y, how to launch its kernel (None if there is nothing to sum), and whether to copy Θ first, so that
-    its summed axis is contiguous."""
+    its summed axis is contiguous: then the plan is for the copy."""
     sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse)
     shape = *x[:-2], sizes.num_receivers, sizes.out
     if sizes.batch == 0 or sizes.num_receivers == 0:
@@ -165,7 +207,9 @@ def _convolve_plan(
     is_matrix = sizes.channels > 1 and sizes.out > 1
     many = sizes.batch * sizes.num_receivers * sizes.slots >= MANY_SUMS
     copies = many and is_matrix and sizes.theta_strides[1] != 1
-    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias), copies
+    if copies:
+        sizes = sizes._replace(theta_strides=(sizes.channels * sizes.out, 1, sizes.channels))
+    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias, has_center, relu), copies
 
 
 class _GradientPlans(NamedTuple):
@@ -182,7 +226,6 @@ class _GradientPlans(NamedTuple):
     theta: LaunchPlan | None = None
     theta_parts: int = 0
     theta_length: int = 0
-    of_items: bool = False
     is_fused: bool = False
     both: LaunchPlan | None = None
     weight_parts: int = 1
@@ -193,7 +236,7 @@ class _GradientPlans(NamedTuple):
 @lru_cache(CACHE_SIZE)
 def _gradient_plans(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], precision: str,
+    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], has_center: bool, precision: str,
 ) -> _GradientPlans:  # fmt: skip
     needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
     strides = group_stride, sender_group_stride
@@ -203,18 +246,15 @@ def _gradient_plans(
     plans = _GradientPlans(is_empty=False, theta_length=sizes.slots * sizes.channels * sizes.out)
     if needs_theta:
         tiles = theta_tiles(*sizes.of_tiles)
-        if tiles.of_items:
-            plan, parts = items.theta_gradients_plan(sizes, tiles, precision)
-            plans = plans._replace(theta=plan, theta_parts=parts, of_items=True)
-        else:
-            is_fused = sizes.slots == 1 and sizes.channels <= MAX_FUSED
-            own = is_fused and needs_skip, is_fused and needs_bias
-            plan, parts = vertices.theta_gradients_plan(sizes, tiles, precision, *own)
-            plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
+        kernels = items if tiles.of_items else vertices
+        is_fused = sizes.slots == 1 and sizes.channels <= MAX_FUSED
+        own = is_fused and needs_skip, is_fused and needs_bias
+        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own)
+        plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
     if needs_weights:
         both = sender_tiles(*sizes.of_tiles)
         if both is not None:
-            plan, parts = items.sender_gradients_plan(sizes, both, precision, needs_x)
+            plan, parts = items.sender_gradients_plan(sizes, both, precision, has_center, needs_x)
             plans = plans._replace(both=plan, weight_parts=parts)
         else:
             tiles = weight_tiles(sizes.slots, sizes.channels, sizes.grouped, sizes.num_receivers)
@@ -225,7 +265,7 @@ def _gradient_plans(
 
 def _gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
-    skip: Tensor | None, fork: Fork, fork_x: Fork | None = None,
+    skip: Tensor | None, fork: Fork, fork_x: Fork | None = None, epsilon: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
     """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
     weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
@@ -234,7 +274,7 @@ def _gradients(
     offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
     plans = _gradient_plans(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, precision(),
+        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None, precision(),
     )  # fmt: skip
     grad_x = grad_weights = theta_parts = None
     own: tuple[Tensor | None, Tensor | None] = None, None
@@ -244,15 +284,15 @@ def _gradients(
         zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
         return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own)
     if plans.theta is not None:
-        theta_parts, *more = fork(lambda: _theta_gradients(grad_y, x, weights, pattern, plans, needs))
+        theta_parts, *more = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
         own = (more[0], more[1]) if plans.is_fused else own
     if plans.both is not None:
-        grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, needs_x, plans)
+        grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, epsilon, needs_x, plans)
         return grad_x, grad_weights.to(weights.dtype), (theta_parts, *own)
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
-        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None))
+        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None, epsilon))
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
         plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)
@@ -261,24 +301,22 @@ def _gradients(
 
 
 def _theta_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, pattern: Pattern, plans: _GradientPlans, needs: tuple[bool, ...]
-) -> tuple[Tensor | None, ...]:
+    grad_y: Tensor, x: Tensor, weights: Tensor, epsilon: Tensor | None, pattern: Pattern, plans: _GradientPlans,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of Θ and, if the kernel computes them, of the skip and of the bias, in parts."""
     assert plans.theta is not None
     shape = plans.theta_parts, plans.theta_length
     of_theta = x.new_empty(*shape, dtype=torch.float32)
-    if plans.of_items:
-        plans.theta(grad_y, x, weights, of_theta, pattern.senders, pattern.offsets)
-        return (of_theta,)
     of_skip = x.new_empty(*shape, dtype=torch.float32) if plans.is_fused and needs[3] else None
     of_bias = x.new_empty(shape[0], grad_y.shape[-1], dtype=torch.float32) if plans.is_fused and needs[4] else None
-    plans.theta(grad_y, x, weights, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
+    plans.theta(grad_y, x, weights, epsilon, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
     return of_theta, of_skip, of_bias
 
 
 def _sender_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, needs_x: bool,
-    plans: _GradientPlans,
+    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
+    epsilon: Tensor | None, needs_x: bool, plans: _GradientPlans,
 ) -> tuple[Tensor | None, Tensor]:  # fmt: skip
     """Gradients of x, if needed, and of the weights."""
     assert plans.both is not None
@@ -286,5 +324,5 @@ def _sender_gradients(
     grad_weights = x.new_empty(weights.shape if parts == 1 else (parts, *weights.shape), dtype=torch.float32)
     matrices = theta.contiguous(), None if skip is None else skip.contiguous()
     backwards = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    plans.both(grad_y, x, weights, *matrices, grad_x, grad_weights, *backwards)
+    plans.both(grad_y, x, weights, *matrices, epsilon, grad_x, grad_weights, *backwards)
     return grad_x if needs_x else None, grad_weights if parts == 1 else grad_weights.sum(0)

@@ -6,7 +6,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from geoskip.kernels.triton.blocks import as_index, in_layout_of_loads, index_at, product, zeros_of
+from geoskip.kernels.triton.blocks import (
+    as_index,
+    from_center,
+    in_layout_of_loads,
+    index_at,
+    product,
+    relu,
+    zeros_of,
+)
 from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
@@ -27,10 +35,11 @@ def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _convolve_kernel(
-    x, weights, theta, skip, bias, y, neighbors, order, offsets,
+    x, weights, theta, skip, bias, epsilon, y, neighbors, order, offsets,
     num_senders, num_receivers, C, O, M,
     stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
+    HAS_CENTER: tl.constexpr, RELU: tl.constexpr,
     SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -50,6 +59,9 @@ def _convolve_kernel(
             o_c = i_c + tl.arange(0, BLOCK_C)
             m_c = o_c < C
             b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
+            if HAS_CENTER:
+                p_own = x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+                b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
@@ -79,16 +91,21 @@ def _convolve_kernel(
             b_y += product(b_x, tl.load(p_skip, mask=m_c[:, None] & m_o[None, :], other=0.0), PRECISION)
     if HAS_BIAS:
         b_y += tl.load(bias + o_o, mask=m_o, other=0.0).to(tl.float32)[None, :]
+    if RELU:
+        b_y = relu(b_y)
     o_y = (i_b * num_receivers + o_v[:, None]) * O + o_o[None, :]
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_v[:, None] & m_o[None, :])
 
 
-def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
-    """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
+def convolve_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool, has_center: bool, relu: bool
+) -> LaunchPlan:
+    """Of x, weights, Θ, skip, bias, ε, y, neighbors, order, offsets. With ε, every vertex has one more neighbor in its
+    only slot: itself, of weight 1 + ε."""
     numbers = (
         sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
         *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
-        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias,
+        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias, has_center, relu,
         tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.batch, ceil_div(sizes.out, tiles.o))
@@ -97,11 +114,11 @@ def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_ord
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _theta_gradients_kernel(
-    grad_y, x, weights, grad_theta, grad_skip, grad_bias, senders, offsets,
+    grad_y, x, weights, epsilon, grad_theta, grad_skip, grad_bias, senders, offsets,
     batch, num_receivers, C, O, M, num_tiles, num_parts,
     stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to,
     stride_sc, stride_so,
-    GROUPED: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
+    GROUPED: tl.constexpr, HAS_CENTER: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
     SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -124,6 +141,9 @@ def _theta_gradients_kernel(
         p_y = grad_y + o_v[:, None].to(tl.int64) * O + o_o[None, :]
         for i_b in range(batch):
             b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
+            p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+            if HAS_CENTER:
+                b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
@@ -141,7 +161,6 @@ def _theta_gradients_kernel(
                 b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
             b_sum = b_more
             if NEEDS_SKIP:
-                p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
                 b_own = tl.load(p_own, mask=m_v[:, None] & m_c[None, :], other=0.0)
                 b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
             if NEEDS_BIAS:
@@ -159,9 +178,9 @@ def _theta_gradients_kernel(
 
 
 def theta_gradients_plan(
-    sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_skip: bool, needs_bias: bool
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
 ) -> tuple[LaunchPlan, int]:
-    """Of grad_y, x, weights, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
+    """Of grad_y, x, weights, ε, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
     parts, whose number is returned: each program sums a part of the vertices. A program that has all slots can also sum
     the gradients of the skip and of the bias.
     """
@@ -171,7 +190,8 @@ def theta_gradients_plan(
         sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, num_tiles, parts,
         sizes.num_x, sizes.num_y, *sizes.weight_strides, sizes.group_stride,
         *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
-        sizes.grouped, needs_skip, needs_bias, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
+        sizes.grouped, has_center, needs_skip, needs_bias,
+        tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (chunks, parts, ceil_div(sizes.out, tiles.o))
     return LaunchPlan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
