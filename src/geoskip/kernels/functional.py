@@ -96,10 +96,11 @@ def softmax_convolution(
         x, theta, skip, bias = _prepared(x, theta, skip, bias)
         return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
     x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
-    attention = attention.to(x.dtype).contiguous()
+    if attention.dtype is not x.dtype:
+        attention = attention.to(x.dtype)
     if receiver_attention is not None:
         receiver_attention = receiver_attention.to(x.dtype).contiguous()
-    basis = attention, receiver_attention, offset, edge_scale
+    basis = attention.contiguous(), receiver_attention, offset, edge_scale
     return _softmax_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
 

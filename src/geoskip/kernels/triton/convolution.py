@@ -44,7 +44,7 @@ Gradients = tuple[Tensor | None, ...]
 # From this many sums on, rows times slots, Θ is copied if its summed axis is not contiguous, as the tensor cores want
 # it. With fewer, the copy takes the host longer than it saves.
 MANY_SUMS = 1 << 16
-# Up to this many channels, the kernel of the gradient of one Θ also has room for those of the skip and of the bias.
+# Up to this many channels, the programs of the gradient of one Θ also have room for those of the skip and of the bias.
 MAX_FUSED = 128
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
@@ -247,9 +247,10 @@ def _gradient_plans(
     if needs_theta:
         tiles = theta_tiles(*sizes.of_tiles)
         kernels = items if tiles.of_items else vertices
-        is_fused = sizes.slots == 1 and sizes.channels <= MAX_FUSED
+        is_fused = sizes.slots > 1 or sizes.channels <= MAX_FUSED
         own = is_fused and needs_skip, is_fused and needs_bias
-        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own)
+        apart = sizes.slots > 1 and any(own)
+        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own, apart)
         plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
     if needs_weights:
         both = sender_tiles(*sizes.of_tiles)
@@ -277,18 +278,18 @@ def _gradients(
         offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None, precision(),
     )  # fmt: skip
     grad_x = grad_weights = theta_parts = None
-    own: tuple[Tensor | None, Tensor | None] = None, None
+    own: Sequence[Tensor | None] = (None, None)
     if not plans.is_fused:
         own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
     if plans.is_empty:
         zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
         return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own)
     if plans.theta is not None:
-        theta_parts, *more = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
-        own = (more[0], more[1]) if plans.is_fused else own
+        theta_parts, *fused = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
+        own = fused if plans.is_fused else own
     if plans.both is not None:
         grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, epsilon, needs_x, plans)
-        return grad_x, grad_weights.to(weights.dtype), (theta_parts, *own)
+        return grad_x, _in_dtype_of(weights, grad_weights), (theta_parts, *own)
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
@@ -296,8 +297,13 @@ def _gradients(
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
         plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)
-        grad_weights = grad_weights.to(weights.dtype)
+        grad_weights = _in_dtype_of(weights, grad_weights)
     return grad_x, grad_weights, (theta_parts, *own)
+
+
+def _in_dtype_of(tensor: Tensor, gradient: Tensor) -> Tensor:
+    """Without calling torch if there is nothing to do."""
+    return gradient if gradient.dtype is tensor.dtype else gradient.to(tensor.dtype)
 
 
 def _theta_gradients(
@@ -306,10 +312,11 @@ def _theta_gradients(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of Θ and, if the kernel computes them, of the skip and of the bias, in parts."""
     assert plans.theta is not None
-    shape = plans.theta_parts, plans.theta_length
-    of_theta = x.new_empty(*shape, dtype=torch.float32)
-    of_skip = x.new_empty(*shape, dtype=torch.float32) if plans.is_fused and needs[3] else None
-    of_bias = x.new_empty(shape[0], grad_y.shape[-1], dtype=torch.float32) if plans.is_fused and needs[4] else None
+    parts, out, of_skip, of_bias = plans.theta_parts, grad_y.shape[-1], None, None
+    of_theta = x.new_empty(parts, plans.theta_length, dtype=torch.float32)
+    if plans.is_fused:
+        of_skip = x.new_empty(parts, x.shape[-1] * out, dtype=torch.float32) if needs[3] else None
+        of_bias = x.new_empty(parts, out, dtype=torch.float32) if needs[4] else None
     plans.theta(grad_y, x, weights, epsilon, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
     return of_theta, of_skip, of_bias
 

@@ -199,13 +199,37 @@ def sender_gradients_plan(
     return plan, 1 if sizes.per_item else blocks
 
 
+@triton.jit
+def _own_gradients(
+    grad_y, x, grad_skip, grad_bias, i_start, i_end, i_part, o_c, o_o, m_b, C, O, stride_sc, stride_so,
+    NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
+    BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A part of the gradients of the skip and of the bias; the pointers are those of the first vertex."""
+    m_c, m_o = o_c < C, o_o < O
+    b_skip = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    b_bias = tl.zeros([BLOCK_B, BLOCK_O], dtype=tl.float32)
+    for i_v in range(i_start, i_end):
+        b_gy = tl.load(grad_y + i_v * O, mask=m_b[:, None] & m_o[None, :], other=0.0)
+        if NEEDS_SKIP:
+            b_x = tl.load(x + i_v * C + o_c[None, :], mask=m_b[:, None] & m_c[None, :], other=0.0)
+            b_skip += product(tl.trans(b_x).to(b_gy.dtype), b_gy, PRECISION)
+        if NEEDS_BIAS:
+            b_bias += b_gy.to(tl.float32)
+    if NEEDS_SKIP:
+        o_skip = i_part * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
+        tl.store(grad_skip + o_skip, b_skip, mask=m_c[:, None] & m_o[None, :])
+    if NEEDS_BIAS:
+        tl.store(grad_bias + i_part * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
+
+
 @triton.jit(do_not_specialize=SIZES)
 def _theta_gradients_kernel(
     grad_y, x, weights, epsilon, grad_theta, grad_skip, grad_bias, senders, offsets,
     batch, num_senders, num_receivers, C, O, M, num_parts,
     num_edges, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     GROUPED: tl.constexpr, HAS_CENTER: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
-    PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+    APART: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     stride_wm = slot_stride(num_edges, stride_we)
@@ -223,6 +247,18 @@ def _theta_gradients_kernel(
     i_start = i_p.to(tl.int64) * num_receivers // num_parts
     i_end = (i_p + 1).to(tl.int64) * num_receivers // num_parts
     i_start, i_end = as_index(i_start, WIDE), as_index(i_end, WIDE)
+    i_part = (i_b * num_parts + i_p).to(tl.int64)
+    m_out = (o_c < C)[:, None] & m_o[None, :]
+    if APART:
+        # The programs after those of the last slot have none.
+        if i_m >= M:
+            _own_gradients(
+                p_y, p_x, grad_skip, grad_bias, i_start, i_end, i_part, o_c, o_o, m_b, C, O, stride_sc, stride_so,
+                NEEDS_SKIP, NEEDS_BIAS, BLOCK_B, BLOCK_C, BLOCK_O, PRECISION,
+            )  # fmt: skip
+        m_out = (o_c < tl.where(i_m < M, C, 0))[:, None] & m_o[None, :]
+        i_end = tl.where(i_m < M, i_end, i_start)
+        i_m = tl.where(i_m < M, i_m, 0)
     p_first = offsets + (i_m * stride_og if GROUPED else 0)
     i_k, i_most = as_index(tl.load(p_first + i_start), WIDE), as_index(tl.load(p_first + i_end), WIDE)
     i_j = index_at(senders + i_k, i_k < i_most, WIDE)
@@ -248,26 +284,25 @@ def _theta_gradients_kernel(
         for s in tl.static_range(SLOTS):
             b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
         b_sum = b_more
-        if NEEDS_SKIP:
+        if NEEDS_SKIP and not APART:
             b_own = tl.load(p_x + i_v * C + o_c[None, :], mask=m_own, other=0.0)
             b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
-        if NEEDS_BIAS:
+        if NEEDS_BIAS and not APART:
             b_bias += b_gy.to(tl.float32)
-    i_part = (i_b * num_parts + i_p).to(tl.int64)
-    m_out = (o_c < C)[:, None] & m_o[None, :]
     o_theta = i_part * M * C * O + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
     for s in tl.static_range(SLOTS):
         tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=m_out)
-    if NEEDS_SKIP:
+    if NEEDS_SKIP and not APART:
         o_skip = i_part * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
         tl.store(grad_skip + o_skip, b_skip, mask=m_out)
-    if NEEDS_BIAS:
+    if NEEDS_BIAS and not APART:
         tl.store(grad_bias + i_part * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
 
 
 def theta_gradients_plan(
-    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
-) -> tuple[LaunchPlan, int]:
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool,
+    apart: bool,
+) -> tuple[LaunchPlan, int]:  # fmt: skip
     """Of grad_y, x, weights, ε, three outputs, senders, offsets, as in :mod:`.vertices`. The gradient of Θ in parts,
     whose number is returned."""
     blocks, chunks = ceil_div(sizes.batch, tiles.rows), sizes.slots // tiles.slots
@@ -275,8 +310,8 @@ def theta_gradients_plan(
     numbers = (
         sizes.batch, sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, parts,
         *sizes.slot_edges, sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
-        sizes.grouped, has_center, needs_skip, needs_bias,
+        sizes.grouped, has_center, needs_skip, needs_bias, apart,
         sizes.per_item, tiles.slots, sizes.wide, tiles.rows, tiles.c, tiles.o, precision,
     )  # fmt: skip
-    plan = LaunchPlan(_theta_gradients_kernel, (chunks, parts, blocks), numbers, tiles.warps, tiles.registers)
+    plan = LaunchPlan(_theta_gradients_kernel, (chunks + apart, parts, blocks), numbers, tiles.warps, tiles.registers)
     return plan, blocks * parts

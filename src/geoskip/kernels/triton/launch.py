@@ -285,7 +285,9 @@ class LaunchPlan:
             return
         # With addresses instead of tensors, the launcher need not ask the driver about each. One loop: every line of it
         # runs for each tensor of every launch.
-        addresses, dtypes, bits = [], [], 0
+        addresses: list[int] = []
+        dtypes: list[torch.dtype | None] = []
+        bits = 0
         for tensor in tensors:
             if tensor is None:
                 addresses.append(0)
