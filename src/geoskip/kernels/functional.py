@@ -304,7 +304,11 @@ _basis_convolution = Kernel(
 _gaussian_convolution = Kernel(
     "gaussian_convolution",
     "Tensor x, Tensor pseudo, Tensor mean, Tensor scale, Tensor theta, PATTERN, Tensor? skip, Tensor? bias",
-    lambda x, pseudo, mean, scale, theta, pattern, skip, bias: _convolved(x, theta, pattern),
+    lambda x, pseudo, mean, scale, theta, pattern, skip, bias: (
+        _convolved(x, theta, pattern),
+        x.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32),
+    ),
+    num_saved=1,
 )
 _softmax_convolution = Kernel(
     "softmax_convolution",

@@ -73,20 +73,19 @@ def basis_convolution_gradients(
 def gaussian_convolution(
     x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
     bias: Tensor | None,
-) -> Tensor:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y, and the Gaussian weights."""
     weights = gaussian(pseudo, mean, scale)
-    return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias)
+    return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias), weights
 
 
 def gaussian_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor,
-    pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
+    pattern: Pattern, skip: Tensor | None, bias: Tensor | None, weights: Tensor,
 ) -> Gradients:  # fmt: skip
-    """The weights are cheap, so they are computed again instead of saved."""
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
     grad_pseudo = mean_parts = scale_parts = None
     with branches(x) as fork:
-        weights = gaussian(pseudo, mean, scale)
         grad_x, grad_weights, parts = _gradients(
             grad_y, (needs[0], needs_weights, needs[4], needs[6], needs[7]), x, weights, theta, pattern, skip, fork
         )
@@ -249,8 +248,7 @@ def _gradient_plans(
         kernels = items if tiles.of_items else vertices
         is_fused = sizes.slots > 1 or sizes.channels <= MAX_FUSED
         own = is_fused and needs_skip, is_fused and needs_bias
-        apart = sizes.slots > 1 and any(own)
-        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own, apart)
+        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own)
         plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
     if needs_weights:
         both = sender_tiles(*sizes.of_tiles)

@@ -263,8 +263,7 @@ def _theta_gradients_kernel(
     i_k, i_most = as_index(tl.load(p_first + i_start), WIDE), as_index(tl.load(p_first + i_end), WIDE)
     i_j = index_at(senders + i_k, i_k < i_most, WIDE)
     b_sum = zeros_of(SLOTS, BLOCK_C, BLOCK_O)
-    # Where nothing is needed, these are never read.
-    b_skip = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    # Never read where it is not needed.
     b_bias = tl.zeros([BLOCK_B, BLOCK_O], dtype=tl.float32)
     m_own = m_b[:, None] & (o_c < C)[None, :]
     for i_v in range(i_start, i_end):
@@ -284,27 +283,21 @@ def _theta_gradients_kernel(
         for s in tl.static_range(SLOTS):
             b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
         b_sum = b_more
-        if NEEDS_SKIP and not APART:
-            b_own = tl.load(p_x + i_v * C + o_c[None, :], mask=m_own, other=0.0)
-            b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
         if NEEDS_BIAS and not APART:
             b_bias += b_gy.to(tl.float32)
     o_theta = i_part * M * C * O + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
     for s in tl.static_range(SLOTS):
         tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=m_out)
-    if NEEDS_SKIP and not APART:
-        o_skip = i_part * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
-        tl.store(grad_skip + o_skip, b_skip, mask=m_out)
     if NEEDS_BIAS and not APART:
         tl.store(grad_bias + i_part * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
 
 
 def theta_gradients_plan(
-    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool,
-    apart: bool,
-) -> tuple[LaunchPlan, int]:  # fmt: skip
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
+) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, ε, three outputs, senders, offsets, as in :mod:`.vertices`. The gradient of Θ in parts,
-    whose number is returned."""
+    whose number is returned. A program of one warp has no registers left for the gradient of the skip."""
+    apart = needs_skip or (sizes.slots > 1 and needs_bias)
     blocks, chunks = ceil_div(sizes.batch, tiles.rows), sizes.slots // tiles.slots
     parts = shares(sizes.num_receivers, tiles.programs, chunks * blocks)
     numbers = (

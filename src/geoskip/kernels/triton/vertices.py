@@ -219,13 +219,13 @@ def _theta_gradients_kernel(
 
 
 def theta_gradients_plan(
-    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool,
-    apart: bool,
-) -> tuple[LaunchPlan, int]:  # fmt: skip
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
+) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, ε, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
     parts, whose number is returned: each program sums a part of the vertices. The gradients of the skip and of the bias
-    are summed by the programs of the only slot or, if they are ``apart``, by programs of their own.
+    are summed by the programs of the only slot or, if there are several, by programs of their own.
     """
+    apart = sizes.slots > 1 and (needs_skip or needs_bias)
     num_tiles, chunks = ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots
     parts = shares(num_tiles, tiles.programs, chunks)
     numbers = (
