@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.reference import FLOOR
@@ -162,7 +163,7 @@ def attention_scores(x: Tensor, attention: Tensor) -> Tensor:
     """⟨a_m, x⟩ of every vertex, [vertices, slots, batch] (without the last axis if x has no batch), of x [*batch,
     vertices, in] and a [slots, in]."""
     if x.dim() == 2:
-        return x @ attention.t()
+        return functional.linear(x, attention)
     (batch, num_vertices, channels), slots = sizes_of(x), attention.shape[0]
     if batch < ENOUGH_ITEMS:
         scores = (x @ attention.t()).view(batch, num_vertices, slots)

@@ -138,10 +138,10 @@ def perceptron_convolution(
     """y, and the hidden layer after its ReLU."""
     edges = pattern.senders, None, pattern.offsets
     hidden = _convolve(x, weights, theta, *edges, None, hidden_bias, epsilon, relu=True)
-    y = functional.linear(hidden, theta_out.t(), bias)
+    y = torch.addmm(bias, _rows(hidden), theta_out)
     if skip is not None:
-        _rows(y).addmm_(_rows(x), skip)
-    return y, hidden
+        y.addmm_(_rows(x), skip)
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1]), hidden
 
 
 def perceptron_convolution_gradients(
@@ -153,7 +153,7 @@ def perceptron_convolution_gradients(
     with branches(x) as fork:
         out_parts, bias_parts = fork(lambda: over_rows(hidden, grad_y, needs[6], needs[8]))
         skip_parts = fork(lambda: over_rows(x, grad_y, True, False)[0]) if needs[7] else None
-        grad_hidden = _threshold_backward(grad_y @ theta_out.t(), hidden, 0)
+        grad_hidden = _threshold_backward(functional.linear(grad_y, theta_out), hidden, 0)
         grad_x, grad_weights, (theta_parts, _, hidden_parts) = _gradients(
             grad_hidden, (needs[0], needs[1], needs[3], False, needs[5]), x, weights, theta, pattern, None, fork,
             epsilon=epsilon,
