@@ -30,7 +30,7 @@ from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.baselines import stored_baselines
 from geoskip.paper.claims import ClaimResult, Groups, judge_all
-from geoskip.paper.experiments import EXPERIMENTS, Experiment
+from geoskip.paper.experiments import EXPERIMENTS, Experiment, is_comparable
 from geoskip.paper.findings import AnalysisRecord, changes, quantity_of, read_analysis, spread
 from geoskip.paper.rows import SKIPS, TINY
 from geoskip.paper.running import Runs, stored_runs
@@ -67,19 +67,28 @@ def experiment_tables(experiment: Experiment, results: Path) -> Iterator[str]:
     by_task = [
         [key for key, runs in groups.items() if any(row.task == task for row in runs)] for task in experiment.tasks
     ]
+    if len(by_task) > 1:
+        by_task = [[key for key in keys if is_comparable(key[0])] for keys in by_task]
     for keys in product(*filter(None, by_task)) if groups else ():
         runs = {row: records for key in keys for row, records in groups[key].items()}
-        table = experiment_table(experiment, runs, baselines=stored_baselines(experiment, results, keys[0][0]))
+        data = [key[0] for key in keys]
+        baselines, comparable = stored_baselines(experiment, results, data[0]), all(map(is_comparable, data))
+        table = experiment_table(experiment, runs, baselines=baselines, comparable=comparable)
         lines = tuple(line for line in table.lines if any(text and not text.startswith(MISSING) for text in line[1:]))
-        yield markdown(TextTable(table.title, table.header, lines, (LEGEND, *table.notes)))
+        legend = LEGEND if comparable else LEGEND.partition(";")[0] + "."
+        yield markdown(TextTable(f"{table.title}: {', '.join(data)}", table.header, lines, (legend, *table.notes)))
 
 
 def main_table(groups: Groups) -> TextTable:
-    """Tables 1 (one kernel size) and 2 and the correspondence: one line per operator, one column per skip."""
+    """Tables 1 (one kernel size) and 2 and the correspondence, on data sets that replace those of the paper.
+
+    One line per operator, one column per skip.
+    """
     lines = [
         line
         for name, column in MAIN.items()
         for (data, _), runs in groups.items()
+        if is_comparable(data)
         for line in _by_skip(EXPERIMENTS[name], column, data, runs)
     ]
     header = ("task, data", "operator", *("plain" if skip == "none" else skip for skip in SKIPS))

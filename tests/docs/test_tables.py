@@ -57,7 +57,7 @@ def test_baselines_are_rows_of_the_table_of_their_data(tmp_path: Path) -> None:
         kept(job_of(MONET, data=data), tmp_path, mean_mm=0.5, median_mm=0.4)
     rows = [{"method": "PCA 16", "mean_mm": 0.71, "median_mm": 0.56}]
     write_analysis(tmp_path / "analysis" / "baselines-faces.json", AnalysisRecord("baselines", {}, rows, 1.0))
-    coma, faces = block("table1", tmp_path).split("**Shape reconstruction (Table 1)**")[1:]
+    coma, faces = block("table1", tmp_path).split("**Shape reconstruction (Table 1): ")[1:]
     assert "| PCA 16 | 0.710 | 0.710 | 0.710 |" in faces
     assert "PCA" not in coma
     assert "PCA" not in block("center_ablation", tmp_path)
@@ -66,7 +66,7 @@ def test_baselines_are_rows_of_the_table_of_their_data(tmp_path: Path) -> None:
 def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
     for schedule, data, value in [("short", "faces", 0.7), ("full", "faces", 0.6), ("full", "coma", 0.5)]:
         kept(job_of(MONET, schedule=schedule, data=data), tmp_path, mean_mm=value)
-    found = block("table1", tmp_path).split("**Shape reconstruction (Table 1)**")[1:]
+    found = block("table1", tmp_path).split("**Shape reconstruction (Table 1): ")[1:]
     assert [("0.500" in part, "0.600" in part, "0.700" in part) for part in found] == [
         (True, False, False),
         (False, True, False),
@@ -87,7 +87,25 @@ def test_cells() -> None:
     assert cell(MONET, records, "mean_mm") == f"0.520 ± {4.303 * 0.02 / 3**0.5:.3f} (0.528)"
     assert cell(MONET, {0: records[0]}, "mean_mm") == "0.500 (0.528)"
     assert cell(MONET, {}, "mean_mm") == "– (0.528)"
+    assert cell(MONET, {0: records[0]}, "mean_mm", comparable=False) == "0.500"
     assert cell(row_named("spline_supplement", "SplineCNN m=3"), {}, "mean_mm") == "–"
+
+
+def test_figures_of_the_paper_stand_only_next_to_those_on_its_data(tmp_path: Path) -> None:
+    """Bodies in motion replace none of the paper's data sets: no figures in brackets, no claims, no main result."""
+    aff = row_named("table1", "Aff-MoNet M=9")
+    for row, data in [(MONET, "faces"), (aff, "faces"), (MONET, "moving-bodies"), (aff, "moving-bodies")]:
+        for seed in range(3):
+            kept(job_of(row, seed, data=data), tmp_path, mean_mm=0.5 + 0.01 * seed)
+    faces, bodies = block("table1", tmp_path).split("**Shape reconstruction (Table 1): ")[1:]
+    assert faces.startswith("faces**")
+    assert "(0.528)" in faces
+    assert bodies.startswith("moving-bodies**")
+    assert "0.510 ± 0.025 |" in bodies
+    assert "(0.528)" not in bodies
+    assert "the paper's figure" not in bodies
+    for name in ("main", "comparisons", "table3"):
+        assert "moving-bodies" not in block(name, tmp_path)
 
 
 def test_layout_follows_the_paper() -> None:

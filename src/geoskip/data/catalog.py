@@ -75,6 +75,7 @@ MOVING_BODIES = DataSet(
     function="geoskip.data.generated_bodies:moving_bodies",
     options=(_PEOPLE(default=8), _FRAMES(default=90), _VERTICES(default=2500), _SEED),
     extra="people",
+    comparable=False,
 )
 COMA = DataSet(
     name="coma",

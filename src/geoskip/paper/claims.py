@@ -22,6 +22,7 @@ from geoskip.paper.experiments import (
     TABLE2,
     TABLE3,
     find_row,
+    is_comparable,
 )
 from geoskip.paper.rows import TINY, PaperRow
 from geoskip.paper.running import Runs
@@ -103,12 +104,18 @@ class ClaimResult:
 
 
 def judge_all(groups: Groups) -> list[ClaimResult]:
-    """Every claim that the runs settle, for each data set and schedule; smoke runs and tiny data prove nothing."""
+    """Every claim that the runs settle, for each schedule, and each data set that replaces one of the paper's.
+
+    Smoke runs and tiny data prove nothing.
+    """
     results = [
         result
         for claim in all_claims()
         for (data, schedule), runs in groups.items()
-        if data != TINY and schedule != "smoke" and (result := judge(claim, runs, data, schedule)) is not None
+        if data != TINY
+        and schedule != "smoke"
+        and is_comparable(data)
+        and (result := judge(claim, runs, data, schedule)) is not None
     ]
     chances = {result.key: result.comparison.p for result in results if result.comparison.p is not None}
     corrected = dict(zip(chances, holm(list(chances.values())), strict=True))

@@ -236,6 +236,13 @@ def find_row(home: str, label: str) -> PaperRow:
     raise ValueError(f"row: {home} has no row {label!r} of its own")
 
 
+def is_comparable(data: str) -> bool:
+    """Whether the paper's figures may stand next to those on a data set; one that is not built in is not imported."""
+    from geoskip.data.catalog import BUILT_IN
+
+    return data not in BUILT_IN or BUILT_IN[data].comparable
+
+
 def all_rows() -> tuple[PaperRow, ...]:
     """The rows of Tables 1 and 2 and of the correspondence, whose parameters the paper gives."""
     return (*TABLE1.rows, *TABLE2.rows, *CORRESPONDENCE.rows)

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.experiments import Experiment, chosen_data, find_experiment
+from geoskip.paper.experiments import Experiment, chosen_data, find_experiment, is_comparable
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import Job, Outcome, Runs, finished
 from geoskip.paper.text_tables import TextTable, cell, experiment_table
@@ -65,7 +65,7 @@ class Reproduction:
             self.faults.append(outcome)
             return f"{job.label}: failed: {outcome.fault}"
         self.done[job] = record
-        figure = cell(job.row, {job.seed: record}, job.row.metrics[0])
+        figure = cell(job.row, {job.seed: record}, job.row.metrics[0], is_comparable(job.data))
         return f"{job.label}: {figure} in {duration(record.seconds)}; {self.summary()}"
 
     @property
@@ -78,7 +78,10 @@ class Reproduction:
     def table(self) -> TextTable:
         """With a second metric if all rows are of one task."""
         num_metrics = 2 if len(self.experiment.tasks) == 1 else 1
-        return experiment_table(self.experiment, self.runs, num_metrics=num_metrics, baselines=self.baselines)
+        comparable = all(is_comparable(job.data) for job in (*self.done, *self.pending))
+        return experiment_table(
+            self.experiment, self.runs, num_metrics=num_metrics, baselines=self.baselines, comparable=comparable
+        )
 
     def summary(self) -> str:
         """``12 of 42 done, about 40 min left``; without an estimate before the first job has ended."""

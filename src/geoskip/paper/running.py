@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.data.locks import hold_lock
-from geoskip.paper.experiments import find_row
+from geoskip.paper.experiments import find_row, is_comparable
 from geoskip.paper.rows import TINY, PaperRow
 from geoskip.records import RunRecord, read_record, write_record
 from geoskip.records.files import add_to_manifest, atomic_write, remove_from_manifest
@@ -148,7 +148,7 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None, concurre
         experiment=job.row.home,
         row=job.row.label,
         schedule=job.schedule,
-        paper=dict(job.row.paper),
+        paper=dict(job.row.paper) if is_comparable(job.data) else {},
         concurrency=concurrency,
     )
     # The same record next to the samples, so that a report recognizes the two as one run.

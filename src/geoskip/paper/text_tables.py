@@ -34,11 +34,13 @@ def experiment_table(
     *,
     num_metrics: int = 1,
     baselines: Mapping[str, Mapping[str, float]] | None = None,
+    comparable: bool = True,
 ) -> TextTable:
     """One line per method, one column per kernel size or task; cells read ``ours ± half (paper)``.
 
     With two metrics, the second follows the first: the median of reconstructions, the mean geodesic error. The figures
-    of ``baselines``, which have no kernel size, are the same in all columns.
+    of ``baselines``, which have no kernel size, are the same in all columns. If the data are not ``comparable``, the
+    paper's figures are left out.
     """
     shown = [
         (row, _column(experiment, row), metric)
@@ -46,7 +48,9 @@ def experiment_table(
         for metric in [metric for metric in row.metrics if metric != "std_mm"][:num_metrics]
     ]
     columns = {(column, metric): row for row, column, metric in reversed(shown)}
-    cells = {(row.line, column, metric): cell(row, runs.get(row, {}), metric) for row, column, metric in shown}
+    cells = {
+        (row.line, column, metric): cell(row, runs.get(row, {}), metric, comparable) for row, column, metric in shown
+    }
     ordered = dict.fromkeys((column, metric) for _, column, metric in shown)
     lines = [
         (line, *(cells.get((line, *column), "") for column in ordered))
@@ -62,10 +66,10 @@ def experiment_table(
     return TextTable(experiment.title, ("method", *headings), tuple(lines), notes(experiment, runs))
 
 
-def cell(row: PaperRow, records: Mapping[int, RunRecord], metric: str) -> str:
-    """``0.412 ± 0.004 (0.406)``: mean over seeds, half of the 95 % interval, the paper's figure."""
+def cell(row: PaperRow, records: Mapping[int, RunRecord], metric: str, comparable: bool = True) -> str:
+    """``0.412 ± 0.004 (0.406)``: mean over seeds, half of the 95 % interval, the paper's figure if comparable."""
     digits = _metric(row, metric).digits
-    paper = f" ({row.paper[metric]:.{digits}f})" if metric in row.paper else ""
+    paper = f" ({row.paper[metric]:.{digits}f})" if comparable and metric in row.paper else ""
     values = [record.metrics[metric] for record in records.values() if metric in record.metrics]
     if not values:
         return MISSING + paper

@@ -86,14 +86,14 @@ class OwnTerm(NamedTuple):
     bias: Tensor | None
 
 
-def _multiply(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor, transposed: bool) -> None:
+def multiply_terms(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor, transposed: bool) -> None:
     """Write the product of x, and the sum of those of terms [slots, *rows, channels] with Θ, into y; without ``own``,
     add to y. ``transposed`` is whether all matrices are to be."""
     num_rows, inner, outer = y.shape[:-1].numel(), terms.shape[-1], y.shape[-1]
     if not y.numel():
         return
     x, center, skip, bias = (terms, None, None, None) if own is None else own
-    r, k, n, warps = _multiply_tiles(inner, outer)
+    r, k, n, warps = _multiply_tiles(num_rows, inner, outer)
     arguments = (
         x, terms, center, skip, theta, bias, y, num_rows, len(terms), inner, outer, ceil_div(inner, k),
         *((1, inner) if transposed else (outer, 1)),
@@ -103,7 +103,7 @@ def _multiply(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor, tran
 
 
 @lru_cache(CACHE_SIZE)
-def _multiply_tiles(inner: int, outer: int) -> tuple[int, int, int, int]:
+def _multiply_tiles(num_rows: int, inner: int, outer: int) -> tuple[int, int, int, int]:
     """Rows of a block, its channels of the terms and of y, and warps."""
     k, n = power_of_two(inner, 16, 32), power_of_two(outer, 16, 64)
     # Wide graphs are often small: they need more programs.
@@ -119,7 +119,7 @@ def chebyshev_convolution(
     own: OwnTerm | None = OwnTerm(x, None if first else theta[0], skip, bias)
     edges = pattern.senders, None, pattern.offsets
     for low, high, terms in _terms(x, weights, edges, first, len(theta)):
-        _multiply(y, own, terms, theta[low:high], False)
+        multiply_terms(y, own, terms, theta[low:high], False)
         own = None
     return y
 
@@ -150,7 +150,7 @@ def chebyshev_convolution_gradients(
                     products, _ = run(partial(over_rows, x, terms, True, False, high - low))
                     sums.append((products, grad_theta[low:high]))
                 if grad_x is not None:
-                    _multiply(grad_x, own, terms, theta[low:high], True)
+                    multiply_terms(grad_x, own, terms, theta[low:high], True)
                     own = None
     add_parts_into(sums)
     return grad_x, None, grad_theta, None, None, grad_skip, grad_bias
