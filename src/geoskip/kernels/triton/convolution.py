@@ -1,8 +1,8 @@
 """The convolutions on CUDA, fused: neighbors are gathered, weighted and multiplied into the output at once.
 
-Neither edge-sized messages nor z are ever stored. Each sum is computed by one program in one order, so results repeat
-bitwise. :mod:`.items` has the kernels for batches on one graph, where the rows of a block are items; in
-:mod:`.vertices` they are vertices.
+Edge-sized messages are never stored. Each sum is computed by one program in one order, so results repeat bitwise.
+:mod:`.items` has the kernels for batches on one graph, where the rows of a block are items; in :mod:`.vertices` they
+are vertices. Small graphs with many slots have the kernels of :mod:`.neighborhoods`, which store z.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
-from geoskip.kernels.triton import items, vertices
+from geoskip.kernels.triton import items, neighborhoods, vertices
 from geoskip.kernels.triton.bases import (
     attention_gradients,
     attention_scores,
@@ -176,11 +176,13 @@ def _convolve(
 ) -> Tensor:  # fmt: skip
     """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed. With
     ``epsilon``, which is for one slot, a vertex is one more neighbor of itself, of weight 1 + ε."""
-    shape, plan, copies = _convolve_plan(
+    shape, plan, is_dense, copies = _convolve_plan(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
         offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu,
         is_tf32(), precision(),
     )  # fmt: skip
+    if is_dense:
+        return neighborhoods.convolve(x, weights, theta, neighbors, order, offsets, skip, bias)
     if plan is None:
         return x.new_zeros(*shape)
     if copies:
@@ -194,13 +196,15 @@ def _convolve(
 def _convolve_plan(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
     group_stride: int, reverse: bool, has_bias: bool, has_center: bool, relu: bool, fast: bool, precision: str,
-) -> tuple[Shape, LaunchPlan | None, bool]:  # fmt: skip
-    """The shape of y, how to launch its kernel (None if there is nothing to sum), and whether to copy Θ first, so that
-    its summed axis is contiguous: then the plan is for the copy."""
+) -> tuple[Shape, LaunchPlan | None, bool, bool]:  # fmt: skip
+    """The shape of y; how to launch its kernel, None if there is nothing to sum; whether :mod:`.neighborhoods` computes
+    it instead; and whether to copy Θ first, so that its summed axis is contiguous: then the plan is for the copy."""
     sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse)
     shape = *x[:-2], sizes.num_receivers, sizes.out
     if sizes.batch == 0 or sizes.num_receivers == 0:
-        return shape, None, False
+        return shape, None, False, False
+    if neighborhoods.pays(sizes):
+        return shape, None, True, False
     tiles = forward_tiles(*sizes.of_tiles, sizes.num_receivers, fast)
     kernels = items if tiles.of_items else vertices
     is_matrix = sizes.channels > 1 and sizes.out > 1
@@ -208,7 +212,7 @@ def _convolve_plan(
     copies = many and is_matrix and sizes.theta_strides[1] != 1
     if copies:
         sizes = sizes._replace(theta_strides=(sizes.channels * sizes.out, 1, sizes.channels))
-    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias, has_center, relu), copies
+    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias, has_center, relu), False, copies
 
 
 class _GradientPlans(NamedTuple):
@@ -219,9 +223,11 @@ class _GradientPlans(NamedTuple):
         is_fused: whether the same kernel computes the gradients of the skip and of the bias.
         both: of x and of the weights, the latter in ``weight_parts`` parts.
         weights: of the weights alone, from ``zeros`` if items add to the same.
+        is_dense: whether :mod:`.neighborhoods` computes all of them instead.
     """
 
     is_empty: bool
+    is_dense: bool = False
     theta: LaunchPlan | None = None
     theta_parts: int = 0
     theta_length: int = 0
@@ -242,6 +248,8 @@ def _gradient_plans(
     sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, *strides)
     if sizes.is_empty:
         return _GradientPlans(is_empty=True)
+    if neighborhoods.pays(sizes):
+        return _GradientPlans(is_empty=False, is_dense=True)
     plans = _GradientPlans(is_empty=False, theta_length=sizes.slots * sizes.channels * sizes.out)
     if needs_theta:
         tiles = theta_tiles(*sizes.of_tiles)
@@ -275,6 +283,8 @@ def _gradients(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
         offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None, precision(),
     )  # fmt: skip
+    if plans.is_dense:
+        return neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, fork, fork_x or fork)
     grad_x = grad_weights = theta_parts = None
     own: Sequence[Tensor | None] = (None, None)
     if not plans.is_fused:

@@ -5,7 +5,8 @@ tensor cores compute :math:`z_i = W_i X_i`. It is stored, and a product over all
 program of :mod:`.vertices` would read every weight by itself; here they are read in blocks. That takes memory for
 slots × channels numbers per vertex.
 
-Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, and :math:`\bar z_i = \bar y_i \Theta^\top`:
+Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, and
+:math:`\bar z_i = \bar y_i \Theta^\top`:
 
 .. math::
     \bar x_j = \sum_m H_{jm} \Theta_m^\top, \qquad \bar\Theta_m = \sum_j x_j^\top H_{jm}, \qquad
