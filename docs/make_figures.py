@@ -74,7 +74,7 @@ def _is_main(row: ResultRow, key: str) -> bool:
 
 def depth(record: AnalysisRecord) -> Figure:
     """Random features in the first row, against theory and with ELU; trained networks in the second."""
-    figure, axes = plt.subplots(2, 3, figsize=(11, 7), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(10.5, 6.2), layout="constrained")
     for axis, activation, quantity in zip(
         axes[0], ("linear", "elu", "elu"), ("frequency", "frequency", "rank"), strict=True
     ):

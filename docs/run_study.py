@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from geoskip.paper.findings import AnalysisRecord, write_analysis
-from geoskip.paper.measures import DEFAULT_SAMPLES, run_parts, run_progress, run_shares, run_smoothness
+from geoskip.paper.measures import run_parts, run_progress, run_shares, run_smoothness
 from geoskip.paper.parallel import ask_side_by_side, be_worker
 from geoskip.paper.rows import SKIPS, shortened
 from geoskip.paper.running import config_key, loaded
@@ -47,8 +47,8 @@ TASK = "geoskip.paper.measures:PairedReconstruction"
 # Operators whose filters are functions, so that their smoothness can be measured.
 MEASURABLE = ("monet", "cheb", "spline")
 NUM_CHECKPOINTS = 12
-# Test items whose decodings are measured; pictures show fewer.
-NUM_DECODED = 100
+# Test items whose decodings are measured, and of these the ones that a picture shows.
+NUM_DECODED, NUM_PICTURED = 100, 6
 Results = dict[str, Any]
 
 
@@ -115,7 +115,7 @@ def answer(request: Mapping[str, Any], out: Path) -> str:
     try:
         results, shapes = measured_run(config, out / name)
         if shapes is not None and config.skip == "affine" and config.seed == 0:
-            write_samples(out / f"{name}.safetensors", some_of(shapes, DEFAULT_SAMPLES))
+            write_samples(out / f"{name}.safetensors", some_of(shapes, NUM_PICTURED))
         results["jobs"] = request["jobs"]
         atomic_write(out / f"{name}.json", json.dumps(results, allow_nan=False).encode())
         shutil.rmtree(out / name / "checkpoints", ignore_errors=True)
