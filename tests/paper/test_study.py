@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from geoskip.paper.smoothness import model_smoothness
 from geoskip.records.samples import read_samples
 from geoskip.training import loop
 from geoskip.training.run import Run
+from tests.docs.pages import DOCS
 from tests.paper.small_run import small_run, spheres
 
 SMALL = ["model.channels=[4]", "model.factors=[2]", "optim.batch_size=4", "data_options.unit_mm=10.0"]
@@ -173,19 +177,12 @@ def test_progress_is_that_of_the_checkpoints(tmp_path: Path) -> None:
 
 
 def test_the_loss_counts_every_item_once() -> None:
-    """Batches of 64 and a smaller one."""
-
-    class Numbers:
-        num_items, device = 100, torch.device("cpu")
-
-        def batch(self, items: torch.Tensor) -> torch.Tensor:
-            return items.double()
-
-        def loss(self, model: Any, batch: torch.Tensor) -> torch.Tensor:
-            return batch.square().mean()
-
-    numbers: Any = Numbers()
-    assert training_loss(numbers, torch.nn.Identity()) == pytest.approx(sum(k**2 for k in range(100)) / 100)
+    """A batch of 64 and one of 36."""
+    task = PairedReconstruction(configs(settings(set=SMALL[:3]))["monet-none-0"], spheres(150))
+    assert task.num_items == 100
+    model, x = task.make_model(), task.batch(torch.arange(100))
+    with torch.no_grad():
+        assert training_loss(task, model) == pytest.approx(float(l1_loss(model(x), x)), rel=1e-5)
 
 
 def test_some_samples_are_spread_over_all(tmp_path: Path) -> None:
@@ -256,6 +253,27 @@ def test_the_script_writes_three_records(tmp_path: Path, meshes: Path, capsys: p
     assert main(words) == 0
     halved = found["parts"].seconds - read_analysis(records / "parts.json").seconds
     assert halved == pytest.approx(sum(json.loads(path.read_text())["seconds"].values()) / 2, abs=0.02)
+
+
+LEAN = """
+import sys
+for name in "anny beartype matplotlib PIL plotly potpourri3d pygeodesic ray skimage torch_geometric trimesh".split():
+    sys.modules[name] = None
+"""
+
+
+def test_the_study_runs_where_no_extra_is_installed(tmp_path: Path, meshes: Path) -> None:
+    """As on a machine that has torch, numpy and scipy, and the data from elsewhere. Its workers have no more."""
+    (tmp_path / "sitecustomize.py").write_text(LEAN)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    words = ["-o", str(tmp_path / "runs"), "--records", str(tmp_path / "records"), "--data", str(meshes)]
+    words += ["--operator", "spline=2", "--operator", "cheb=2", "--seeds", "1", "--schedule", "in1", "--jobs", "2"]
+    words += ["--device", "cpu", *(f"--set={setting}" for setting in SMALL)]
+    command = [sys.executable, str(DOCS / "run_study.py"), *words]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": done") == 6
+    assert len(read_analysis(tmp_path / "records" / "smoothness.json").rows) == 6
 
 
 def test_the_script_says_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
