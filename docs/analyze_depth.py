@@ -6,7 +6,7 @@ convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and tha
     python docs/analyze_depth.py [--seeds 10] [--vertices 642] [--train-seeds 3] [-o results/analysis/depth.json]
 
 Two experiments: random features through layers with initial weights, against theory; and networks that are trained to
-separate shapes from noise (see :class:`Separation`). All of it runs on a CPU, in about ten minutes.
+separate shapes from noise (see :class:`Separation`). All of it runs on a CPU, in about twelve minutes.
 """
 
 from __future__ import annotations

@@ -209,8 +209,7 @@ def study_summary(record: AnalysisRecord) -> str:
     return "\n".join(lines) + (
         ""
         if at_equal_loss
-        else "\n\nNetworks with skips also reach smaller errors, so part of the difference may be how far training has "
-        "got."
+        else "\n\nMethods also reach different errors, so part of the difference may be how far training has got."
     )
 
 
@@ -236,7 +235,7 @@ def measures_table(record: AnalysisRecord) -> str:
     losses = {operator: common_loss([r for r in rows if r["operator"] == operator]) for operator in _operators(record)}
     moments = [when for when in MOMENTS if when == "end" or None not in losses.values()]
     columns = [(skip, when) for skip in SKIPS[1:] for when in moments]
-    header = ["operator", "measure", *(f"{skip} skip, {MOMENTS[when]}" for skip, when in columns)]
+    header = ["operator", "measure", *(f"{skip} skip at {MOMENTS[when]}" for skip, when in columns)]
     lines += [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for operator in _operators(record):
         by_skip = {skip: compare_measures(rows, operator, skip) for skip in SKIPS[1:]}
@@ -245,7 +244,8 @@ def measures_table(record: AnalysisRecord) -> str:
             lines.append(f"| {' | '.join([operator_info(operator).title, MEASURES[name], *map(str, ratios)])} |")
     if len(moments) > 1:
         named = ", ".join(f"{operator_info(operator).title} {loss:.4f}" for operator, loss in losses.items())
-        lines += ["", f"The training losses at which skips are compared: {named}."]
+        figure = "The second row of the figure shows roughness over the training loss; dotted lines are these losses."
+        lines += ["", f"The training losses at which skips are compared: {named}. {figure}"]
     return "\n".join(lines)
 
 

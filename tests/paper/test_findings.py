@@ -145,12 +145,12 @@ def test_only_what_is_learned_is_compared() -> None:
 def test_the_table_has_all_measures() -> None:
     table = measures_table(AnalysisRecord("smoothness", SETTINGS, [*losses(0), *losses(1)], 1.0)).splitlines()
     assert table[0] == (
-        "| operator | measure | residual skip, the end of training | residual skip, equal loss | "
-        "affine skip, the end of training | affine skip, equal loss |"
+        "| operator | measure | residual skip at the end of training | residual skip at equal loss | "
+        "affine skip at the end of training | affine skip at equal loss |"
     )
     nine, two = (f"× {k:.2f} [{k:.2f}, {k:.2f}], rougher with 2 of 2 seeds" for k in (9, 2))
     assert table[2] == f"| ChebNet | slope |  |  | {nine} | {two} |"
-    assert table[-1] == "The training losses at which skips are compared: ChebNet 0.4000."
+    assert table[-1].startswith("The training losses at which skips are compared: ChebNet 0.4000. ")
     # Without losses there is only the end.
     table = measures_table(study(none=(10.0, 12.0), residual=(5.0, 11.0), affine=(8.0, 9.0))).splitlines()
     assert len(table) == 2 + 2
