@@ -82,7 +82,10 @@ def measured_epochs(epochs: int, count: int = NUM_CHECKPOINTS) -> list[int]:
 
 
 def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | None]:
-    """Train a run, unless it is trained, and measure it: its results as plain JSON, and shapes for a picture."""
+    """Train a run, unless it is trained, and measure it: its results as plain JSON, and shapes for a picture.
+
+    ValueError if it is trained and its checkpoints are gone: without them, roughness at a loss would be a guess.
+    """
     data = loaded(config.task, config.data, json.dumps(config.data_options, sort_keys=True))
     task = make_task(config, data=data)
     epoch, epochs = config.optim.steps_per_epoch(task.num_items), config.optim.epochs
@@ -91,6 +94,9 @@ def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | N
     steps = [epoch * number for number in measured_epochs(epochs)]
     task = task.to(choose_device(config.device))
     progress = run_progress(run, task, steps)
+    if [point["step"] for point in progress] != [0, *steps]:
+        raise ValueError(f"{folder}: the run has lost its checkpoints; remove the folder to train it again")
+    roughness = {**run_smoothness(run, task), "metrics": dict(record.metrics), "progress": progress}
     shares, parts, shapes = list[Results](), list[Results](), None
     if config.skip != "none":
         shares = run_shares(run, task=task, steps=steps)
@@ -103,7 +109,7 @@ def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | N
         "versions": dict(record.versions),
         "commit": record.commit,
         "seconds": {"training": record.seconds, "measuring": time.perf_counter() - started},
-        "smoothness": {**run_smoothness(run, task), "metrics": dict(record.metrics), "progress": progress},
+        "smoothness": roughness,
         "shares": shares,
         "parts": parts,
     }, shapes

@@ -134,8 +134,26 @@ def test_runs_are_trained_and_measured_once(tmp_path: Path, meshes: Path, monkey
 
     monkeypatch.setattr(loop, "Session", refuse)
     results = read_bytes(out)
-    assert answer({"name": "monet-none-0", "config": chosen["monet-none-0"].to_json(), "jobs": 3}, out) == ""
-    assert read_bytes(out).keys() == results.keys()
+    # Without its checkpoints, a run cannot be measured again.
+    fault = answer({"name": "monet-none-0", "config": chosen["monet-none-0"].to_json(), "jobs": 3}, out)
+    assert "the run has lost its checkpoints; remove the folder to train it again" in fault
+    assert read_bytes(out) == results
+
+
+def test_a_trained_run_is_only_measured(tmp_path: Path, meshes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a process that was killed while it measured."""
+    config = configs(settings(meshes))["monet-none-0"]
+    request = {"name": "run", "config": config.to_json(), "jobs": 1}
+    with monkeypatch.context() as patched:
+        patched.setattr("docs.run_study.run_progress", lambda *_: 1 / 0)
+        assert "ZeroDivisionError" in answer(request, tmp_path)
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(loop, "Session", refuse)
+    assert answer(request, tmp_path) == ""
+    assert stored_results("run", config, tmp_path) is not None
 
 
 def read_bytes(folder: Path) -> dict[str, bytes]:
