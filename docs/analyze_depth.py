@@ -1,9 +1,12 @@
-r"""Laplacian smoothing: what many layers of GCN leave of the features, with and without skips.
+r"""Laplacian smoothing: what many layers of GCN leave of the features, before and after training, with all skips.
 
 The paper's section 5.2 assumes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
 convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
 
-    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [-o results/analysis/depth.json]
+    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [--train-seeds 3] [-o results/analysis/depth.json]
+
+Two experiments: random features through layers with initial weights, against theory; and networks that are trained to
+separate shapes from noise (see :class:`Separation`). All of it runs on a CPU, in about twelve minutes.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
 from rich.box import SIMPLE_HEAD
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geoskip.blocks import make_block, skip_prefix
@@ -29,11 +33,15 @@ from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
 from geoskip.paper.findings import AnalysisRecord, write_analysis
 from geoskip.paper.rows import SKIPS
+from geoskip.paper.small_sets import deformed
 from geoskip.shapes import Float
 from geoskip.training.loop import commit
 
 DEPTHS = (0, 2, 4, 8, 16, 32, 64)
 WIDTH = 32
+# Of the trained networks.
+TRAINED_DEPTHS = (2, 4, 8, 16, 32)
+STEPS, BATCH, RATE = 900, 8, 3e-3
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "elu": F.elu, "relu": F.relu}
 
 
@@ -92,6 +100,128 @@ def depth_curves(
         for seed in seeds
         for point in depth_curve(graph, skip, activation, seed)
     ]
+
+
+@dataclass(frozen=True)
+class Separation:
+    """The task of the trained networks: separate the positions of deformed spheres from noise that was added to them.
+
+    A network gets the noisy positions, and predicts both parts for each vertex, three coordinates each. The shape is
+    smooth, so neighbors help. The noise is as rough as can be, so the vertex's own position is needed. Both parts are
+    divided by their standard deviations: they count alike, and a prediction of 0 has about the error 1.
+
+    Attributes:
+        subdivisions: of the icosahedron; 2 give 162 vertices.
+        num_train: shapes to train on.
+        num_test: shapes that no network is trained on.
+        noise: its standard deviation, relative to that of the positions.
+    """
+
+    subdivisions: int = 2
+    num_train: int = 256
+    num_test: int = 64
+    noise: float = 0.2
+
+    @cached_property
+    def graph(self) -> Graph:
+        mesh = icosphere(self.subdivisions)
+        return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
+
+    @cached_property
+    def targets(self) -> Float[Tensor, "items vertices 6"]:
+        """Shapes and noise, both in units of their standard deviations; the training items first."""
+        count = self.num_train + self.num_test
+        shapes = torch.from_numpy(deformed(icosphere(self.subdivisions), count, seed=0)).float()
+        noise = torch.randn(shapes.shape, generator=torch.Generator().manual_seed(1))
+        return torch.cat([shapes / shapes[: self.num_train].std(), noise], dim=2)
+
+    @cached_property
+    def inputs(self) -> Float[Tensor, "items vertices 3"]:
+        """The noisy positions."""
+        shapes, noise = self.targets.split(3, dim=2)
+        return shapes + self.noise * noise
+
+
+class DeepGCN(nn.Module):
+    """A linear map to 32 channels, ``depth`` layers of GCN with ELU, and a linear map to the targets."""
+
+    def __init__(self, skip: str, depth: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(3, WIDTH)
+        self.blocks = nn.ModuleList(make_block(GCNConv(WIDTH, WIDTH), skip) for _ in range(depth))
+        self.output = nn.Linear(WIDTH, 6)
+
+    def features(self, x: Float[Tensor, "items vertices 3"], graph: Graph) -> Float[Tensor, "items vertices channels"]:
+        """After the last layer of GCN."""
+        x = self.input(x)
+        for block in self.blocks:
+            x = F.elu(block(x, graph))
+        return x
+
+    def forward(self, x: Float[Tensor, "items vertices 3"], graph: Graph) -> Float[Tensor, "items vertices 6"]:
+        return self.output(self.features(x, graph))
+
+
+@dataclass(frozen=True)
+class TrainedPoint:
+    """A network with ``depth`` layers before or after training.
+
+    Attributes:
+        skip: as in :class:`DepthPoint`.
+        seed: of the initial weights and the order of the items.
+        depth: number of layers.
+        weights: ``"initial"`` or ``"trained"``.
+        frequency: :func:`mean_frequency` of the features after the last layer, mean over the test items.
+        rank: likewise their :func:`effective_rank`.
+        train_shape: root mean square error of the shape on the training items, in standard deviations of the shape.
+        train_noise: likewise of the noise.
+        test_shape: of the shape on the test items.
+        test_noise: of the noise on the test items.
+    """
+
+    skip: str
+    seed: int
+    depth: int
+    weights: str
+    frequency: float
+    rank: float
+    train_shape: float
+    train_noise: float
+    test_shape: float
+    test_noise: float
+
+
+def trained_points(task: Separation, skip: str, depth: int, seed: int, steps: int = STEPS) -> list[TrainedPoint]:
+    """Train a network; its state before and after.
+
+    Adam with a rate that rises to 0.003 and falls again (:class:`torch.optim.lr_scheduler.OneCycleLR`), batches of 8,
+    and gradients cut to length 1, because the first outputs of deep networks with residual skips are in the thousands.
+    """
+    torch.manual_seed(seed)
+    network = DeepGCN(skip, depth)
+    points = [TrainedPoint(skip, seed, depth, "initial", *_state(network, task))]
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    order = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        items = torch.randint(task.num_train, (BATCH,), generator=order)
+        loss = F.mse_loss(network(task.inputs[items], task.graph), task.targets[items])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return [*points, TrainedPoint(skip, seed, depth, "trained", *_state(network, task))]
+
+
+@torch.no_grad()
+def _state(network: DeepGCN, task: Separation) -> tuple[float, ...]:
+    """Mean frequency and effective rank on the test items, then the errors as in :class:`TrainedPoint`."""
+    features = network.features(task.inputs[task.num_train :], task.graph).double()
+    squares = (network(task.inputs, task.graph) - task.targets).square()
+    splits = squares.split([task.num_train, task.num_test])
+    errors = (float(part.mean().sqrt()) for split in splits for part in split.split(3, dim=2))
+    return float(mean_frequency(features, task.graph).mean()), float(effective_rank(features).mean()), *errors
 
 
 def expected_frequency(graph: Graph, skip: str, depths: Sequence[int] = DEPTHS) -> Float[Tensor, " depths"]:
@@ -167,38 +297,65 @@ def effective_rank(x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="What 2 to 64 layers of GCN leave of random features.")
-    parser.add_argument("--seeds", type=int, default=10, help="number of random networks")
-    parser.add_argument("--vertices", type=int, default=642, help="least number of vertices of the sphere")
-    parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
+    parser = argparse.ArgumentParser(description="What many layers of GCN leave of features, untrained and trained.")
+    add = parser.add_argument
+    add("--seeds", type=int, default=10, help="number of random networks")
+    add("--vertices", type=int, default=642, help="least number of vertices of their sphere")
+    add("--train-seeds", type=int, default=3, help="number of trained networks of each kind")
+    add("--steps", type=int, default=STEPS, help="steps of training")
+    add("-o", "--output", type=Path, help="write the record to this file")
     args = parser.parse_args(arguments)
-    started, graph = time.perf_counter(), sphere_graph(args.vertices)
+    started, graph, task = time.perf_counter(), sphere_graph(args.vertices), Separation()
     rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(args.seeds))]
     for skip in SKIPS:
         theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
         rows += [{"skip": skip, "activation": "theory", "depth": k, "frequency": value} for k, value in theory]
-    print_means(rows, "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices")
-    print_means(rows, "rank", f"Effective rank of {WIDTH} channels")
+    trained = [
+        asdict(point)
+        for skip in SKIPS
+        for seed in range(args.train_seeds)
+        for depth in TRAINED_DEPTHS
+        for point in trained_points(task, skip, depth, seed, args.steps)
+    ]
+    print_means(
+        rows, "activation", "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices"
+    )
+    print_means(rows, "activation", "rank", f"Effective rank of {WIDTH} channels")
+    for quantity, title in TITLES.items():
+        print_means(trained, "weights", quantity, f"Networks that separate shapes from noise: {title}")
     if args.output is not None:
         settings = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
+        settings |= {"train_seeds": args.train_seeds, "steps": args.steps, "batch_size": BATCH, "rate": RATE}
+        settings["separation"] = {**asdict(task), "vertices": task.graph.num_vertices}
         seconds = time.perf_counter() - started
-        write_analysis(args.output, AnalysisRecord("depth", settings, rows, seconds, commit=commit()))
+        write_analysis(args.output, AnalysisRecord("depth", settings, rows + trained, seconds, commit=commit()))
 
 
-def print_means(rows: Iterable[dict[str, Any]], quantity: str, title: str) -> None:
-    """One line per method and activation, one column per depth."""
+TITLES = {
+    "frequency": "mean frequency",
+    "rank": "effective rank",
+    "train_shape": "error of the shape, training items",
+    "test_shape": "error of the shape, test items",
+    "train_noise": "error of the noise, training items",
+    "test_noise": "error of the noise, test items",
+}
+
+
+def print_means(rows: Iterable[dict[str, Any]], kind: str, quantity: str, title: str) -> None:
+    """One line per method and kind of network (``activation`` or ``weights``), one column per depth."""
     groups: dict[tuple[str, str], dict[int, list[float]]] = {}
     for row in rows:
         if quantity in row:
-            by_depth = groups.setdefault((row["skip"], row["activation"]), {})
+            by_depth = groups.setdefault((row["skip"], row[kind]), {})
             by_depth.setdefault(row["depth"], []).append(row[quantity])
     lines = [
-        (f"{skip_prefix(skip)}GCN", activation, *(f"{fmean(values):.2g}" for values in by_depth.values()))
-        for (skip, activation), by_depth in groups.items()
+        (f"{skip_prefix(skip)}GCN", name, *(f"{fmean(values):.2g}" for values in by_depth.values()))
+        for (skip, name), by_depth in groups.items()
     ]
+    depths = next(iter(groups.values()), {})
     # No lines between the columns: 80 characters must hold them.
-    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "left": ["activation"]}
-    print_table(("method", "activation", *map(str, DEPTHS)), lines, title=f"{title}, by number of layers", **narrow)
+    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "left": [kind]}
+    print_table(("method", kind, *map(str, depths)), lines, title=f"{title}, by number of layers", **narrow)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ from docs.analyze_power import GraphPair, graph_pairs
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from geoskip.operators import operator_info
 from geoskip.paper.claims import published_tables
 from geoskip.paper.experiments import is_comparable
-from geoskip.paper.findings import AnalysisRecord, changes, read_analysis
+from geoskip.paper.findings import AnalysisRecord, changes, common_loss, quantity_of, read_analysis
 from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.charts import STYLE
 from geoskip.report.palette import SERIES
@@ -73,37 +74,54 @@ def _is_main(row: ResultRow, key: str) -> bool:
 
 
 def depth(record: AnalysisRecord) -> Figure:
-    """Frequency against theory, frequency with ELU, rank with ELU."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-    for axis, activation, quantity in (
-        (axes[0], "linear", "frequency"),
-        (axes[1], "elu", "frequency"),
-        (axes[2], "elu", "rank"),
+    """Random features in the first row, against theory and with ELU; trained networks in the second."""
+    figure, axes = plt.subplots(2, 3, figsize=(10.5, 6.2), layout="constrained")
+    for axis, activation, quantity in zip(
+        axes[0], ("linear", "elu", "elu"), ("frequency", "frequency", "rank"), strict=True
     ):
-        for skip, (label, color, marker, line) in SKIPS.items():
-            rows = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, activation)]
-            depths = sorted({row["depth"] for row in rows})
-            values = [[row[quantity] for row in rows if row["depth"] == layers] for layers in depths]
-            low, mid, high = np.array([_interval(cell) for cell in values]).T
-            positions = np.arange(len(depths)) + 0.08 * (list(SKIPS).index(skip) - 1)
-            bars = np.stack([mid - low, high - mid])
-            style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
-            axis.errorbar(positions, mid, bars, linestyle="" if activation == "linear" else line, **style)
-            if activation == "linear":
-                theory = [row for row in record.rows if (row["skip"], row["activation"]) == (skip, "theory")]
-                axis.plot(range(len(depths)), [row["frequency"] for row in theory], color=color, linestyle=line)
-        axis.set_xticks(range(len(depths)), [str(layers) for layers in depths])
-        axis.set_yscale("log")
+        rows = [row for row in record.rows if row.get("activation") == activation]
+        _by_depth(axis, rows, quantity, joined=activation != "linear")
         axis.set_xlabel("layers that the features have passed")
-    axes[0].set_title("Linear layers: points measured, lines theory")
-    axes[1].set_title("Layers with ELU")
-    axes[2].set_title("Layers with ELU: dimensions left of 32")
-    axes[0].set_ylabel("variation between neighbors\n(1: as in noise, 0: smooth)")
-    axes[2].set_ylabel("effective rank")
-    axes[2].set_yticks([1, 2, 5, 10, 20, 32], ["1", "2", "5", "10", "20", "32"])
-    axes[2].minorticks_off()
-    axes[0].legend()
+    for skip, (_, color, _, line) in SKIPS.items():
+        theory = [row for row in record.rows if (row["skip"], row.get("activation")) == (skip, "theory")]
+        axes[0][0].plot(range(len(theory)), [row["frequency"] for row in theory], color=color, linestyle=line)
+    for axis, quantity in zip(axes[1], ("frequency", "rank", "test_noise"), strict=True):
+        for weights, opacity in (("initial", 0.3), ("trained", 1.0)):
+            rows = [row for row in record.rows if row.get("weights") == weights]
+            if weights == "trained" or quantity != "test_noise":
+                _by_depth(axis, rows, quantity, alpha=opacity)
+        axis.set_xlabel("layers of the network")
+    trained = [row for row in record.rows if row.get("weights") == "trained"]
+    _by_depth(axes[1][2], trained, "test_shape", markerfacecolor="white")
+    axes[0][0].set_title("Linear layers: points measured, lines theory")
+    axes[0][1].set_title("Layers with ELU")
+    axes[0][2].set_title("Layers with ELU: dimensions left of 32")
+    axes[1][0].set_title("Trained networks (pale: before training)")
+    axes[1][1].set_title("Trained networks: dimensions of 32")
+    axes[1][2].set_title("Test error: noise (filled), shape (empty)")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("variation between neighbors\n(1: as in noise, 0: smooth)")
+    axes[1][2].set_ylabel("error (1: nothing learned)")
+    for axis in (axes[0][2], axes[1][1]):
+        axis.set_ylabel("effective rank")
+        axis.set_yticks([1, 2, 5, 10, 20, 32], ["1", "2", "5", "10", "20", "32"])
+        axis.minorticks_off()
+    axes[0][0].legend()
     return figure
+
+
+def _by_depth(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str, joined: bool = True, **style: Any) -> None:
+    """Medians over seeds by depth, one line per skip; bars from the 10th to the 90th percentile."""
+    depths = sorted({row["depth"] for row in rows})
+    for number, (skip, (label, color, marker, line)) in enumerate(SKIPS.items()):
+        values = [[row[quantity] for row in rows if (row["skip"], row["depth"]) == (skip, k)] for k in depths]
+        low, mid, high = np.array([_interval(cell) for cell in values]).T
+        usual: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "capsize": 2, "label": label}
+        bars = np.stack([mid - low, high - mid])
+        positions = np.arange(len(depths)) + 0.08 * (number - 1)
+        axis.errorbar(positions, mid, bars, linestyle=line if joined else "", **usual | style)
+    axis.set_xticks(range(len(depths)), [str(layers) for layers in depths])
+    axis.set_yscale("log")
 
 
 def power(record: AnalysisRecord) -> Figure:
@@ -143,11 +161,13 @@ def power(record: AnalysisRecord) -> Figure:
 
 
 def smoothness(record: AnalysisRecord) -> Figure:
-    """Change of the slope in training: a point for each seed, a bar for their geometric mean."""
+    """Change of the slope in training: a point for each seed, a bar for their geometric mean. Below it, if losses were
+    measured during training, the slope over the training loss."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
-    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
-    figure, axes = plt.subplots(1, len(operators), figsize=(3.6 * len(operators) + 0.6, 3.4), layout="constrained")
-    for axis, operator in zip(np.atleast_1d(axes), operators, strict=True):
+    with_losses = all("progress" in row for row in record.rows)
+    size = 3.6 * len(operators) + 0.6, 6.8 if with_losses else 3.4
+    figure, axes = plt.subplots(1 + with_losses, len(operators), figsize=size, layout="constrained", squeeze=False)
+    for axis, operator in zip(axes[0], operators, strict=True):
         columns = [changes(record.rows, operator, skip) for skip in SKIPS]
         # One grey line for each seed: its three networks began with the same convolutions.
         for joined in zip(*columns, strict=False):
@@ -160,16 +180,38 @@ def smoothness(record: AnalysisRecord) -> Figure:
         axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)
         where = "the spectrum" if operator == "cheb" else "the mesh's edges"
-        axis.set_title(f"{names.get(operator, operator)}: over {where}")
-    first = np.atleast_1d(axes)[0]
-    first.set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
+        axis.set_title(f"{operator_info(operator).title}: over {where}")
+    axes[0][0].set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
+    if with_losses:
+        for axis, operator in zip(axes[1], operators, strict=True):
+            _over_loss(axis, [row for row in record.rows if row["operator"] == operator], quantity_of(operator))
+        axes[1][0].set_ylabel("roughness of filters during training,\nover that before")
+        axes[1][0].legend()
     return figure
+
+
+def _over_loss(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str) -> None:
+    """Roughness over training loss, one line per run, and the loss at which the runs are compared."""
+    for skip, (label, color, marker, line) in SKIPS.items():
+        for number, row in enumerate(row for row in rows if row["skip"] == skip):
+            losses = [point["loss"] for point in row["progress"]]
+            values = [point[quantity] / row["progress"][0][quantity] for point in row["progress"]]
+            style: dict[str, Any] = {"color": color, "marker": marker, "linestyle": line, "markersize": 3}
+            axis.plot(losses, values, label="" if number else label, linewidth=1, **style)
+    loss = common_loss(rows)
+    assert loss is not None
+    axis.axvline(loss, color="#777777", linewidth=0.8, linestyle=":")
+    axis.set_xscale("log")
+    axis.invert_xaxis()
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter("{x:g}")
+    axis.tick_params(axis="x", which="minor", labelsize=7)
+    axis.set_xlabel("training loss (dotted: equal loss)")
 
 
 def shares(record: AnalysisRecord) -> Figure:
     """The affine skip's share of each block's output over training, mean over seeds, one panel for each operator."""
     operators = list(dict.fromkeys(row["run"].split("-")[0] for row in record.rows))
-    names = {"monet": "MoNet", "spline": "SplineCNN", "cheb": "ChebNet"}
     figure, axes = plt.subplots(
         1, len(operators), figsize=(4.4 * len(operators) + 0.8, 3.6), layout="constrained", sharey=True, squeeze=False
     )
@@ -186,7 +228,7 @@ def shares(record: AnalysisRecord) -> Figure:
         ticks = sorted({0, len(steps) // 2, len(steps) - 1})
         axis.set_xticks(ticks, [f"{steps[tick]:,}" for tick in ticks])
         axis.set_xlabel("training steps")
-        axis.set_title(f"Aff-{names.get(operator, operator)}")
+        axis.set_title(f"Aff-{operator_info(operator).title}")
         for row, values in enumerate(table):
             for column in (0, len(steps) - 1):
                 tint = "white" if values[column] < 0.55 else "black"
@@ -272,14 +314,6 @@ def _decalin() -> np.ndarray:
     return np.array([*right, *left])
 
 
-def parts_picture(runs: Path) -> np.ndarray:
-    """The samples of the first affine run of a study, decoded by parts."""
-    paths = sorted(runs.glob("*-affine-0/parts.safetensors"))
-    samples = read_samples(next((path for path in paths if "monet" in str(path)), paths[0]))
-    assert isinstance(samples, MeshSamples)
-    return parts_grid(samples, size=130)
-
-
 def main(folder: Path, records: Path = RECORDS) -> list[Path]:
     """Make the figures whose records are there; their paths."""
     figures = {
@@ -287,7 +321,13 @@ def main(folder: Path, records: Path = RECORDS) -> list[Path]:
         for name, (record, draw) in FIGURES.items()
         if (records / f"{record}.json").is_file()
     }
-    return [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
+    paths = [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
+    if (records / "parts.safetensors").is_file():
+        samples = read_samples(records / "parts.safetensors")
+        assert isinstance(samples, MeshSamples)
+        paths.append(folder / "analysis-parts.png")
+        write_png(paths[-1], parts_grid(samples, size=130))
+    return paths
 
 
 def save(path: Path, figure: Figure) -> Path:
@@ -300,9 +340,6 @@ def save(path: Path, figure: Figure) -> Path:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", nargs="?", type=Path, default=IMAGES)
-    options.add_argument("--runs", type=Path, help="folder of a study's runs, for the picture of the shapes")
     args = options.parse_args()
-    if args.runs:
-        write_png(args.folder / "analysis-parts.png", parts_picture(args.runs))
     for path in (save(args.folder / "results.png", results()), *main(args.folder)):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

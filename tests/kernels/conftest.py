@@ -26,9 +26,7 @@ def fresh_plans() -> Iterator[None]:
 
 
 def _forget_plans() -> None:
-    for module, names in {
-        "launch": ("forward_tiles", "sender_tiles", "theta_tiles", "weight_tiles"),
-        "convolution": ("_convolve_plan", "_gradient_plans"),
-    }.items():
-        for name in names:
-            getattr(importlib.import_module(f"geoskip.kernels.triton.{module}"), name).cache_clear()
+    for name in ("launch", "convolution", "bases", "products"):
+        for value in vars(importlib.import_module(f"geoskip.kernels.triton.{name}")).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()

@@ -23,13 +23,14 @@ class Sizes(NamedTuple):
     hub: int = 0
 
 
-# Ones, primes, blocks that do not divide, more channels than a block, items as rows and vertices as rows.
+# Ones, primes, blocks that do not divide, more channels than a block, items as rows and vertices as rows, many slots.
 SMALL = [
     Sizes(1, 1, 1, (), 5),
     Sizes(3, 5, 2, (2,), 9),
     Sizes(5, 2, 4, (13,), 6, hub=11),
     Sizes(2, 3, 3, (17,), 4),
     Sizes(18, 19, 3, (12,), 4),
+    Sizes(3, 18, 17, (), 6, hub=19),
 ]
 LARGE = [
     Sizes(33, 17, 5, (3,), 71, hub=300),
@@ -38,6 +39,8 @@ LARGE = [
     Sizes(32, 32, 14, (32,), 90, hub=70),
     Sizes(129, 64, 7, (12,), 40),
     Sizes(1, 257, 25, (1,), 33),
+    Sizes(70, 40, 25, (), 90, hub=40),
+    Sizes(1, 32, 64, (), 200),
 ]
 
 

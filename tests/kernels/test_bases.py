@@ -59,6 +59,7 @@ def test_softmax_convolution(where: Where, sizes: Sizes, opposite: bool) -> None
     compare(function, inputs, where)
 
 
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("batch", [(), (13,)])
 @pytest.mark.parametrize(
     ("where", "slots"),
@@ -76,6 +77,7 @@ def test_more_slots_than_a_thread_holds(
 
 
 @pytest.mark.compiled
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("opposite", [False, True])
 @pytest.mark.parametrize("batch", [(), (13,)])
 def test_blocks_of_channels_and_rows_of_attention(

@@ -9,6 +9,7 @@ import torch
 
 from geoskip import kernels
 from geoskip.kernels import sort_edges, use_path
+from geoskip.kernels.paths import recorded_launches
 from tests.kernels import test_bases
 from tests.kernels.paths import EVERYWHERE, LARGE, SMALL, Sizes, Where, cases, compare, drawn, edges, moved
 
@@ -177,3 +178,25 @@ def test_low_precision_sums_in_float32(device: str) -> None:
     y = kernels.basis_convolution(x.to(device), weights.to(device), theta.to(device), moved(pattern, device))
     assert y.dtype == torch.bfloat16
     assert float(y[0]) == 1.0
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("sizes", "is_dense"),
+    [
+        (Sizes(3, 5, 25, (), 9), True),
+        (Sizes(3, 5, 25, (1,), 9), True),
+        (Sizes(3, 5, 25, (2,), 9), False),
+        (Sizes(3, 5, 16, (), 9), False),
+        (Sizes(3, 5, 65, (), 9), False),
+    ],
+)
+def test_one_small_graph_with_many_slots_has_dense_neighborhoods(sizes: Sizes, is_dense: bool) -> None:
+    pattern = edges(sizes)
+    x = drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1).float()
+    weights = drawn(pattern.num_edges, sizes.slots, seed=2).float()
+    theta = drawn(sizes.slots, sizes.channels, sizes.out, seed=3).float()
+    with use_path("interpreter"), recorded_launches() as launches:
+        kernels.basis_convolution(x, weights, theta, pattern)
+    names = [kernel.__name__ for kernel, *_ in launches]
+    assert names == (["_gather_kernel", "_multiply_kernel"] if is_dense else ["_convolve_kernel"])

@@ -98,6 +98,7 @@ def test_chebyshev_convolution_with_frozen_inputs(path: str, frozen: set[int], f
     assert len({gradient.untyped_storage().data_ptr() for gradient in found}) == len(found)
 
 
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize(("channels", "out"), [(1, 1), (3, 70), (40, 5), (32, 32), (33, 130)])
 @pytest.mark.parametrize("num_terms", [1, 2, 5])
 @pytest.mark.parametrize("programs", [1, 528])
@@ -109,11 +110,9 @@ def test_products_over_rows(
     products = importlib.import_module("geoskip.kernels.triton.products")
     monkeypatch.setattr(products, "PROGRAMS", programs)
     monkeypatch.setattr(products, "TERM_PROGRAMS", programs)
-    products._row_tiles.cache_clear()
     x, g = drawn(2, 83, channels, seed=1), drawn(num_terms, 2, 83, out, seed=2)
     given = [tensor.float().to(device) for tensor in (x, g if num_terms > 1 else g[0])]
     parts = products.over_rows(*given, True, num_terms == 1, num_terms)
-    products._row_tiles.cache_clear()
     like = given[0].new_empty(num_terms, channels, out), given[0].new_empty(out)
     product, columns = products.add_parts(parts, like)
     expected = torch.einsum("brc,tbro->tco", x, g)
@@ -136,12 +135,11 @@ def test_sums_of_many_parts(device: str) -> None:
         assert torch.allclose(total.double(), part.double().sum(0), atol=1e-4)
 
 
+@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("sizes", [SMALL[1], SMALL[2], Sizes(130, 3, 1, (), 70, hub=9)])
 @pytest.mark.parametrize("where", [pytest.param(Where("interpreter"), marks=pytest.mark.compiled)])
 def test_sparse_products_of_large_graphs(where: Where, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every graph is taken for a large one."""
     products = importlib.import_module("geoskip.kernels.triton.products")
     monkeypatch.setattr(products, "SPMM_PROGRAMS", 1)
-    products._spmm_tiles.cache_clear()
     test_sparse_product(where, sizes)
-    products._spmm_tiles.cache_clear()

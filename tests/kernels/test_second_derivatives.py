@@ -71,6 +71,15 @@ def kernel(name: str) -> tuple[Callable[..., Tensor], list[Tensor]]:
             return kernels.softmax_convolution(x, *basis, t, at(pattern, device), s, b)
 
         return softmax, [x, attention, receiver, drawn(sizes.slots, seed=7), theta, skip, bias]
+    if name == "perceptron":
+        weights, epsilon = drawn(count, seed=5), torch.tensor(0.3, dtype=torch.float64)
+        layers = 0.2 * theta[0], 2 * drawn(sizes.out, seed=6).sign(), 0.2 * drawn(sizes.out, sizes.out, seed=7)
+
+        def perceptron(x, w, t, h, o, s, b, device):
+            network = t, at(pattern, device), h, o, s, b
+            return kernels.perceptron_convolution(x, w, epsilon.to(device, x.dtype), *network)
+
+        return perceptron, [x, weights, *layers, skip, bias]
     if name == "linear":
         return lambda x, w, b, device: kernels.linear(x, w, b), [x, skip.t(), bias]
     assert name == "cross-entropy"
@@ -82,7 +91,10 @@ def kernel(name: str) -> tuple[Callable[..., Tensor], list[Tensor]]:
     return entropy, [x[0], drawn(5, sizes.channels, seed=3), drawn(5, seed=4)]
 
 
-NAMES = ["basis", "groups", "product", "fixed product", "chebyshev", "gaussian", "softmax", "linear", "cross-entropy"]
+NAMES = [
+    *("basis", "groups", "product", "fixed product", "chebyshev", "gaussian", "softmax", "perceptron", "linear"),
+    "cross-entropy",
+]
 
 
 def second(name: str, where: Where) -> list[Tensor]:

@@ -41,17 +41,23 @@ def make_run(folder: Path, meshes: Path, **chosen: Any) -> Path:
 
 def test_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    analyze_depth.main(["--seeds", "1", "--vertices", "12", "-o", str(tmp_path / "depth.json")])
+    small = ["--seeds", "1", "--vertices", "12", "--train-seeds", "1", "--steps", "2"]
+    monkeypatch.setattr(analyze_depth, "TRAINED_DEPTHS", (1, 3))
+    analyze_depth.main([*small, "-o", str(tmp_path / "depth.json")])
     printed = capsys.readouterr().out
     assert "…" not in printed
     assert max(map(len, printed.splitlines())) <= 80
     lines = [line.split() for line in printed.splitlines() if line.strip().startswith("Aff-GCN")]
-    assert [len(line) for line in lines] == [2 + 7] * 5
+    assert [len(line) for line in lines] == [2 + 7] * 5 + [2 + 2] * 12
     record = read_analysis(tmp_path / "depth.json")
-    assert record.settings == {"seeds": 1, "vertices": 12, "width": 32}
-    kinds = {(row["skip"], row["activation"]) for row in record.rows}
+    assert record.settings["vertices"] == 12
+    assert record.settings["separation"]["vertices"] == 162
+    untrained, trained = record.rows[: 9 * 7], record.rows[9 * 7 :]
+    kinds = {(row["skip"], row["activation"]) for row in untrained}
     assert kinds == {(s, a) for s in ("none", "residual", "affine") for a in ("linear", "elu", "theory")}
-    assert len(record.rows) == 9 * 7
+    kinds = {(row["skip"], row["weights"]) for row in trained}
+    assert kinds == {(s, w) for s in ("none", "residual", "affine") for w in ("initial", "trained")}
+    assert len(trained) == 6 * 2
 
 
 def test_power(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

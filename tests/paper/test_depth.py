@@ -8,6 +8,8 @@ import pytest
 import torch
 from docs.analyze_depth import (
     DEPTHS,
+    DeepGCN,
+    Separation,
     depth_curve,
     depth_curves,
     dirichlet_energy,
@@ -15,6 +17,7 @@ from docs.analyze_depth import (
     expected_frequency,
     mean_frequency,
     smoothing_matrix,
+    trained_points,
 )
 from torch import Tensor
 from torch.testing import assert_close
@@ -177,3 +180,41 @@ def test_all_curves_are_made() -> None:
     points = depth_curves(lopsided(), range(2), ["relu"])
     assert len(points) == 2 * len(SKIPS) * len(DEPTHS)
     assert {point.activation for point in points} == {"relu"}
+
+
+TASK = Separation(subdivisions=1, num_train=12, num_test=4)
+
+
+def test_the_parts_add_up_to_the_input() -> None:
+    shapes, noise = TASK.targets.split(3, dim=2)
+    assert_close(shapes + TASK.noise * noise, TASK.inputs)
+    assert float(shapes[:12].std()) == pytest.approx(1)
+    assert float(noise.std()) == pytest.approx(1, rel=0.05)
+    # Neighbors agree on the shape, and not on the noise.
+    frequencies = [float(mean_frequency(part, TASK.graph).mean()) for part in (shapes, noise)]
+    assert 4 * frequencies[0] < frequencies[1]
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+def test_training_is_measured_before_and_after(skip: str) -> None:
+    before, after = trained_points(TASK, skip, depth=2, seed=1, steps=30)
+    assert (before.weights, after.weights) == ("initial", "trained")
+    assert after.train_shape < 0.8 * before.train_shape
+    torch.manual_seed(1)
+    network = DeepGCN(skip, 2)
+    assert len(network.blocks) == 2
+    with torch.no_grad():
+        errors = (network(TASK.inputs, TASK.graph) - TASK.targets).square()
+        features = network.features(TASK.inputs[12:], TASK.graph)
+    # By hand: the shape is in the first three channels, the test in the last four items.
+    assert before.train_shape == pytest.approx(float(errors[:12, :, :3].mean().sqrt()))
+    assert before.test_noise == pytest.approx(float(errors[12:, :, 3:].mean().sqrt()))
+    assert before.frequency == pytest.approx(float(mean_frequency(features, TASK.graph).mean()), rel=1e-5)
+    assert before.rank == pytest.approx(float(effective_rank(features).mean()), rel=1e-4)
+    assert trained_points(TASK, skip, depth=2, seed=1, steps=30) == [before, after]
+
+
+def test_noise_needs_the_own_position() -> None:
+    """Two layers with affine skips find it; without skips, training does not."""
+    ends = {skip: trained_points(TASK, skip, depth=2, seed=0, steps=150)[1] for skip in ("none", "affine")}
+    assert ends["affine"].train_noise < 0.8 < 0.95 < ends["none"].train_noise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from geoskip.data.locks import try_lock
 from geoskip.paper import running
 from geoskip.paper.demo_runs import one_thread
-from geoskip.paper.parallel import run_side_by_side, serve
+from geoskip.paper.parallel import run_request, run_side_by_side
 from geoskip.paper.running import Busy, Job, attempt, finished, loaded, run_here, run_job
 from geoskip.records import RunRecord
 from geoskip.records.reading import read_arrays
@@ -135,14 +134,12 @@ def test_an_interruption_ends_everything(tmp_path: Path, monkeypatch: pytest.Mon
         list(run_here([JOB, replace(JOB, seed=1)], tmp_path, "cpu"))
 
 
-def test_a_worker_answers_each_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_returns_its_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEOSKIP_DATA", str(tmp_path / "nothing"))
     wrong = {**JOB.to_json(), "data": "faust"}
-    replies: list[str] = []
-    serve([json.dumps(entry) + "\n" for entry in (JOB.to_json(), wrong)], replies.append, tmp_path, "cpu")
-    first, second = map(json.loads, replies)
-    assert first == {"fault": ""}
-    assert second["fault"].startswith("MissingData: ")
+    first, second = (run_request(entries, tmp_path, "cpu") for entries in (JOB.to_json(), wrong))
+    assert first == ""
+    assert second.startswith("MissingData: ")
     assert finished(JOB, tmp_path) is not None
 
 

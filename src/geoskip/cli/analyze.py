@@ -14,13 +14,6 @@ analyze = typer.Typer(
 )
 
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
-QUANTITIES = {
-    "slope": "slope",
-    "bend": "bend",
-    "edge_slope": "slope at edges",
-    "basis_slope": "slope of the basis",
-    "size": "rms of Θ",
-}
 WHEN = {
     "start": "at the start of training",
     "end": "at the end of training",
@@ -108,22 +101,22 @@ def smoothness(
     output: RecordFile = None,
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
-    from geoskip.paper.findings import by_method, spread
+    from geoskip.paper.findings import MEASURES, by_method, spread
     from geoskip.paper.measures import run_smoothness, task_of
     from geoskip.training.run import Run
 
-    started = time.perf_counter()
+    started, quantities = time.perf_counter(), {**MEASURES, "size": "rms of Θ"}
     opened = [Run.open(folder, data) for folder in sorted(runs)]
     rows = [run_smoothness(run, task_of(run) if start else None) for run in opened]
     for when in WHEN if start else ["end"]:
-        columns = {name: by_method(rows, name, when) for name in QUANTITIES}
+        columns = {name: by_method(rows, name, when) for name in quantities}
         lines = [
             (method, str(len(values)), *(spread(c[method]) if method in c else "-" for c in columns.values()))
             for method, values in columns["slope"].items()
         ]
         title = f"Filters {WHEN[when]}, geometric mean of the layers"
         caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
-        print_table(("method", "seeds", *QUANTITIES.values()), lines, title=title, caption=caption)
+        print_table(("method", "seeds", *quantities.values()), lines, title=title, caption=caption)
     _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started)
 
 

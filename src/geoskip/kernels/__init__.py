@@ -10,6 +10,7 @@ from geoskip.kernels.functional import (
     gaussian_convolution,
     linear,
     linear_cross_entropy,
+    perceptron_convolution,
     softmax_convolution,
     sparse_product,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "is_transformed",
     "linear",
     "linear_cross_entropy",
+    "perceptron_convolution",
     "softmax_convolution",
     "sort_edges",
     "sparse_product",

@@ -96,11 +96,41 @@ def softmax_convolution(
         x, theta, skip, bias = _prepared(x, theta, skip, bias)
         return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
     x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
-    attention = attention.to(x.dtype).contiguous()
+    if attention.dtype is not x.dtype:
+        attention = attention.to(x.dtype)
     if receiver_attention is not None:
         receiver_attention = receiver_attention.to(x.dtype).contiguous()
-    basis = attention, receiver_attention, offset, edge_scale
+    basis = attention.contiguous(), receiver_attention, offset, edge_scale
     return _softmax_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
+
+
+def perceptron_convolution(
+    x: Float[Tensor, "*batch vertices channels"],
+    weights: Float[Tensor, " edges"],
+    epsilon: Float[Tensor, ""],
+    theta: Float[Tensor, "channels hidden"],
+    pattern: Pattern,
+    hidden_bias: Float[Tensor, " hidden"],
+    theta_out: Float[Tensor, "hidden out"],
+    skip: Float[Tensor, "channels out"] | None,
+    bias: Float[Tensor, " out"],
+) -> Float[Tensor, "*batch vertices out"]:
+    r"""A sum over the neighbors and the vertex itself, two layers with a ReLU between them, and an affine skip:
+
+    .. math:: y_i = \mathrm{ReLU}\Big(\big((1 + \epsilon)\, x_i + \sum_{j \in \mathcal N(i)} w_{ij}\, x_j\big) \Theta
+        + b'\Big) \Theta' + x_i A + b"""
+    if not is_fast(x):
+        return reference.perceptron_convolution(x, weights, epsilon, theta, pattern, hidden_bias, theta_out, skip, bias)
+    if _has_perceptron(x, epsilon):
+        network = _dense(theta), pattern, hidden_bias, theta_out, skip, bias
+        return _perceptron_convolution.on(x)(x.contiguous(), weights.contiguous(), epsilon, *network)
+    # Otherwise the center is a skip of the first layer.
+    first, matrix, *own = _prepared(x, theta, (1 + epsilon) * theta, hidden_bias, any_order=True)
+    if on_triton(x):
+        hidden = _basis_convolution.on(x)(first, _slots(weights), matrix, pattern, *own)
+    else:
+        hidden = _batched(_basis_convolution.on(x)(_items(first), _slots(weights), _stack(matrix), pattern, *own), x)
+    return reference.second_layer(x, hidden, theta_out, skip, bias)
 
 
 def chebyshev_convolution(
@@ -167,6 +197,13 @@ def _is_differentiated(fixed: Tensor) -> bool:
 
 def _is_eager_on_triton(x: Tensor) -> bool:
     return on_triton(x) and is_fast(x) and not is_traced(x)
+
+
+def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
+    """Whether GIN's two layers are one kernel, which has no gradient of ε."""
+    if not _is_eager_on_triton(x) or torch.is_autocast_enabled(x.device.type):
+        return False
+    return not _is_differentiated(epsilon) and epsilon.device == x.device
 
 
 def _items(x: Tensor) -> Tensor:
@@ -267,7 +304,11 @@ _basis_convolution = Kernel(
 _gaussian_convolution = Kernel(
     "gaussian_convolution",
     "Tensor x, Tensor pseudo, Tensor mean, Tensor scale, Tensor theta, PATTERN, Tensor? skip, Tensor? bias",
-    lambda x, pseudo, mean, scale, theta, pattern, skip, bias: _convolved(x, theta, pattern),
+    lambda x, pseudo, mean, scale, theta, pattern, skip, bias: (
+        _convolved(x, theta, pattern),
+        x.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32),
+    ),
+    num_saved=1,
 )
 _softmax_convolution = Kernel(
     "softmax_convolution",
@@ -298,6 +339,12 @@ _sparse_product = Kernel(
     lambda x, weights, pattern: x.new_empty(*x.shape[:-2], pattern.num_receivers, x.shape[-1]),
     is_linear=True,
 )
-# While torch traces, these two are the reference formulas.
+# While torch traces, these three are the reference formulas.
+_perceptron_convolution = Kernel(
+    "perceptron_convolution",
+    "Tensor x, Tensor weights, Tensor epsilon, Tensor theta, PATTERN, Tensor hidden_bias, Tensor theta_out, "
+    "Tensor? skip, Tensor bias",
+    num_saved=1,
+)
 _linear = Kernel("linear")
 _linear_cross_entropy = Kernel("linear_cross_entropy", num_saved=7)

@@ -115,6 +115,23 @@ def softmax_convolution(
     return basis_convolution(x, weights, theta, pattern, skip, bias)
 
 
+def perceptron_convolution(
+    x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor, pattern: Pattern, hidden_bias: Tensor,
+    theta_out: Tensor, skip: Tensor | None, bias: Tensor,
+) -> Tensor:  # fmt: skip
+    r""":math:`y_i = h_i^+ \Theta' + x_i A + b` with
+    :math:`h_i = ((1 + \epsilon) x_i + \sum_j w_{ij} x_j) \Theta + b'`."""
+    # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
+    hidden = basis_convolution(x, weights.unsqueeze(1), theta, pattern, (1 + epsilon) * theta, hidden_bias)
+    return second_layer(x, hidden, theta_out, skip, bias)
+
+
+def second_layer(x: Tensor, hidden: Tensor, theta_out: Tensor, skip: Tensor | None, bias: Tensor) -> Tensor:
+    r""":math:`h_i^+ \Theta' + x_i A + b`, where the ReLU :math:`h^+` is 0 for negative h."""
+    y = hidden.relu() @ theta_out + bias
+    return y if skip is None else y + x @ skip
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r""":math:`x W^\top + b`."""
     return functional.linear(x, weight, bias)

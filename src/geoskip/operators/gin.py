@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from geoskip.arguments import real_number, whole_number
 from geoskip.graphs import Graph, weighted_edges
-from geoskip.kernels import basis_convolution
+from geoskip.kernels import perceptron_convolution
 from geoskip.operators.base import OPERATORS, Operator, glorot, weight_dtype, zeros
 
 
@@ -74,19 +74,9 @@ class GINConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pattern, weights = weighted_edges(graph, weight_dtype(x))
-        # The center's (1 + ε) x_i and the first layer together are a skip of weight (1 + ε) Θ.
-        center = (1 + self.epsilon) * self.theta
-        hidden = basis_convolution(x, weights, self.theta, pattern, center, self.hidden_bias)
         assert self.bias is not None
-        y = _plus_product(self.bias, hidden.relu(), self.theta_out)
-        return y if skip is None else _plus_product(y, x, skip)
+        network = self.theta, pattern, self.hidden_bias, self.theta_out, skip, self.bias
+        return perceptron_convolution(x, weights, self.epsilon, *network)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, hidden_channels={self.theta.shape[1]}"
-
-
-def _plus_product(y: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
-    """y + x A; on a GPU in one kernel if x is a matrix, because small graphs wait for the host."""
-    if x.is_cuda and x.dim() == 2 and y.dtype is x.dtype and not torch.is_autocast_enabled("cuda"):
-        return torch.addmm(y, x, matrix)
-    return x @ matrix + y

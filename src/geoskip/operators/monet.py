@@ -76,7 +76,9 @@ class MoNetConv(Operator):
         zeros(self.bias)
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
-        pseudo = pseudo_of(graph, self.dim, "MoNetConv").to(weight_dtype(x))
+        pseudo, dtype = pseudo_of(graph, self.dim, "MoNetConv"), weight_dtype(x)
+        if pseudo.dtype is not dtype:
+            pseudo = pseudo.to(dtype)
         return gaussian_convolution(x, pseudo, self.mean, self.scale, self.theta, graph.pattern, skip, self.bias)
 
     def extra_repr(self) -> str:

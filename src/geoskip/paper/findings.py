@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,9 +12,18 @@ from typing import Any
 
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import read_json
+from geoskip.records.statistics import summarize
 from geoskip.training.loop import versions
 
 FORMAT = 1
+# What roughness can mean; see geoskip.paper.smoothness.
+MEASURES = {
+    "slope": "slope",
+    "bend": "bend",
+    "edge_slope": "slope at edges",
+    "basis_slope": "slope of the basis",
+    "basis_bend": "bend of the basis",
+}
 Rows = Sequence[dict[str, Any]]
 
 
@@ -90,6 +100,92 @@ def changes(rows: Rows, operator: str, skip: str) -> list[float]:
     """Roughness after training divided by roughness before, one value per seed."""
     chosen = [row for row in rows if (row["operator"], row["skip"]) == (operator, skip)]
     return next(iter(by_method(chosen, quantity_of(operator), "change").values()), [])
+
+
+def learned_measures(rows: Rows) -> list[str]:
+    """Those of ``MEASURES`` that all of the runs have and that training changes: only MoNet learns its basis."""
+
+    def ends(row: dict[str, Any], name: str) -> list[float | None]:
+        return [row[when]["overall"].get(name) for when in ("start", "end")]
+
+    return [
+        name
+        for name in MEASURES
+        if all(None not in ends(row, name) for row in rows) and any(len(set(ends(row, name))) > 1 for row in rows)
+    ]
+
+
+def common_loss(rows: Rows) -> float | None:
+    """The smallest training loss that all of the runs reach; None if losses were not measured during training."""
+    if not all("progress" in row for row in rows):
+        return None
+    return max(min(point["loss"] for point in row["progress"]) for row in rows)
+
+
+def at_loss(row: dict[str, Any], quantity: str, loss: float) -> float:
+    """A quantity of a run when its training loss falls to ``loss`` for the first time.
+
+    Between two checkpoints the logarithm of the quantity is interpolated linearly in the logarithm of the loss.
+    """
+    points = row["progress"]
+    number = next(number for number, point in enumerate(points) if point["loss"] <= loss)
+    if number == 0:
+        return points[0][quantity]
+    before, after = points[number - 1], points[number]
+    share = math.log(before["loss"] / loss) / math.log(before["loss"] / after["loss"])
+    return math.exp((1 - share) * math.log(before[quantity]) + share * math.log(after[quantity]))
+
+
+@dataclass(frozen=True)
+class RoughnessRatio:
+    """Roughness with a skip divided by roughness without.
+
+    Attributes:
+        mean: geometric mean over the seeds.
+        interval: its 95 % interval, from Student's t of the logarithms; None for a single seed.
+        rougher: the number of seeds whose ratio is above 1.
+        seeds: the number of seeds.
+    """
+
+    mean: float
+    interval: tuple[float, float] | None
+    rougher: int
+    seeds: int
+
+    @property
+    def verdict(self) -> str:
+        """``"rougher"`` or ``"smoother"`` if all seeds agree, otherwise nothing."""
+        return {self.seeds: "rougher", 0: "smoother"}.get(self.rougher, "")
+
+    def __str__(self) -> str:
+        interval = f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]" if self.interval else ""
+        direction, agreeing = ("rougher", self.rougher) if self.mean > 1 else ("smoother", self.seeds - self.rougher)
+        return f"× {self.mean:.2f}{interval}, {direction} with {agreeing} of {self.seeds} seeds"
+
+
+def roughness_ratio(without: Sequence[float], with_skip: Sequence[float]) -> RoughnessRatio:
+    """Compare runs seed by seed: those of a seed start with the same filters."""
+    ratios = [after / before for before, after in zip(without, with_skip, strict=True)]
+    logs = summarize([math.log(ratio) for ratio in ratios])
+    interval = None if logs.half is None else (math.exp(logs.mean - logs.half), math.exp(logs.mean + logs.half))
+    return RoughnessRatio(math.exp(logs.mean), interval, sum(ratio > 1 for ratio in ratios), len(ratios))
+
+
+def compare_measures(rows: Rows, operator: str, skip: str) -> dict[str, dict[str, RoughnessRatio]]:
+    """The operator with a skip against the plain one, by measure: at the ``"end"`` of training and, if losses were
+    measured during training, at ``"equal loss"``, which is the :func:`common_loss` of all its runs."""
+    of_operator = [row for row in rows if row["operator"] == operator]
+    pairs = [sorted((r for r in of_operator if r["skip"] == s), key=lambda r: r["seed"]) for s in ("none", skip)]
+    if not all(pairs):
+        return {}
+    loss, compared = common_loss(of_operator), {}
+    for name in learned_measures(of_operator):
+        compared[name] = {"end": roughness_ratio(*([row["end"]["overall"][name] for row in runs] for runs in pairs))}
+        if loss is not None:
+            compared[name]["equal loss"] = roughness_ratio(
+                *([at_loss(row, name, loss) for row in runs] for runs in pairs)
+            )
+    return compared
 
 
 def quantity_of(operator: str) -> str:

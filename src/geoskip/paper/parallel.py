@@ -8,8 +8,9 @@ On a cluster, a task takes a share of a GPU. If a worker is lost, Ray runs its t
 checkpoint if the results are in a shared folder. Records are sent back to the caller, which writes them, so nothing
 else needs to be shared.
 
-``python -m geoskip.paper.parallel OUT DEVICE PROCESSES`` is the worker process: one job per line of JSON on standard
-input, one answer per line on standard output. Everything else that is printed goes to standard error, the log.
+A worker process reads one request per line of JSON from standard input, and writes one answer per line to standard
+output (:func:`be_worker`). Everything else that is printed goes to standard error, the log.
+``python -m geoskip.paper.parallel OUT DEVICE PROCESSES`` is the worker for jobs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
@@ -32,6 +33,8 @@ from geoskip.paper.running import Job, Outcome, attempt, finished, ignored_by_gi
 from geoskip.records import write_record
 from geoskip.records.files import atomic_write, termination_signals
 from geoskip.records.run_record import record_from_json, record_to_json
+from geoskip.training.progress import Lines
+from geoskip.training.signals import Interrupted
 
 TRIES = 3
 STOP_SECONDS = 60.0  # that a process has to save its work after SIGTERM
@@ -41,15 +44,31 @@ def run_side_by_side(
     jobs: Sequence[Job], out: Path, device: str = "auto", processes: int = 2, command: Sequence[str] = ()
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes in the order in which jobs end. ``command`` replaces the usual command of a worker."""
+    usual = [sys.executable, "-m", "geoskip.paper.parallel", str(out), device, str(processes)]
+    requests = [job.to_json() for job in jobs]
+    with closing(ask_side_by_side(requests, out / "work", processes, command or usual)) as answers:
+        for number, fault in answers:
+            yield Outcome(jobs[number], None if fault else finished(jobs[number], out), fault)
+
+
+def ask_side_by_side(
+    requests: Sequence[Mapping[str, Any]], work: Path, processes: int, command: Sequence[str]
+) -> Generator[tuple[int, str], None, None]:
+    """Send requests to worker processes; yield the number of each and its error message, if any, in the order in which
+    they end.
+
+    work: the folder for the logs of the processes; git ignores it.
+    command: the command of a worker process.
+    """
     if processes < 1:
         raise ValueError(f"jobs: need at least 1 process, got {processes}")
-    ignored_by_git(out / "work")
-    usual = [sys.executable, "-m", "geoskip.paper.parallel", str(out), device, str(processes)]
-    pool = WorkerPool(command or usual, out, threads=max(1, (os.cpu_count() or 1) // processes))
+    ignored_by_git(work)
+    pool = WorkerPool(command, work / "logs", threads=max(1, (os.cpu_count() or 1) // processes))
     with ending_on_signals(), ThreadPoolExecutor(processes) as threads:
         try:
-            for future in as_completed([threads.submit(pool.run, job) for job in jobs]):
-                yield future.result()
+            pending = {threads.submit(pool.run, request): number for number, request in enumerate(requests)}
+            for future in as_completed(pending):
+                yield pending[future], future.result()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             pool.close()
@@ -74,32 +93,32 @@ def ending_on_signals() -> Iterator[None]:
 
 
 class WorkerPool:
-    """Worker processes; a job takes an idle one, or starts a new one."""
+    """Worker processes; a request takes an idle one, or starts a new one."""
 
-    def __init__(self, command: Sequence[str], out: Path, threads: int) -> None:
-        self.command, self.out = command, out
-        self.logs = out / "work" / "logs"
+    def __init__(self, command: Sequence[str], logs: Path, threads: int) -> None:
+        self.command, self.logs = command, logs
         self.environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
         self.idle: list[Worker] = []
         self.all: list[Worker] = []
         self.lock = Lock()
         self.closed = False
 
-    def run(self, job: Job) -> Outcome:
+    def run(self, request: Mapping[str, Any]) -> str:
+        """Send a request to a worker, or after its death to another; the error message, or nothing."""
         code = 0
         for _ in range(TRIES):
             worker = self._take()
             if worker is None:
                 break
-            answer = worker.ask(job)
+            answer = worker.ask(request)
             if answer is not None and not answer["fault"]:
                 self.idle.append(worker)
-                return Outcome(job, finished(job, self.out))
+                return ""
             # After an error on a device, the process may not be able to use it again.
             code = worker.stop()
             if answer is not None:
-                return Outcome(job, None, answer["fault"])
-        return Outcome(job, None, f"its process ended {TRIES} times, with exit code {code}; see {self.logs}")
+                return answer["fault"]
+        return f"its process ended {TRIES} times, with exit code {code}; see {self.logs}"
 
     def close(self) -> None:
         """Ask every process to save its work and exit, and wait for it."""
@@ -122,7 +141,7 @@ class WorkerPool:
 
 
 class Worker:
-    """A process that runs jobs, one at a time."""
+    """A process that answers requests, one at a time."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -135,17 +154,17 @@ class Worker:
         assert self.process.stdout is not None
         self.requests, self.replies = self.process.stdin, self.process.stdout
 
-    def ask(self, job: Job) -> dict[str, str] | None:
-        """Send a job and wait for the answer; None if the process died."""
+    def ask(self, request: Mapping[str, Any]) -> dict[str, str] | None:
+        """Send a request and wait for the answer; None if the process died."""
         try:
-            self.requests.write(json.dumps(job.to_json()) + "\n")
+            self.requests.write(json.dumps(request) + "\n")
             self.requests.flush()
             return json.loads(self.replies.readline())
         except (OSError, ValueError):  # died, perhaps in the middle of a line
             return None
 
     def stop(self) -> int:
-        """Send no more jobs, wait for the process to end, and return its exit code."""
+        """Send no more requests, wait for the process to end, and return its exit code."""
         # It may have died already, or another thread may be waiting for its answer.
         with suppress(OSError, ValueError):
             self.requests.close()
@@ -159,13 +178,20 @@ class Worker:
         return code
 
 
-def serve(requests: Iterable[str], reply: Callable[[str], object], out: Path, device: str, processes: int = 1) -> None:
-    """Answer each job with ``{"fault": ""}`` once its record is written, or with an error message."""
-    from geoskip.training.progress import Lines
+def be_worker(run: Callable[[Any], str]) -> None:
+    """Answer each line of standard input with ``{"fault": …}``: what ``run`` returns for it, empty once all is done."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        for line in sys.stdin:
+            print(json.dumps({"fault": run(json.loads(line))}), file=replies, flush=True)
+    except Interrupted as interrupted:
+        sys.exit(interrupted.code)
 
-    for line in requests:
-        outcome = attempt(Job.from_json(json.loads(line)), out, device, Lines(), processes)
-        reply(json.dumps({"fault": outcome.fault}))
+
+def run_request(entries: Mapping[str, Any], out: Path, device: str, processes: int = 1) -> str:
+    """Run the job that the entries describe; the error message, or nothing once its record is written."""
+    return attempt(Job.from_json(entries), out, device, Lines(), processes).fault
 
 
 def run_on_ray(
@@ -227,11 +253,4 @@ def run_remotely(job: Mapping[str, Any], out: str, device: str, shared_by: int) 
 
 
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    from geoskip.training.signals import Interrupted
-
-    try:
-        serve(sys.stdin, partial(print, file=replies, flush=True), Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
-    except Interrupted as interrupted:
-        sys.exit(interrupted.code)
+    be_worker(partial(run_request, out=Path(sys.argv[1]), device=sys.argv[2], processes=int(sys.argv[3])))

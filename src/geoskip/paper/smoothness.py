@@ -96,10 +96,10 @@ def sampled_grams(
     u = points.detach().double().requires_grad_()
     share = u.new_full((len(u),), 1 / max(len(u), 1)) if weights is None else weights.double()
     values = basis(u)
-    slopes = torch.stack([_gradient(values[:, m], u) for m in range(values.shape[1])], dim=1)
-    flat = slopes.flatten(1)
-    bends = torch.stack([_gradient(flat[:, k], u) for k in range(flat.shape[1])], dim=1)
-    parts = values.unsqueeze(2), slopes, bends.reshape(len(u), values.shape[1], -1)
+    # One function at a time: derivatives of all of them together would go through the graphs of all, for each.
+    slopes = [_gradient(value, u) for value in values.unbind(1)]
+    bends = [torch.cat([_gradient(slope, u) for slope in of_value.unbind(1)], dim=1) for of_value in slopes]
+    parts = values.unsqueeze(2), torch.stack(slopes, dim=1), torch.stack(bends, dim=1)
     return Grams(*(torch.einsum("p,pmk,pnk->mn", share, part, part).detach() for part in parts))
 
 

@@ -10,6 +10,8 @@ from geoskip.kernels.triton.convolution import (
     basis_convolution_gradients,
     gaussian_convolution,
     gaussian_convolution_gradients,
+    perceptron_convolution,
+    perceptron_convolution_gradients,
     softmax_convolution,
     softmax_convolution_gradients,
 )
@@ -39,6 +41,8 @@ __all__ = [
     "packed_clusters",
     "packed_edges",
     "packed_graphs",
+    "perceptron_convolution",
+    "perceptron_convolution_gradients",
     "softmax_convolution",
     "softmax_convolution_gradients",
     "sparse_product",

@@ -7,16 +7,30 @@ for each item, are read and written together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import as_index, product
-from geoskip.kernels.triton.launch import ENOUGH_ITEMS, SIZES, ceil_div, launch, power_of_two, precision, shares
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    ENOUGH_ITEMS,
+    SIZES,
+    LaunchPlan,
+    Shape,
+    ceil_div,
+    launch,
+    power_of_two,
+    precision,
+    shares,
+)
 
 # Rows of a program of the softmax: one for each thread of two warps.
 ROWS = 64
@@ -52,14 +66,22 @@ def _gaussian_kernel(
 
 def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """Weights [slots, edges] of pseudo-coordinates [edges, dim]."""
-    (num_edges, dim), slots = pseudo.shape, mean.shape[0]
-    weights = pseudo.new_empty(slots, num_edges, dtype=torch.float32)
-    if weights.numel():
-        block_m = power_of_two(slots)
-        block_e = max(1, 2048 // block_m)
-        arguments = (pseudo, mean, scale, weights, num_edges, slots, dim, FLOOR, block_e, block_m)
-        launch(_gaussian_kernel, (ceil_div(num_edges, block_e),), arguments)
+    shape, plan = _gaussian_plan(pseudo.shape, len(mean))
+    weights = pseudo.new_empty(*shape, dtype=torch.float32)
+    if plan is not None:
+        plan(pseudo, mean, scale, weights)
     return weights
+
+
+@lru_cache(CACHE_SIZE)
+def _gaussian_plan(pseudo: Shape, slots: int) -> tuple[Shape, LaunchPlan | None]:
+    """The shape of the weights, and how to launch the kernel; None if there are no weights."""
+    num_edges, dim = pseudo
+    block_m = power_of_two(slots)
+    block_e = max(1, 2048 // block_m)
+    numbers = num_edges, slots, dim, FLOOR, block_e, block_m
+    plan = LaunchPlan(_gaussian_kernel, (ceil_div(num_edges, block_e),), numbers)
+    return (slots, num_edges), plan if slots * num_edges else None
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -96,19 +118,23 @@ def gaussian_gradients(
     grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """The gradient of the pseudo-coordinates, if needed, and those of μ and σ in parts."""
-    (num_edges, dim), slots = pseudo.shape, mean.shape[0]
+    shape, plan = _gaussian_gradients_plan(pseudo.shape, len(mean), needs[0])
+    grad_mean, grad_scale = grad.new_empty(*shape), grad.new_empty(*shape)
+    grad_pseudo = torch.empty_like(pseudo, dtype=torch.float32) if needs[0] else None
+    plan(grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo)
+    pseudo_gradient = None if grad_pseudo is None else grad_pseudo.to(pseudo.dtype)
+    return pseudo_gradient, grad_mean if needs[1] else None, grad_scale if needs[2] else None
+
+
+@lru_cache(CACHE_SIZE)
+def _gaussian_gradients_plan(pseudo: Shape, slots: int, needs_pseudo: bool) -> tuple[Shape, LaunchPlan]:
+    """The shape of the parts, and how to launch the kernel."""
+    num_edges, dim = pseudo
     block_m = power_of_two(slots)
     block_e = max(1, 1024 // block_m)
     parts = max(1, min(256, ceil_div(num_edges, block_e)))
-    grad_mean, grad_scale = (grad.new_empty(parts, slots, dim) for _ in range(2))
-    grad_pseudo = torch.empty_like(pseudo, dtype=torch.float32) if needs[0] else None
-    arguments = (
-        grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo, num_edges, slots, dim, FLOOR, parts,
-        needs[0], block_e, block_m,
-    )  # fmt: skip
-    launch(_gaussian_gradients_kernel, (parts, dim), arguments)
-    pseudo_gradient = None if grad_pseudo is None else grad_pseudo.to(pseudo.dtype)
-    return pseudo_gradient, grad_mean if needs[1] else None, grad_scale if needs[2] else None
+    numbers = num_edges, slots, dim, FLOOR, parts, needs_pseudo, block_e, block_m
+    return (parts, slots, dim), LaunchPlan(_gaussian_gradients_kernel, (parts, dim), numbers)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -134,7 +160,10 @@ def _scores_kernel(
 
 
 def attention_scores(x: Tensor, attention: Tensor) -> Tensor:
-    """⟨a_m, x⟩ of every vertex, [vertices, slots, batch], of x [batch, vertices, in] and a [slots, in]."""
+    """⟨a_m, x⟩ of every vertex, [vertices, slots, batch] (without the last axis if x has no batch), of x [*batch,
+    vertices, in] and a [slots, in]."""
+    if x.dim() == 2:
+        return functional.linear(x, attention)
     (batch, num_vertices, channels), slots = sizes_of(x), attention.shape[0]
     if batch < ENOUGH_ITEMS:
         scores = (x @ attention.t()).view(batch, num_vertices, slots)
@@ -197,19 +226,26 @@ def _softmax_kernel(
 def softmax(
     at_senders: Tensor, at_receivers: Tensor | None, offset: Tensor, edge_scale: Tensor, pattern: Pattern
 ) -> Tensor:
-    """Weights [slots, edges, batch] of scores [vertices, slots, batch]. Without scores at the receivers, those are
-    minus the scores at the senders."""
-    (_, slots, batch), num_edges = at_senders.shape, pattern.num_edges
-    weights = at_senders.new_empty(slots, num_edges, batch, dtype=torch.float32)
-    if weights.numel():
-        num_rows, wide = num_edges * batch, max(weights.numel(), at_senders.numel()) > MAX_NARROW
-        arguments = (
-            at_senders, at_senders if at_receivers is None else at_receivers, offset, edge_scale, weights,
-            pattern.senders, pattern.receivers, num_rows, batch,
-            at_receivers is None, slots, slots <= MAX_HELD, ROWS, wide,
-        )  # fmt: skip
-        launch(_softmax_kernel, (ceil_div(num_rows, ROWS),), arguments, ROWS // 32)
+    """Weights [slots, edges, batch or 1] of :func:`attention_scores`. Without scores at the receivers, those are minus
+    the scores at the senders."""
+    senders = pattern.senders
+    shape, plan = _softmax_plan(at_senders.shape, len(senders), at_receivers is None)
+    weights = at_senders.new_empty(*shape, dtype=torch.float32)
+    if plan is not None:
+        other = at_senders if at_receivers is None else at_receivers
+        plan(at_senders, other, offset, edge_scale, weights, senders, pattern.receivers)
     return weights
+
+
+@lru_cache(CACHE_SIZE)
+def _softmax_plan(scores: Shape, num_edges: int, opposite: bool) -> tuple[Shape, LaunchPlan | None]:
+    """The shape of the weights, and how to launch the kernel; None if there are no weights."""
+    num_vertices, slots, *items = scores
+    batch = prod(items)
+    num_rows, wide = num_edges * batch, max(num_edges, num_vertices) * slots * batch > MAX_NARROW
+    numbers = num_rows, batch, opposite, slots, slots <= MAX_HELD, ROWS, wide
+    plan = LaunchPlan(_softmax_kernel, (ceil_div(num_rows, ROWS),), numbers, ROWS // 32)
+    return (slots, num_edges, batch), plan if slots * num_rows else None
 
 
 @triton.jit
@@ -310,19 +346,26 @@ def softmax_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the scores at the senders and of those at the receivers, [batch, vertices, slots]. If they are
     ``opposite``, the first is the gradient of the scores at the senders by both."""
-    (slots, num_edges, batch), num_vertices = weights.shape, pattern.num_receivers
-    at_senders, at_receivers = (grad.new_empty(batch, num_vertices, slots) for _ in range(2))
-    if at_senders.numel():
-        held, threads = min(slots, MAX_HELD), 1 if batch >= ENOUGH_ITEMS else SHARES
-        count, wide = power_of_two(held), max(weights.numel(), at_senders.numel()) > MAX_NARROW
-        arguments = (
-            grad, weights, edge_scale, at_senders, at_receivers, pattern.by_sender, pattern.offsets,
-            pattern.sender_offsets, num_edges, num_vertices, batch,
-            opposite, slots, held, count, count.bit_length() - 1, threads, ROWS, wide,
-        )  # fmt: skip
-        grid = (ceil_div(num_vertices * batch, ROWS // threads), ceil_div(slots, held))
-        launch(_softmax_gradients_kernel, grid, arguments, ROWS // 32)
+    shape, plan = _softmax_gradients_plan(weights.shape, pattern.num_receivers, opposite)
+    at_senders, at_receivers = grad.new_empty(*shape), grad.new_empty(*shape)
+    if plan is not None:
+        edges = pattern.by_sender, pattern.offsets, pattern.sender_offsets
+        plan(grad, weights, edge_scale, at_senders, at_receivers, *edges)
     return at_senders, at_receivers
+
+
+@lru_cache(CACHE_SIZE)
+def _softmax_gradients_plan(weights: Shape, num_vertices: int, opposite: bool) -> tuple[Shape, LaunchPlan | None]:
+    """The shape of the gradients, and how to launch the kernel; None if there are none."""
+    slots, num_edges, batch = weights
+    held, threads = min(slots, MAX_HELD), 1 if batch >= ENOUGH_ITEMS else SHARES
+    count, wide = power_of_two(held), max(num_edges, num_vertices) * slots * batch > MAX_NARROW
+    numbers = (
+        num_edges, num_vertices, batch, opposite, slots, held, count, count.bit_length() - 1, threads, ROWS, wide,
+    )  # fmt: skip
+    grid = (ceil_div(num_vertices * batch, ROWS // threads), ceil_div(slots, held))
+    plan = LaunchPlan(_softmax_gradients_kernel, grid, numbers, ROWS // 32)
+    return (batch, num_vertices, slots), plan if batch * num_vertices * slots else None
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -375,21 +418,28 @@ def attention_gradients(
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:  # fmt: skip
     """Add the gradient of x through the scores to ``grad_x``, if that is given. Return the gradients of both attention
     matrices and of the offset in parts, of the gradients of the scores at both ends."""
-    (slots, channels), num_rows = attention.shape, x.shape[:-1].numel()
+    slots, channels = attention.shape
+    num_rows = prod(x.shape[:-1])
     if not num_rows:
         zeros = x.new_zeros(1, slots, channels, dtype=torch.float32)
         return zeros, zeros, zeros.new_zeros(1, slots)
+    has_receivers = receiver_attention is not None
+    parts, plan = _attention_gradients_plan(num_rows, slots, channels, has_receivers, grad_x is not None, precision())
+    products = x.new_empty(parts, slots, channels, dtype=torch.float32)
+    receiver_products = torch.empty_like(products) if has_receivers else None
+    sums = x.new_empty(parts, slots, dtype=torch.float32)
+    plan(x, at_senders, at_receivers, attention, receiver_attention, grad_x, products, receiver_products, sums)
+    return products, receiver_products, sums
+
+
+@lru_cache(CACHE_SIZE)
+def _attention_gradients_plan(
+    num_rows: int, slots: int, channels: int, has_receivers: bool, needs_x: bool, precision: str
+) -> tuple[int, LaunchPlan]:
+    """How many parts there are, and how to launch the kernel."""
     m = power_of_two(slots, 16)
     c = power_of_two(channels, 16, max(16, min(64, MAX_PRODUCT // m)))
     columns = ceil_div(channels, c)
     parts = shares(ceil_div(num_rows, PRODUCT_ROWS), PROGRAMS, columns)
-    products = x.new_empty(parts, slots, channels, dtype=torch.float32)
-    receiver_products = None if receiver_attention is None else torch.empty_like(products)
-    sums = x.new_empty(parts, slots, dtype=torch.float32)
-    arguments = (
-        x, at_senders, at_receivers, attention, receiver_attention, grad_x, products, receiver_products, sums,
-        num_rows, channels, slots, parts, receiver_attention is not None, grad_x is not None,
-        PRODUCT_ROWS, c, m, precision(),
-    )  # fmt: skip
-    launch(_attention_gradients_kernel, (parts, columns), arguments)
-    return products, receiver_products, sums
+    numbers = num_rows, channels, slots, parts, has_receivers, needs_x, PRODUCT_ROWS, c, m, precision
+    return parts, LaunchPlan(_attention_gradients_kernel, (parts, columns), numbers)

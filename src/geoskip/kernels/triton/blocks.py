@@ -65,6 +65,19 @@ def plus_weighted(b_z, b_w, b_x, SLOTS: tl.constexpr, PARTS: tl.constexpr):
 
 
 @triton.jit
+def from_center(epsilon, p_own, m_own):
+    """z of one slot before the sum over the neighbors: 1 + ε times the features of the vertex itself."""
+    b_own = tl.load(p_own, mask=m_own, other=0.0).to(tl.float32)
+    return ((1.0 + tl.load(epsilon).to(tl.float32)) * b_own,)
+
+
+@triton.jit
+def relu(block):
+    """NaN stays NaN, as in torch."""
+    return tl.where(block < 0, 0.0, block)
+
+
+@triton.jit
 def _split(block):
     """A float32 block as a sum of two that TF32 can hold: the leading 11 bits of each number, and the rest."""
     b_lead = (block.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)

@@ -1,8 +1,8 @@
 """The convolutions on CUDA, fused: neighbors are gathered, weighted and multiplied into the output at once.
 
-Neither edge-sized messages nor z are ever stored. Each sum is computed by one program in one order, so results repeat
-bitwise. :mod:`.items` has the kernels for batches on one graph, where the rows of a block are items; in
-:mod:`.vertices` they are vertices.
+Edge-sized messages are never stored. Each sum is computed by one program in one order, so results repeat bitwise.
+:mod:`.items` has the kernels for batches on one graph, where the rows of a block are items; in :mod:`.vertices` they
+are vertices. Small graphs with many slots have the kernels of :mod:`.neighborhoods`, which store z.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
-from geoskip.kernels.triton import items, vertices
+from geoskip.kernels.triton import items, neighborhoods, vertices
 from geoskip.kernels.triton.bases import (
     attention_gradients,
     attention_scores,
@@ -43,8 +44,9 @@ Gradients = tuple[Tensor | None, ...]
 # From this many sums on, rows times slots, Θ is copied if its summed axis is not contiguous, as the tensor cores want
 # it. With fewer, the copy takes the host longer than it saves.
 MANY_SUMS = 1 << 16
-# Up to this many channels, the kernel of the gradient of one Θ also has room for those of the skip and of the bias.
+# Up to this many channels, the programs of the gradient of one Θ also have room for those of the skip and of the bias.
 MAX_FUSED = 128
+_threshold_backward = torch.ops.aten.threshold_backward.default
 
 
 def basis_convolution(
@@ -71,20 +73,19 @@ def basis_convolution_gradients(
 def gaussian_convolution(
     x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
     bias: Tensor | None,
-) -> Tensor:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y, and the Gaussian weights."""
     weights = gaussian(pseudo, mean, scale)
-    return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias)
+    return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias), weights
 
 
 def gaussian_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, theta: Tensor,
-    pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
+    pattern: Pattern, skip: Tensor | None, bias: Tensor | None, weights: Tensor,
 ) -> Gradients:  # fmt: skip
-    """The weights are cheap, so they are computed again instead of saved."""
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
     grad_pseudo = mean_parts = scale_parts = None
     with branches(x) as fork:
-        weights = gaussian(pseudo, mean, scale)
         grad_x, grad_weights, parts = _gradients(
             grad_y, (needs[0], needs_weights, needs[4], needs[6], needs[7]), x, weights, theta, pattern, skip, fork
         )
@@ -130,42 +131,88 @@ def softmax_convolution_gradients(
     return grad_x, *grad_basis, None, grad_theta, None, grad_skip, grad_bias
 
 
+def perceptron_convolution(
+    x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor, pattern: Pattern, hidden_bias: Tensor,
+    theta_out: Tensor, skip: Tensor | None, bias: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y, and the hidden layer after its ReLU."""
+    edges = pattern.senders, None, pattern.offsets
+    hidden = _convolve(x, weights, theta, *edges, None, hidden_bias, epsilon, relu=True)
+    y = torch.addmm(bias, _rows(hidden), theta_out)
+    if skip is not None:
+        y.addmm_(_rows(x), skip)
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1]), hidden
+
+
+def perceptron_convolution_gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor,
+    pattern: Pattern, hidden_bias: Tensor, theta_out: Tensor, skip: Tensor | None, bias: Tensor, hidden: Tensor,
+) -> Gradients:  # fmt: skip
+    """There is no gradient of ε: one that is trained has its own formula."""
+    grad_y = grad_y.contiguous()
+    with branches(x) as fork:
+        out_parts, bias_parts = fork(lambda: over_rows(hidden, grad_y, needs[6], needs[8]))
+        skip_parts = fork(lambda: over_rows(x, grad_y, True, False)[0]) if needs[7] else None
+        grad_hidden = _threshold_backward(functional.linear(grad_y, theta_out), hidden, 0)
+        grad_x, grad_weights, (theta_parts, _, hidden_parts) = _gradients(
+            grad_hidden, (needs[0], needs[1], needs[3], False, needs[5]), x, weights, theta, pattern, None, fork,
+            epsilon=epsilon,
+        )  # fmt: skip
+    if skip is not None and grad_x is not None:
+        _rows(grad_x).addmm_(_rows(grad_y), skip.t())
+    parts = theta_parts, hidden_parts, out_parts, skip_parts, bias_parts
+    grad_theta, *grad_own = add_parts(parts, (theta, hidden_bias, theta_out, skip, bias))
+    return grad_x, grad_weights, None, grad_theta, None, *grad_own
+
+
+def _rows(x: Tensor) -> Tensor:
+    """[*batch, vertices, channels] as a matrix."""
+    return x if x.dim() == 2 else x.view(-1, x.shape[-1])
+
+
 def _convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
-    skip: Tensor | None, bias: Tensor | None,
+    skip: Tensor | None, bias: Tensor | None, epsilon: Tensor | None = None, relu: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed."""
-    shape, plan, copies = _convolve_plan(
+    """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed. With
+    ``epsilon``, which is for one slot, a vertex is one more neighbor of itself, of weight 1 + ε."""
+    shape, plan, is_dense, copies = _convolve_plan(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), order is not None, bias is not None, is_tf32(), precision(),
+        offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu,
+        is_tf32(), precision(),
     )  # fmt: skip
+    if is_dense:
+        return neighborhoods.convolve(x, weights, theta, neighbors, order, offsets, skip, bias)
     if plan is None:
         return x.new_zeros(*shape)
     if copies:
-        summed_first = theta.contiguous() if order is not None else theta.mT.contiguous().mT
-        return _convolve(x, weights, summed_first, neighbors, order, offsets, skip, bias)
+        theta = theta.contiguous() if order is not None else theta.mT.contiguous()
     y = x.new_empty(*shape)
-    plan(x, weights, theta, skip, bias, y, neighbors, order, offsets)
+    plan(x, weights, theta, skip, bias, epsilon, y, neighbors, order, offsets)
     return y
 
 
 @lru_cache(CACHE_SIZE)
 def _convolve_plan(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, reverse: bool, has_bias: bool, fast: bool, precision: str,
-) -> tuple[Shape, LaunchPlan | None, bool]:  # fmt: skip
-    """The shape of y, how to launch its kernel (None if there is nothing to sum), and whether to copy Θ first, so that
-    its summed axis is contiguous."""
+    group_stride: int, reverse: bool, has_bias: bool, has_center: bool, relu: bool, fast: bool, precision: str,
+) -> tuple[Shape, LaunchPlan | None, bool, bool]:  # fmt: skip
+    """The shape of y; how to launch its kernel, None if there is nothing to sum; whether :mod:`.neighborhoods` computes
+    it instead; and whether to copy Θ first, so that its summed axis is contiguous: then the plan is for the copy."""
     sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, group_stride, reverse=reverse)
     shape = *x[:-2], sizes.num_receivers, sizes.out
     if sizes.batch == 0 or sizes.num_receivers == 0:
-        return shape, None, False
+        return shape, None, False, False
+    if neighborhoods.pays(sizes):
+        return shape, None, True, False
     tiles = forward_tiles(*sizes.of_tiles, sizes.num_receivers, fast)
     kernels = items if tiles.of_items else vertices
     is_matrix = sizes.channels > 1 and sizes.out > 1
     many = sizes.batch * sizes.num_receivers * sizes.slots >= MANY_SUMS
     copies = many and is_matrix and sizes.theta_strides[1] != 1
-    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias), copies
+    if copies:
+        sizes = sizes._replace(theta_strides=(sizes.channels * sizes.out, 1, sizes.channels))
+    return shape, kernels.convolve_plan(sizes, tiles, precision, reverse, has_bias, has_center, relu), False, copies
 
 
 class _GradientPlans(NamedTuple):
@@ -176,13 +223,14 @@ class _GradientPlans(NamedTuple):
         is_fused: whether the same kernel computes the gradients of the skip and of the bias.
         both: of x and of the weights, the latter in ``weight_parts`` parts.
         weights: of the weights alone, from ``zeros`` if items add to the same.
+        is_dense: whether :mod:`.neighborhoods` computes all of them instead.
     """
 
     is_empty: bool
+    is_dense: bool = False
     theta: LaunchPlan | None = None
     theta_parts: int = 0
     theta_length: int = 0
-    of_items: bool = False
     is_fused: bool = False
     both: LaunchPlan | None = None
     weight_parts: int = 1
@@ -193,28 +241,27 @@ class _GradientPlans(NamedTuple):
 @lru_cache(CACHE_SIZE)
 def _gradient_plans(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], precision: str,
+    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], has_center: bool, precision: str,
 ) -> _GradientPlans:  # fmt: skip
     needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
     strides = group_stride, sender_group_stride
     sizes = convolution_sizes(x, weights, theta, theta_strides, skip_strides, offsets, *strides)
     if sizes.is_empty:
         return _GradientPlans(is_empty=True)
+    if neighborhoods.pays(sizes):
+        return _GradientPlans(is_empty=False, is_dense=True)
     plans = _GradientPlans(is_empty=False, theta_length=sizes.slots * sizes.channels * sizes.out)
     if needs_theta:
         tiles = theta_tiles(*sizes.of_tiles)
-        if tiles.of_items:
-            plan, parts = items.theta_gradients_plan(sizes, tiles, precision)
-            plans = plans._replace(theta=plan, theta_parts=parts, of_items=True)
-        else:
-            is_fused = sizes.slots == 1 and sizes.channels <= MAX_FUSED
-            own = is_fused and needs_skip, is_fused and needs_bias
-            plan, parts = vertices.theta_gradients_plan(sizes, tiles, precision, *own)
-            plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
+        kernels = items if tiles.of_items else vertices
+        is_fused = sizes.slots > 1 or sizes.channels <= MAX_FUSED
+        own = is_fused and needs_skip, is_fused and needs_bias
+        plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own)
+        plans = plans._replace(theta=plan, theta_parts=parts, is_fused=is_fused)
     if needs_weights:
         both = sender_tiles(*sizes.of_tiles)
         if both is not None:
-            plan, parts = items.sender_gradients_plan(sizes, both, precision, needs_x)
+            plan, parts = items.sender_gradients_plan(sizes, both, precision, has_center, needs_x)
             plans = plans._replace(both=plan, weight_parts=parts)
         else:
             tiles = weight_tiles(sizes.slots, sizes.channels, sizes.grouped, sizes.num_receivers)
@@ -225,7 +272,7 @@ def _gradient_plans(
 
 def _gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
-    skip: Tensor | None, fork: Fork, fork_x: Fork | None = None,
+    skip: Tensor | None, fork: Fork, fork_x: Fork | None = None, epsilon: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
     """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
     weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
@@ -234,51 +281,57 @@ def _gradients(
     offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
     plans = _gradient_plans(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, precision(),
+        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None, precision(),
     )  # fmt: skip
+    if plans.is_dense:
+        return neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, fork, fork_x or fork)
     grad_x = grad_weights = theta_parts = None
-    own: tuple[Tensor | None, Tensor | None] = None, None
+    own: Sequence[Tensor | None] = (None, None)
     if not plans.is_fused:
         own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
     if plans.is_empty:
         zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
         return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own)
     if plans.theta is not None:
-        theta_parts, *more = fork(lambda: _theta_gradients(grad_y, x, weights, pattern, plans, needs))
-        own = (more[0], more[1]) if plans.is_fused else own
+        theta_parts, *fused = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
+        own = fused if plans.is_fused else own
     if plans.both is not None:
-        grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, needs_x, plans)
-        return grad_x, grad_weights.to(weights.dtype), (theta_parts, *own)
+        grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, epsilon, needs_x, plans)
+        return grad_x, _in_dtype_of(weights, grad_weights), (theta_parts, *own)
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
-        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None))
+        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None, epsilon))
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
         plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)
-        grad_weights = grad_weights.to(weights.dtype)
+        grad_weights = _in_dtype_of(weights, grad_weights)
     return grad_x, grad_weights, (theta_parts, *own)
 
 
+def _in_dtype_of(tensor: Tensor, gradient: Tensor) -> Tensor:
+    """Without calling torch if there is nothing to do."""
+    return gradient if gradient.dtype is tensor.dtype else gradient.to(tensor.dtype)
+
+
 def _theta_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, pattern: Pattern, plans: _GradientPlans, needs: tuple[bool, ...]
-) -> tuple[Tensor | None, ...]:
+    grad_y: Tensor, x: Tensor, weights: Tensor, epsilon: Tensor | None, pattern: Pattern, plans: _GradientPlans,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of Θ and, if the kernel computes them, of the skip and of the bias, in parts."""
     assert plans.theta is not None
-    shape = plans.theta_parts, plans.theta_length
-    of_theta = x.new_empty(*shape, dtype=torch.float32)
-    if plans.of_items:
-        plans.theta(grad_y, x, weights, of_theta, pattern.senders, pattern.offsets)
-        return (of_theta,)
-    of_skip = x.new_empty(*shape, dtype=torch.float32) if plans.is_fused and needs[3] else None
-    of_bias = x.new_empty(shape[0], grad_y.shape[-1], dtype=torch.float32) if plans.is_fused and needs[4] else None
-    plans.theta(grad_y, x, weights, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
+    parts, out, of_skip, of_bias = plans.theta_parts, grad_y.shape[-1], None, None
+    of_theta = x.new_empty(parts, plans.theta_length, dtype=torch.float32)
+    if plans.is_fused:
+        of_skip = x.new_empty(parts, x.shape[-1] * out, dtype=torch.float32) if needs[3] else None
+        of_bias = x.new_empty(parts, out, dtype=torch.float32) if needs[4] else None
+    plans.theta(grad_y, x, weights, epsilon, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
     return of_theta, of_skip, of_bias
 
 
 def _sender_gradients(
-    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, needs_x: bool,
-    plans: _GradientPlans,
+    grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None,
+    epsilon: Tensor | None, needs_x: bool, plans: _GradientPlans,
 ) -> tuple[Tensor | None, Tensor]:  # fmt: skip
     """Gradients of x, if needed, and of the weights."""
     assert plans.both is not None
@@ -286,5 +339,5 @@ def _sender_gradients(
     grad_weights = x.new_empty(weights.shape if parts == 1 else (parts, *weights.shape), dtype=torch.float32)
     matrices = theta.contiguous(), None if skip is None else skip.contiguous()
     backwards = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    plans.both(grad_y, x, weights, *matrices, grad_x, grad_weights, *backwards)
+    plans.both(grad_y, x, weights, *matrices, epsilon, grad_x, grad_weights, *backwards)
     return grad_x if needs_x else None, grad_weights if parts == 1 else grad_weights.sum(0)

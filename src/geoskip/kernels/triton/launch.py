@@ -3,9 +3,8 @@ remembers which compiled version fits."""
 
 from __future__ import annotations
 
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import prod
-from operator import or_
 from typing import Any, NamedTuple
 
 import torch
@@ -284,11 +283,22 @@ class LaunchPlan:
             given = [None if t is None else Pointer(t.dtype, t.data_ptr() & 15) for t in tensors]
             paths.recorded.append((self._kernel, (*given, *self._arguments), self._warps, self._registers))
             return
-        # With addresses instead of tensors, the launcher need not ask the driver about each.
-        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-        dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
+        # With addresses instead of tensors, the launcher need not ask the driver about each. One loop: every line of it
+        # runs for each tensor of every launch.
+        addresses: list[int] = []
+        dtypes: list[torch.dtype | None] = []
+        bits = 0
+        for tensor in tensors:
+            if tensor is None:
+                addresses.append(0)
+                dtypes.append(None)
+            else:
+                address = tensor.data_ptr()
+                addresses.append(address)
+                dtypes.append(tensor.dtype)
+                bits |= address
         device = tensors[0].get_device()  # type: ignore[union-attr]
-        aligned = not reduce(or_, addresses) & 15
+        aligned = not bits & 15
         version = self._versions.get((device, aligned or tuple([address & 15 for address in addresses]), *dtypes))
         if version is None:
             self._compile(device, addresses, dtypes, tensors)

@@ -5,7 +5,8 @@ tensor cores compute :math:`z_i = W_i X_i`. It is stored, and a product over all
 program of :mod:`.vertices` would read every weight by itself; here they are read in blocks. That takes memory for
 slots × channels numbers per vertex.
 
-Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, and :math:`\bar z_i = \bar y_i \Theta^\top`:
+Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, and
+:math:`\bar z_i = \bar y_i \Theta^\top`:
 
 .. math::
     \bar x_j = \sum_m H_{jm} \Theta_m^\top, \qquad \bar\Theta_m = \sum_j x_j^\top H_{jm}, \qquad
@@ -32,10 +33,10 @@ from geoskip.kernels.triton.products import over_rows
 MIN_SLOTS, MAX_SLOTS = 17, 64
 # What is stored for all vertices may take this many bytes.
 MAX_BYTES = 64 << 20
-# Neighbors at a time, and the most channels of a block.
-NEIGHBORS, CHANNELS = 16, 64
+# Neighbors at a time, the most channels of a block, and warps.
+NEIGHBORS, CHANNELS, WARPS = 16, 64, 2
 # Rows and columns of a block of the gradient of z.
-ROWS, COLUMNS = 32, 64
+ROWS, COLUMNS = 64, 64
 
 
 def pays(sizes: ConvolutionSizes) -> bool:
@@ -84,7 +85,7 @@ def _gather(x: Tensor, weights: Tensor, slots: int, neighbors: Tensor, order: Te
         x, weights, z, neighbors, order, offsets, num_receivers, channels, slots, weights.shape[1],
         order is not None, power_of_two(slots, 16), NEIGHBORS, c, precision(),
     )  # fmt: skip
-    launch(_gather_kernel, (num_receivers, ceil_div(channels, c)), arguments, 1)
+    launch(_gather_kernel, (num_receivers, ceil_div(channels, c)), arguments, WARPS)
     return z
 
 
@@ -142,7 +143,7 @@ def _weight_gradients(grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor,
         grad_z, x, grad_weights, pattern.senders, pattern.offsets, channels, slots, weights.shape[1],
         power_of_two(slots, 16), NEIGHBORS, power_of_two(channels, 16, CHANNELS), precision(),
     )  # fmt: skip
-    launch(_weight_gradients_kernel, (num_receivers,), arguments, 1)
+    launch(_weight_gradients_kernel, (num_receivers,), arguments, WARPS)
     return grad_weights.to(weights.dtype)
 
 

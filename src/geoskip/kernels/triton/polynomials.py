@@ -22,7 +22,15 @@ from torch import Tensor
 from geoskip.kernels.branches import branches, run_inline
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton.blocks import product
-from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, ceil_div, launch, power_of_two, precision
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    ENOUGH_BLOCKS,
+    SIZES,
+    ceil_div,
+    launch,
+    power_of_two,
+    precision,
+)
 from geoskip.kernels.triton.products import add_parts_into, over_rows, spmm
 
 # Terms that are stored at a time may take this many bytes.
@@ -106,6 +114,8 @@ def multiply_terms(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor,
 def _multiply_tiles(num_rows: int, inner: int, outer: int) -> tuple[int, int, int, int]:
     """Rows of a block, its channels of the terms and of y, and warps."""
     k, n = power_of_two(inner, 16, 32), power_of_two(outer, 16, 64)
+    if ceil_div(num_rows, 32) * ceil_div(outer, n) < ENOUGH_BLOCKS:
+        return 16, power_of_two(inner, 16, 64), n, 4
     # Wide graphs are often small: they need more programs.
     return 64 if n <= 32 else 32, k, n, 4
 

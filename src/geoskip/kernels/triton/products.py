@@ -166,19 +166,26 @@ def over_rows(
     *rows, out]; then there are no sums."""
     if not (needs_product or needs_sum):
         return None, None
-    channels, out = x.shape[-1], g.shape[-1]
-    num_rows = g.shape[:-1].numel() // num_terms
+    shape, out = g.shape, g.shape[-1]
+    num_rows, channels = prod(shape[:-1]) // num_terms, x.shape[-1]
     if not channels * num_rows * out:
         zeros = x.new_zeros(1, num_terms, channels, out, dtype=torch.float32)
         return zeros if needs_product else None, zeros.sum((1, 2)) if needs_sum else None
-    parts, groups, columns, *tiles, warps = _row_tiles(num_rows, channels, out, num_terms, needs_product)
+    parts, plan = _row_plan(num_rows, channels, out, num_terms, needs_product, needs_sum, precision())
     products = x.new_empty(parts, num_terms, channels, out, dtype=torch.float32) if needs_product else None
     sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None
-    arguments = (
-        x, g, products, sums, num_rows, channels, out, num_terms, parts, needs_product, needs_sum, *tiles, precision()
-    )  # fmt: skip
-    launch(_over_rows_kernel, (groups, columns, parts), arguments, warps)
+    plan(x, g, products, sums)
     return products, sums
+
+
+@lru_cache(CACHE_SIZE)
+def _row_plan(
+    num_rows: int, channels: int, out: int, num_terms: int, needs_product: bool, needs_sum: bool, precision: str
+) -> tuple[int, LaunchPlan]:
+    """How many parts there are, and how to launch the kernel."""
+    parts, groups, columns, *tiles, warps = _row_tiles(num_rows, channels, out, num_terms, needs_product)
+    numbers = num_rows, channels, out, num_terms, parts, needs_product, needs_sum, *tiles, precision
+    return parts, LaunchPlan(_over_rows_kernel, (groups, columns, parts), numbers, warps)
 
 
 @triton.jit
@@ -250,7 +257,6 @@ def _plan_of_sums(*shapes: tuple[int, ...]) -> LaunchPlan:
     return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers, PART_WARPS)
 
 
-@lru_cache(CACHE_SIZE)
 def _row_tiles(num_rows: int, channels: int, out: int, num_terms: int, needs_product: bool) -> tuple[int, ...]:
     """Programs along the rows, along the terms and columns of g, and along the columns of x; terms at a time; rows,
     columns of x and columns of g of a block; and warps."""

@@ -6,7 +6,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from geoskip.kernels.triton.blocks import as_index, in_layout_of_loads, index_at, product, zeros_of
+from geoskip.kernels.triton.blocks import (
+    as_index,
+    from_center,
+    in_layout_of_loads,
+    index_at,
+    product,
+    relu,
+    zeros_of,
+)
 from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
@@ -27,10 +35,11 @@ def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _convolve_kernel(
-    x, weights, theta, skip, bias, y, neighbors, order, offsets,
+    x, weights, theta, skip, bias, epsilon, y, neighbors, order, offsets,
     num_senders, num_receivers, C, O, M,
     stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to, stride_sc, stride_so,
     HAS_ORDER: tl.constexpr, GROUPED: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr,
+    HAS_CENTER: tl.constexpr, RELU: tl.constexpr,
     SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -50,6 +59,9 @@ def _convolve_kernel(
             o_c = i_c + tl.arange(0, BLOCK_C)
             m_c = o_c < C
             b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
+            if HAS_CENTER:
+                p_own = x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+                b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
@@ -79,30 +91,65 @@ def _convolve_kernel(
             b_y += product(b_x, tl.load(p_skip, mask=m_c[:, None] & m_o[None, :], other=0.0), PRECISION)
     if HAS_BIAS:
         b_y += tl.load(bias + o_o, mask=m_o, other=0.0).to(tl.float32)[None, :]
+    if RELU:
+        b_y = relu(b_y)
     o_y = (i_b * num_receivers + o_v[:, None]) * O + o_o[None, :]
     tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_v[:, None] & m_o[None, :])
 
 
-def convolve_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool) -> LaunchPlan:
-    """Of x, weights, Θ, skip, bias, y, neighbors, order, offsets."""
+def convolve_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_order: bool, has_bias: bool, has_center: bool, relu: bool
+) -> LaunchPlan:
+    """Of x, weights, Θ, skip, bias, ε, y, neighbors, order, offsets. With ε, every vertex has one more neighbor in its
+    only slot: itself, of weight 1 + ε."""
     numbers = (
         sizes.num_senders, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots,
         *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
-        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias,
+        has_order, sizes.grouped, sizes.skip_strides is not None, has_bias, has_center, relu,
         tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
     grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.batch, ceil_div(sizes.out, tiles.o))
     return LaunchPlan(_convolve_kernel, grid, numbers, tiles.warps, tiles.registers)
 
 
+@triton.jit
+def _own_gradients(
+    grad_y, x, grad_skip, grad_bias, i_p, o_c, o_o, batch, num_receivers, C, O, num_tiles, num_parts,
+    stride_xb, stride_yb, stride_sc, stride_so, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
+    BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A part of the gradients of the skip and of the bias."""
+    m_c, m_o = o_c < C, o_o < O
+    b_skip = tl.zeros([BLOCK_C, BLOCK_O], dtype=tl.float32)
+    b_bias = tl.zeros([BLOCK_V, BLOCK_O], dtype=tl.float32)
+    for i_t in range(i_p, num_tiles, num_parts):
+        o_v = i_t * BLOCK_V + tl.arange(0, BLOCK_V)
+        m_v = o_v < num_receivers
+        p_x = x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+        p_y = grad_y + o_v[:, None].to(tl.int64) * O + o_o[None, :]
+        for _ in range(batch):
+            b_gy = tl.load(p_y, mask=m_v[:, None] & m_o[None, :], other=0.0)
+            if NEEDS_SKIP:
+                b_x = tl.load(p_x, mask=m_v[:, None] & m_c[None, :], other=0.0)
+                b_skip += product(tl.trans(b_x).to(b_gy.dtype), b_gy, PRECISION)
+            if NEEDS_BIAS:
+                b_bias += b_gy.to(tl.float32)
+            p_x, p_y = p_x + stride_xb, p_y + stride_yb
+    if NEEDS_SKIP:
+        o_skip = i_p.to(tl.int64) * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
+        tl.store(grad_skip + o_skip, b_skip, mask=m_c[:, None] & m_o[None, :])
+    if NEEDS_BIAS:
+        tl.store(grad_bias + i_p * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
+
+
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _theta_gradients_kernel(
-    grad_y, x, weights, grad_theta, grad_skip, grad_bias, senders, offsets,
+    grad_y, x, weights, epsilon, grad_theta, grad_skip, grad_bias, senders, offsets,
     batch, num_receivers, C, O, M, num_tiles, num_parts,
     stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og, stride_tm, stride_tc, stride_to,
     stride_sc, stride_so,
-    GROUPED: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
-    SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
+    GROUPED: tl.constexpr, HAS_CENTER: tl.constexpr, NEEDS_SKIP: tl.constexpr, NEEDS_BIAS: tl.constexpr,
+    APART: tl.constexpr, SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     i_m, i_p, i_o = tl.program_id(0) * SLOTS, tl.program_id(1), tl.program_id(2)
@@ -116,7 +163,19 @@ def _theta_gradients_kernel(
     b_bias = tl.zeros([BLOCK_V, BLOCK_O], dtype=tl.float32)
     if GROUPED:
         offsets += i_m * stride_og
-    for i_t in range(i_p, num_tiles, num_parts):
+    m_out = m_c[:, None] & m_o[None, :]
+    last_tile = num_tiles
+    if APART:
+        # The programs after those of the last slot have none.
+        if i_m >= M:
+            _own_gradients(
+                grad_y, x, grad_skip, grad_bias, i_p, o_c, o_o, batch, num_receivers, C, O, num_tiles, num_parts,
+                stride_xb, stride_yb, stride_sc, stride_so, NEEDS_SKIP, NEEDS_BIAS,
+                BLOCK_V, BLOCK_C, BLOCK_O, PRECISION,
+            )  # fmt: skip
+        last_tile = tl.where(i_m < M, num_tiles, 0)
+        m_out = (o_c < tl.where(i_m < M, C, 0))[:, None] & m_o[None, :]
+    for i_t in range(i_p, last_tile, num_parts):
         o_v = i_t * BLOCK_V + tl.arange(0, BLOCK_V)
         m_v = o_v < num_receivers
         b_start, b_degree, b_most = rows_of(offsets, o_v, m_v, WIDE)
@@ -124,6 +183,9 @@ def _theta_gradients_kernel(
         p_y = grad_y + o_v[:, None].to(tl.int64) * O + o_o[None, :]
         for i_b in range(batch):
             b_z = zeros_of(SLOTS, BLOCK_V, BLOCK_C)
+            p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+            if HAS_CENTER:
+                b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
             for k in range(b_most):
                 m_e = k < b_degree
                 o_e = b_start + k
@@ -140,40 +202,40 @@ def _theta_gradients_kernel(
             for s in tl.static_range(SLOTS):
                 b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
             b_sum = b_more
-            if NEEDS_SKIP:
-                p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
+            if NEEDS_SKIP and not APART:
                 b_own = tl.load(p_own, mask=m_v[:, None] & m_c[None, :], other=0.0)
                 b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
-            if NEEDS_BIAS:
+            if NEEDS_BIAS and not APART:
                 b_bias += b_gy.to(tl.float32)
             p_x, p_y, p_w = p_x + stride_xb, p_y + stride_yb, p_w + stride_wb
-    m_out = m_c[:, None] & m_o[None, :]
     o_theta = i_p.to(tl.int64) * M * C * O + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
     for s in tl.static_range(SLOTS):
         tl.store(grad_theta + o_theta + (i_m + s) * stride_tm, b_sum[s], mask=m_out)
-    if NEEDS_SKIP:
+    if NEEDS_SKIP and not APART:
         o_skip = i_p.to(tl.int64) * C * O + o_c[:, None] * stride_sc + o_o[None, :] * stride_so
         tl.store(grad_skip + o_skip, b_skip, mask=m_out)
-    if NEEDS_BIAS:
+    if NEEDS_BIAS and not APART:
         tl.store(grad_bias + i_p * O + o_o, tl.sum(b_bias, axis=0), mask=m_o)
 
 
 def theta_gradients_plan(
-    sizes: ConvolutionSizes, tiles: Tiles, precision: str, needs_skip: bool, needs_bias: bool
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
 ) -> tuple[LaunchPlan, int]:
-    """Of grad_y, x, weights, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
-    parts, whose number is returned: each program sums a part of the vertices. A program that has all slots can also sum
-    the gradients of the skip and of the bias.
+    """Of grad_y, x, weights, ε, three outputs, senders, offsets. The gradient of Θ_m, zᵀ times the gradient of y, in
+    parts, whose number is returned: each program sums a part of the vertices. The gradients of the skip and of the bias
+    are summed by the programs of the only slot or, if there are several, by programs of their own.
     """
+    apart = sizes.slots > 1 and (needs_skip or needs_bias)
     num_tiles, chunks = ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots
     parts = shares(num_tiles, tiles.programs, chunks)
     numbers = (
         sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, num_tiles, parts,
         sizes.num_x, sizes.num_y, *sizes.weight_strides, sizes.group_stride,
         *sizes.theta_strides, *(sizes.skip_strides or (0, 0)),
-        sizes.grouped, needs_skip, needs_bias, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
+        sizes.grouped, has_center, needs_skip, needs_bias, apart,
+        tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
-    grid = (chunks, parts, ceil_div(sizes.out, tiles.o))
+    grid = (chunks + apart, parts, ceil_div(sizes.out, tiles.o))
     return LaunchPlan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
 
 
