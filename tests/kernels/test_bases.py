@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geoskip import kernels
 from geoskip.kernels import use_path
-from tests.kernels.paths import Sizes, Where, cases, compare, drawn, edges, moved
+from tests.kernels.paths import EVERYWHERE, Sizes, Where, cases, compare, drawn, edges, moved
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -32,6 +32,30 @@ def test_gaussian_convolution(where: Where, sizes: Sizes) -> None:
         return kernels.gaussian_convolution(x, u, mean, scale, theta, moved(pattern, device), skip, bias)
 
     compare(function, inputs, where)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 4])
+@pytest.mark.parametrize("sizes", [Sizes(3, 5, 2, (), 20, hub=70), Sizes(5, 2, 4, (2,), 9), Sizes(2, 3, 3, (13,), 4)])
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_gaussian_convolution_of_fixed_coordinates(where: Where, sizes: Sizes, dim: int) -> None:
+    """The kernel of the weights' gradients then sums those of μ and σ, if there are few coordinates and few items."""
+    pattern = edges(sizes)
+    pseudo = drawn(pattern.num_edges, dim, seed=2).sigmoid()
+    inputs = [
+        drawn(*sizes.batch, sizes.vertices, sizes.channels, seed=1),
+        drawn(sizes.slots, dim, seed=3),
+        drawn(sizes.slots, dim, seed=4).abs() + 0.3,
+        drawn(sizes.slots, sizes.channels, sizes.out, seed=5),
+    ]
+
+    def function(x, mean, scale, theta, device):
+        return kernels.gaussian_convolution(x, pseudo.to(x), mean, scale, theta, moved(pattern, device))
+
+    compare(function, inputs, where)
+    if dim == 1:
+        x, mean, scale, theta = inputs
+        compare(lambda x, mean, device: function(x, mean, scale.to(x), theta.to(x), device), [x, mean], where)
+        compare(lambda x, scale, device: function(x, mean.to(x), scale, theta.to(x), device), [x, scale], where)
 
 
 @pytest.mark.parametrize("opposite", [False, True])
@@ -72,7 +96,7 @@ def test_more_slots_than_a_thread_holds(
     where: Where, slots: int, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where.device == "cpu":
-        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_HELD", 2)
+        monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.attention"), "MAX_HELD", 2)
     test_softmax_convolution(where, Sizes(3, 4, slots, batch, 6, hub=5), opposite=True)
 
 
@@ -84,9 +108,9 @@ def test_blocks_of_channels_and_rows_of_attention(
     opposite: bool, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More channels than a block has, and more rows than all programs take at a time."""
-    bases = importlib.import_module("geoskip.kernels.triton.bases")
-    monkeypatch.setattr(bases, "MAX_PRODUCT", 16)
-    monkeypatch.setattr(bases, "PROGRAMS", 2)
+    module = importlib.import_module("geoskip.kernels.triton.attention")
+    monkeypatch.setattr(module, "MAX_PRODUCT", 16)
+    monkeypatch.setattr(module, "PROGRAMS", 2)
     test_softmax_convolution(Where("interpreter"), Sizes(18, 3, 2, batch, 7 if batch else 70), opposite)
 
 

@@ -148,7 +148,7 @@ def test_offsets_of_64_bits(where: Where, sizes: Sizes, monkeypatch: pytest.Monk
     """As for tensors of more than 2³¹ numbers."""
     launch = importlib.import_module("geoskip.kernels.triton.launch")
     monkeypatch.setattr(launch.ConvolutionSizes, "wide", True)
-    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.bases"), "MAX_NARROW", 0)
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.attention"), "MAX_NARROW", 0)
     test_bases.test_softmax_convolution(where, sizes, opposite=True)
     test_basis_convolution(where, sizes, per_item=False)
     test_one_set_of_edges_per_slot(where, sizes)

@@ -18,14 +18,8 @@ from torch.nn import functional
 from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton import items, neighborhoods, vertices
-from geoskip.kernels.triton.bases import (
-    attention_gradients,
-    attention_scores,
-    gaussian,
-    gaussian_gradients,
-    softmax,
-    softmax_gradients,
-)
+from geoskip.kernels.triton.attention import attention_gradients, attention_scores, softmax, softmax_gradients
+from geoskip.kernels.triton.gaussians import gaussian, gaussian_gradients
 from geoskip.kernels.triton.launch import (
     CACHE_SIZE,
     LaunchPlan,
@@ -46,6 +40,8 @@ Gradients = tuple[Tensor | None, ...]
 MANY_SUMS = 1 << 16
 # Up to this many channels, the programs of the gradient of one Θ also have room for those of the skip and of the bias.
 MAX_FUSED = 128
+# Up to this many pseudo-coordinates, the kernel of the gradients of Gaussian weights also sums those of μ and σ.
+MAX_DIM = 3
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
 
@@ -66,7 +62,7 @@ def basis_convolution_gradients(
         grad_x, grad_weights, parts = _gradients(
             grad_y, (*needs[:3], needs[4], needs[5]), x, weights, theta, pattern, skip, fork
         )
-    grad_theta, *grad_own = add_parts(parts, (theta, skip, bias))
+    grad_theta, *grad_own = add_parts(parts[:3], (theta, skip, bias))
     return grad_x, grad_weights, grad_theta, None, *grad_own
 
 
@@ -84,16 +80,17 @@ def gaussian_convolution_gradients(
     pattern: Pattern, skip: Tensor | None, bias: Tensor | None, weights: Tensor,
 ) -> Gradients:  # fmt: skip
     grad_y, needs_weights = grad_y.contiguous(), any(needs[1:4])
-    grad_pseudo = mean_parts = scale_parts = None
+    grad_pseudo = None
     with branches(x) as fork:
-        grad_x, grad_weights, parts = _gradients(
-            grad_y, (needs[0], needs_weights, needs[4], needs[6], needs[7]), x, weights, theta, pattern, skip, fork
+        needed = needs[0], needs_weights, needs[4], needs[6], needs[7]
+        gaussians = None if needs[1] else (pseudo, mean, scale)
+        grad_x, grad_weights, (*parts, mean_parts, scale_parts) = _gradients(
+            grad_y, needed, x, weights, theta, pattern, skip, fork, gaussians=gaussians
         )
-        if grad_weights is not None:
-            grad_pseudo, mean_parts, scale_parts = gaussian_gradients(
-                grad_weights, weights, pseudo, mean, scale, needs[1:4]
-            )
-    like = mean, scale, theta, skip, bias
+        if grad_weights is not None and mean_parts is None:
+            basis = weights, pseudo, mean, scale
+            grad_pseudo, mean_parts, scale_parts = gaussian_gradients(grad_weights, *basis, needs[1:4])
+    like = mean if needs[2] else None, scale if needs[3] else None, theta, skip, bias
     grad_mean, grad_scale, grad_theta, *grad_own = add_parts((mean_parts, scale_parts, *parts), like)
     return grad_x, grad_pseudo, grad_mean, grad_scale, grad_theta, None, *grad_own
 
@@ -127,7 +124,7 @@ def softmax_convolution_gradients(
             basis_parts = attention_gradients(x, *ends, attention, receiver_attention, grad_x)
     basis = attention, receiver_attention, offset
     like = (tensor if need else None for tensor, need in zip(basis, needs[1:4], strict=True))
-    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts((*basis_parts, *parts), (*like, theta, skip, bias))
+    *grad_basis, grad_theta, grad_skip, grad_bias = add_parts((*basis_parts, *parts[:3]), (*like, theta, skip, bias))
     return grad_x, *grad_basis, None, grad_theta, None, grad_skip, grad_bias
 
 
@@ -154,7 +151,7 @@ def perceptron_convolution_gradients(
         out_parts, bias_parts = fork(lambda: over_rows(hidden, grad_y, needs[6], needs[8]))
         skip_parts = fork(lambda: over_rows(x, grad_y, True, False)[0]) if needs[7] else None
         grad_hidden = _threshold_backward(functional.linear(grad_y, theta_out), hidden, 0)
-        grad_x, grad_weights, (theta_parts, _, hidden_parts) = _gradients(
+        grad_x, grad_weights, (theta_parts, _, hidden_parts, *_) = _gradients(
             grad_hidden, (needs[0], needs[1], needs[3], False, needs[5]), x, weights, theta, pattern, None, fork,
             epsilon=epsilon,
         )  # fmt: skip
@@ -223,6 +220,7 @@ class _GradientPlans(NamedTuple):
         is_fused: whether the same kernel computes the gradients of the skip and of the bias.
         both: of x and of the weights, the latter in ``weight_parts`` parts.
         weights: of the weights alone, from ``zeros`` if items add to the same.
+        gaussian_parts: in how many parts the same kernel computes the gradients of μ and σ; 0 if it does not.
         is_dense: whether :mod:`.neighborhoods` computes all of them instead.
     """
 
@@ -236,12 +234,14 @@ class _GradientPlans(NamedTuple):
     weight_parts: int = 1
     weights: LaunchPlan | None = None
     zeros: bool = False
+    gaussian_parts: int = 0
 
 
 @lru_cache(CACHE_SIZE)
 def _gradient_plans(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], has_center: bool, precision: str,
+    group_stride: int, sender_group_stride: int, needs: tuple[bool, ...], has_center: bool, dim: int,
+    precision: str,
 ) -> _GradientPlans:  # fmt: skip
     needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
     strides = group_stride, sender_group_stride
@@ -266,47 +266,60 @@ def _gradient_plans(
         else:
             tiles = weight_tiles(sizes.slots, sizes.channels, sizes.grouped, sizes.num_receivers)
             adds = sizes.batch > 1 and not sizes.per_item
-            plans = plans._replace(weights=vertices.weight_gradients_plan(sizes, tiles, precision, adds), zeros=adds)
+            dim = dim if dim <= MAX_DIM else 0
+            plan, parts = vertices.weight_gradients_plan(sizes, tiles, precision, adds, dim)
+            plans = plans._replace(weights=plan, zeros=adds, gaussian_parts=parts if dim else 0)
     return plans
 
 
 def _gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     skip: Tensor | None, fork: Fork, fork_x: Fork | None = None, epsilon: Tensor | None = None,
+    gaussians: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
-    """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. Those of the
-    weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
+    """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts; with ``gaussians``,
+    which are (u, μ, σ), also those of μ and σ, None if the kernel of the weights does not sum them. The gradients of
+    the weights are computed at once, because other kernels wait for them; the others are branches, unless one kernel
     computes both. ``fork_x`` is for the branch of x, if it ends before the others."""
     needs_x, _, _, needs_skip, needs_bias = needs
     offsets, sender_offsets = pattern.offsets, pattern.sender_offsets
     plans = _gradient_plans(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None, precision(),
+        offsets.shape, offsets.stride(0), sender_offsets.stride(0), needs, epsilon is not None,
+        0 if gaussians is None else gaussians[0].shape[1], precision(),
     )  # fmt: skip
-    if plans.is_dense:
-        return neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, fork, fork_x or fork)
     grad_x = grad_weights = theta_parts = None
     own: Sequence[Tensor | None] = (None, None)
+    of_gaussians: Sequence[Tensor | None] = (None, None)
+    if plans.is_dense:
+        forks = fork, fork_x or fork
+        grad_x, grad_weights, parts = neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, *forks)
+        return grad_x, grad_weights, (*parts, *of_gaussians)
     if not plans.is_fused:
         own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
     if plans.is_empty:
         zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
-        return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own)
+        return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own, *of_gaussians)
     if plans.theta is not None:
         theta_parts, *fused = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
         own = fused if plans.is_fused else own
     if plans.both is not None:
         grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, epsilon, needs_x, plans)
-        return grad_x, _in_dtype_of(weights, grad_weights), (theta_parts, *own)
+        return grad_x, _in_dtype_of(weights, grad_weights), (theta_parts, *own, *of_gaussians)
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
         grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None, epsilon))
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
-        plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets)
+        basis: Sequence[Tensor | None] = (None,) * 4
+        if gaussians is not None and plans.gaussian_parts:
+            shape = plans.gaussian_parts, *gaussians[1].shape
+            of_gaussians = [x.new_empty(*shape, dtype=torch.float32), x.new_empty(*shape, dtype=torch.float32)]
+            basis = weights, *gaussians
+        plans.weights(grad_y, x, theta, grad_weights, pattern.senders, offsets, *basis, *of_gaussians)
         grad_weights = _in_dtype_of(weights, grad_weights)
-    return grad_x, grad_weights, (theta_parts, *own)
+    return grad_x, grad_weights, (theta_parts, *own, *of_gaussians)
 
 
 def _in_dtype_of(tensor: Tensor, gradient: Tensor) -> Tensor:

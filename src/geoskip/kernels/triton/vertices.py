@@ -6,6 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import (
     as_index,
     from_center,
@@ -15,6 +16,7 @@ from geoskip.kernels.triton.blocks import (
     relu,
     zeros_of,
 )
+from geoskip.kernels.triton.gaussians import gaussian_sums
 from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, LaunchPlan, Tiles, ceil_div, shares
 
 
@@ -241,10 +243,10 @@ def theta_gradients_plan(
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _weight_gradients_kernel(
-    grad_y, x, theta, grad_weights, senders, offsets,
-    batch, num_receivers, C, O, stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,
-    stride_tm, stride_tc, stride_to,
-    GROUPED: tl.constexpr, ADDS: tl.constexpr, SLOTS: tl.constexpr,
+    grad_y, x, theta, grad_weights, senders, offsets, weights, pseudo, mean, scale, grad_mean, grad_scale,
+    batch, num_receivers, C, O, M, stride_xb, stride_yb, stride_wb, stride_wm, stride_we, stride_og,
+    stride_tm, stride_tc, stride_to, floor,
+    GROUPED: tl.constexpr, ADDS: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
     BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -284,15 +286,28 @@ def _weight_gradients_kernel(
             # The next item adds to what this one has written, perhaps from other threads of this program.
             tl.debug_barrier()
         p_x, p_y, p_g = p_x + stride_xb, p_y + stride_yb, p_g + stride_wb
+    if DIM > 0:
+        # The edges into these vertices follow each other; what was written above is read by other threads.
+        tl.debug_barrier()
+        i_first = as_index(tl.load(offsets + i_v * BLOCK_V), WIDE)
+        i_last = as_index(tl.load(offsets + tl.minimum((i_v + 1) * BLOCK_V, num_receivers)), WIDE)
+        gaussian_sums(
+            grad_weights, weights, pseudo, mean, scale, grad_mean, grad_scale, i_v, i_m, i_first, i_last, stride_wm,
+            M, floor, SLOTS, DIM, WIDE,
+        )  # fmt: skip
 
 
-def weight_gradients_plan(sizes: ConvolutionSizes, tiles: Tiles, precision: str, adds: bool) -> LaunchPlan:
+def weight_gradients_plan(
+    sizes: ConvolutionSizes, tiles: Tiles, precision: str, adds: bool, dim: int
+) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, Θ, the output, senders, offsets. The gradient of w_m(i,j): the product of x_j with the gradient of
-    z_im. ``adds``: items that share their weights add to the same gradients, one after the other."""
+    z_im. ``adds``: items that share their weights add to the same gradients, one after the other. If ``dim`` is not 0,
+    the weights are Gaussian: of the weights, u, μ, σ and two outputs, too, the gradients of μ and σ in as many parts as
+    are returned."""
     numbers = (
-        sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.num_x, sizes.num_y,
-        *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides,
-        sizes.grouped, adds, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
+        sizes.batch, sizes.num_receivers, sizes.channels, sizes.out, sizes.slots, sizes.num_x, sizes.num_y,
+        *sizes.weight_strides, sizes.group_stride, *sizes.theta_strides, FLOOR,
+        sizes.grouped, adds, dim, tiles.slots, tiles.rows, tiles.c, tiles.o, precision, sizes.wide,
     )  # fmt: skip
-    grid = (ceil_div(sizes.num_receivers, tiles.rows), sizes.slots // tiles.slots)
-    return LaunchPlan(_weight_gradients_kernel, grid, numbers, tiles.warps)
+    parts = ceil_div(sizes.num_receivers, tiles.rows)
+    return LaunchPlan(_weight_gradients_kernel, (parts, sizes.slots // tiles.slots), numbers, tiles.warps), parts
