@@ -15,7 +15,7 @@ Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, a
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
 
 import torch
 import triton
@@ -25,7 +25,16 @@ from torch import Tensor
 from geoskip.kernels.branches import Fork
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton.blocks import as_index, index_at, product
-from geoskip.kernels.triton.launch import SIZES, ConvolutionSizes, ceil_div, launch, power_of_two, precision
+from geoskip.kernels.triton.launch import (
+    CACHE_SIZE,
+    SIZES,
+    ConvolutionSizes,
+    LaunchPlan,
+    Shape,
+    ceil_div,
+    power_of_two,
+    precision,
+)
 from geoskip.kernels.triton.polynomials import OwnTerm, multiply_terms
 from geoskip.kernels.triton.products import over_rows
 
@@ -78,15 +87,18 @@ def _gather_kernel(
 
 def _gather(x: Tensor, weights: Tensor, slots: int, neighbors: Tensor, order: Tensor | None, offsets: Tensor) -> Tensor:
     """z [slots, *1, receivers, channels] of x [*1, senders, channels]."""
-    channels, num_receivers = x.shape[-1], offsets.shape[1] - 1
-    z = x.new_empty(slots, *x.shape[:-2], num_receivers, channels)
-    c = power_of_two(channels, 16, CHANNELS)
-    arguments = (
-        x, weights, z, neighbors, order, offsets, num_receivers, channels, slots, weights.shape[1],
-        order is not None, power_of_two(slots, 16), NEIGHBORS, c, precision(),
-    )  # fmt: skip
-    launch(_gather_kernel, (num_receivers, ceil_div(channels, c)), arguments, WARPS)
+    z = x.new_empty(slots, *x.shape[:-2], offsets.shape[1] - 1, x.shape[-1])
+    _gather_plan(z.shape, weights.shape[1], order is not None, precision())(x, weights, z, neighbors, order, offsets)
     return z
+
+
+@lru_cache(CACHE_SIZE)
+def _gather_plan(z: Shape, num_edges: int, has_order: bool, precision: str) -> LaunchPlan:
+    slots, *_, num_receivers, channels = z
+    c = power_of_two(channels, 16, CHANNELS)
+    blocks = power_of_two(slots, 16), NEIGHBORS, c
+    numbers = num_receivers, channels, slots, num_edges, has_order, *blocks, precision
+    return LaunchPlan(_gather_kernel, (num_receivers, ceil_div(channels, c)), numbers, WARPS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -132,19 +144,25 @@ def _weight_gradients_kernel(
 
 
 def _weight_gradients(grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
-    (slots, channels, out), num_receivers = theta.shape, pattern.num_receivers
-    grad_z = grad_y.new_empty(num_receivers, slots, channels, dtype=torch.float32)
+    grad_z = grad_y.new_empty(pattern.num_receivers, *theta.shape[:2], dtype=torch.float32)
+    expand, multiply = _weight_plans(theta.shape, pattern.num_receivers, weights.shape[1], precision())
+    expand(grad_y, theta, grad_z)
+    grad_weights = torch.empty_like(weights, dtype=torch.float32)
+    multiply(grad_z, x, grad_weights, pattern.senders, pattern.offsets)
+    return grad_weights if weights.dtype is torch.float32 else grad_weights.to(weights.dtype)
+
+
+@lru_cache(CACHE_SIZE)
+def _weight_plans(theta: Shape, num_receivers: int, num_edges: int, precision: str) -> tuple[LaunchPlan, LaunchPlan]:
+    """Of the gradient of z, and of that of the weights."""
+    slots, channels, out = theta
     columns = slots * channels
     n, o = power_of_two(columns, 16, COLUMNS), power_of_two(out, 16, 64)
-    arguments: tuple[Any, ...] = grad_y, theta, grad_z, num_receivers, columns, out, ROWS, n, o, precision()
-    launch(_expand_kernel, (ceil_div(num_receivers, ROWS), ceil_div(columns, n)), arguments)
-    grad_weights = torch.empty_like(weights, dtype=torch.float32)
-    arguments = (
-        grad_z, x, grad_weights, pattern.senders, pattern.offsets, channels, slots, weights.shape[1],
-        power_of_two(slots, 16), NEIGHBORS, power_of_two(channels, 16, CHANNELS), precision(),
-    )  # fmt: skip
-    launch(_weight_gradients_kernel, (num_receivers,), arguments, WARPS)
-    return grad_weights.to(weights.dtype)
+    grid, numbers = (ceil_div(num_receivers, ROWS), ceil_div(columns, n)), (num_receivers, columns, out)
+    expand = LaunchPlan(_expand_kernel, grid, (*numbers, ROWS, n, o, precision))
+    blocks = power_of_two(slots, 16), NEIGHBORS, power_of_two(channels, 16, CHANNELS)
+    numbers = channels, slots, num_edges
+    return expand, LaunchPlan(_weight_gradients_kernel, (num_receivers,), (*numbers, *blocks, precision), WARPS)
 
 
 def convolve(
