@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geoskip.graphs.coarsening import DenseGraphs, coarsen, contract, graclus, match_dense, mix, random_order
+from geoskip.kernels import use_path
 
 SEEDS = st.integers(0, 2**32 - 1)
 sometimes = settings(deadline=None, max_examples=50)
@@ -56,6 +57,28 @@ def test_a_batched_matching_is_the_sequential_one(seed: int, density: float, dir
     partners = match_dense(scores, order)
     for graph in range(5):
         assert partners[graph].tolist() == sequential(scores[graph].numpy(), order[graph].numpy())
+
+
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [
+        pytest.param("interpreter", "cpu", marks=pytest.mark.compiled),
+        pytest.param("fast", "cuda", marks=pytest.mark.gpu),
+    ],
+)
+@pytest.mark.parametrize(
+    ("count", "size", "density"), [(6, 9, 0.4), (3, 33, 0.3), (4, 1, 0.5), (0, 5, 0.5), (5, 7, 0.0)]
+)
+def test_the_kernel_matches_as_the_formula(path: str, device: str, count: int, size: int, density: float) -> None:
+    graphs = random_graphs(size, count, size, density)
+    scores, order = graphs.scores(), random_order(size, 1, 2, torch.arange(count), size)
+    with use_path("reference"):
+        expected = match_dense(scores, order)
+    with use_path(path):
+        partners = match_dense(scores.to(device), order.to(device)).cpu()
+    assert partners.dtype is torch.int64
+    assert torch.equal(partners, expected)
+    assert partners.tolist() == [sequential(*pair) for pair in zip(scores.numpy(), order.numpy(), strict=True)]
 
 
 @sometimes

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from geoskip.arguments import number_array, whole_number
 from geoskip.graphs.checks import widest_float
+from geoskip.kernels.paths import is_fast, is_traced, kernels_for, on_triton
 from geoskip.shapes import Bool, Float, Int
 
 WEIGHTS = ("near", "far")
@@ -283,6 +284,8 @@ def match_dense(
     Vertices are visited in the given order. One that is still free takes the free neighbor with the largest score in
     its row, the first of equal ones.
     """
+    if scores.dtype is torch.float32 and is_fast(scores) and on_triton(scores) and not is_traced(scores):
+        return kernels_for(scores).match_dense(scores, order)
     graphs = torch.arange(len(scores), device=scores.device)
     partners = torch.full(scores.shape[:2], -1, device=scores.device)
     for vertex in order.unbind(1):

@@ -15,6 +15,7 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution,
     softmax_convolution_gradients,
 )
+from geoskip.kernels.triton.matching import match_dense
 from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
 from geoskip.kernels.triton.packing_kernels import packed_clusters, packed_edges, packed_graphs
 from geoskip.kernels.triton.polynomials import chebyshev_convolution, chebyshev_convolution_gradients
@@ -37,6 +38,7 @@ __all__ = [
     "linear_cross_entropy",
     "linear_cross_entropy_gradients",
     "linear_gradients",
+    "match_dense",
     "mean_weights",
     "packed_clusters",
     "packed_edges",
