@@ -229,6 +229,13 @@ def _smallest(array: np.ndarray) -> np.ndarray:
         return next((copy for copy in copies if np.array_equal(copy, array, equal_nan=True)), array)
 
 
+def _widened(name: str, array: np.ndarray) -> np.ndarray:
+    """Small integers in the type that the array has in memory; everything else as it is, for the records to check."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize > 2:
+        return array
+    return array.astype(np.float32 if name.rpartition(".")[2] in _REAL else np.int32)
+
+
 def read_samples(path: str | Path) -> Samples:
     """The samples in a file; RecordError, naming the file, if there are none or if they cannot be drawn."""
     try:
@@ -248,10 +255,7 @@ def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Sa
         raise RecordError(
             f"{kind} in format {metadata.get('format')}; this version reads {FORMATS[kind]}: run it again, or update"
         )
-    arrays = {
-        name: array.astype(np.float32) if name.rpartition(".")[2] in _REAL and array.dtype.kind in "iu" else array
-        for name, array in arrays.items()
-    }
+    arrays = {name: _widened(name, array) for name, array in arrays.items()}
     entries: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
     plain = _parse_plain(metadata["plain"])
     if wrong := sorted(_PLAIN.keys() & entries.keys()):
