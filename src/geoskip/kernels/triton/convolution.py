@@ -295,6 +295,7 @@ def _gradients(
     if plans.is_dense:
         forks = fork, fork_x or fork
         grad_x, grad_weights, parts = neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, *forks)
+        grad_weights = None if grad_weights is None else _in_dtype_of(weights, grad_weights)
         return grad_x, grad_weights, (*parts, *of_gaussians)
     if not plans.is_fused:
         own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))

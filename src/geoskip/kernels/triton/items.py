@@ -296,8 +296,9 @@ def theta_gradients_plan(
     sizes: ConvolutionSizes, tiles: Tiles, precision: str, has_center: bool, needs_skip: bool, needs_bias: bool
 ) -> tuple[LaunchPlan, int]:
     """Of grad_y, x, weights, ε, three outputs, senders, offsets, as in :mod:`.vertices`. The gradient of Θ in parts,
-    whose number is returned. A program of one warp has no registers left for the gradient of the skip."""
-    apart = needs_skip or (sizes.slots > 1 and needs_bias)
+    whose number is returned. Only with one slot can those of the skip and of the bias be needed, too. A program of one
+    warp has no registers left for the gradient of the skip."""
+    apart = needs_skip
     blocks, chunks = ceil_div(sizes.batch, tiles.rows), sizes.slots // tiles.slots
     parts = shares(sizes.num_receivers, tiles.programs, chunks * blocks)
     numbers = (

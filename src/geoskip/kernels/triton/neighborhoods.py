@@ -35,8 +35,7 @@ from geoskip.kernels.triton.launch import (
     power_of_two,
     precision,
 )
-from geoskip.kernels.triton.polynomials import OwnTerm, multiply_terms
-from geoskip.kernels.triton.products import over_rows
+from geoskip.kernels.triton.products import OwnTerm, multiply_terms, over_rows
 
 # From this many slots on, and up to this many: a block of weights has a row for each.
 MIN_SLOTS, MAX_SLOTS = 17, 64
@@ -149,7 +148,7 @@ def _weight_gradients(grad_y: Tensor, x: Tensor, weights: Tensor, theta: Tensor,
     expand(grad_y, theta, grad_z)
     grad_weights = torch.empty_like(weights, dtype=torch.float32)
     multiply(grad_z, x, grad_weights, pattern.senders, pattern.offsets)
-    return grad_weights if weights.dtype is torch.float32 else grad_weights.to(weights.dtype)
+    return grad_weights
 
 
 @lru_cache(CACHE_SIZE)
@@ -181,8 +180,8 @@ def gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     skip: Tensor | None, fork: Fork, fork_x: Fork,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
-    """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts. ``fork_x`` is for
-    the branch of x, if it ends before the others."""
+    """The needed gradients of x and of the weights, the latter in float32, and those of Θ, the skip and the bias in
+    parts. ``fork_x`` is for the branch of x, if it ends before the others."""
     needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
     theta, skip = theta.contiguous(), None if skip is None else skip.contiguous()
 

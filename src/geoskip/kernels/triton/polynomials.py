@@ -11,113 +11,23 @@ gradients:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import partial
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from geoskip.kernels.branches import branches, run_inline
 from geoskip.kernels.pattern import Pattern
-from geoskip.kernels.triton.blocks import product
 from geoskip.kernels.triton.launch import (
-    CACHE_SIZE,
-    ENOUGH_BLOCKS,
-    SIZES,
     ceil_div,
-    launch,
-    power_of_two,
-    precision,
 )
-from geoskip.kernels.triton.products import add_parts_into, over_rows, spmm
+from geoskip.kernels.triton.products import OwnTerm, add_parts_into, multiply_terms, over_rows, spmm
 
 # Terms that are stored at a time may take this many bytes.
 TERMS_BYTES = 192 << 20
 
 # Which edges a row of a sparse matrix has: neighbors, order and offsets, as :func:`spmm` takes them.
 Edges = tuple[Tensor, Tensor | None, Tensor]
-
-
-@triton.jit(do_not_specialize=SIZES)
-def _multiply_kernel(
-    x, terms, center, skip, theta, bias, y, num_rows, num_terms, K, N, num_blocks, stride_k, stride_n,
-    HAS_CENTER: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_BIAS: tl.constexpr, ADDS: tl.constexpr,
-    BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    i_r, i_n = tl.program_id(0), tl.program_id(1)
-    o_r = i_r * BLOCK_R + tl.arange(0, BLOCK_R)
-    m_r = o_r < num_rows
-    o_r = o_r.to(tl.int64)
-    o_n = i_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    m_n = o_n < N
-    o_y = o_r[:, None] * N + o_n[None, :]
-    m_y = m_r[:, None] & m_n[None, :]
-    b_y = tl.zeros([BLOCK_R, BLOCK_N], dtype=tl.float32)
-    if HAS_CENTER or HAS_SKIP:
-        for i_k in range(num_blocks):
-            o_k = i_k * BLOCK_K + tl.arange(0, BLOCK_K)
-            m_k = o_k < K
-            b_x = tl.load(x + o_r[:, None] * K + o_k[None, :], mask=m_r[:, None] & m_k[None, :], other=0.0)
-            o_m, m_m = o_k[:, None] * stride_k + o_n[None, :] * stride_n, m_k[:, None] & m_n[None, :]
-            if HAS_CENTER:
-                b_m = tl.load(center + o_m, mask=m_m, other=0.0)
-                if HAS_SKIP:
-                    b_m += tl.load(skip + o_m, mask=m_m, other=0.0)
-            else:
-                b_m = tl.load(skip + o_m, mask=m_m, other=0.0)
-            b_y += product(b_x, b_m, PRECISION)
-    # One loop over the blocks of all terms, so that those of the next term are loaded ahead.
-    for i in range(num_terms * num_blocks):
-        o_k = i % num_blocks * BLOCK_K + tl.arange(0, BLOCK_K)
-        m_k = o_k < K
-        o_t = tl.cast(i // num_blocks, tl.int64) * K
-        p_term = terms + o_t * num_rows + o_r[:, None] * K + o_k[None, :]
-        p_theta = theta + o_t * N + o_k[:, None] * stride_k + o_n[None, :] * stride_n
-        b_term = tl.load(p_term, mask=m_r[:, None] & m_k[None, :], other=0.0)
-        b_theta = tl.load(p_theta, mask=m_k[:, None] & m_n[None, :], other=0.0)
-        b_y += product(b_term, b_theta, PRECISION)
-    if HAS_BIAS:
-        b_y += tl.load(bias + o_n, mask=m_n, other=0.0).to(tl.float32)[None, :]
-    if ADDS:
-        b_y += tl.load(y + o_y, mask=m_y, other=0.0).to(tl.float32)
-    tl.store(y + o_y, b_y.to(y.dtype.element_ty), mask=m_y)
-
-
-class OwnTerm(NamedTuple):
-    """x Θ_0 + x A + b, where each matrix and b may be missing."""
-
-    x: Tensor
-    center: Tensor | None
-    skip: Tensor | None
-    bias: Tensor | None
-
-
-def multiply_terms(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor, transposed: bool) -> None:
-    """Write the product of x, and the sum of those of terms [slots, *rows, channels] with Θ, into y; without ``own``,
-    add to y. ``transposed`` is whether all matrices are to be."""
-    num_rows, inner, outer = y.shape[:-1].numel(), terms.shape[-1], y.shape[-1]
-    if not y.numel():
-        return
-    x, center, skip, bias = (terms, None, None, None) if own is None else own
-    r, k, n, warps = _multiply_tiles(num_rows, inner, outer)
-    arguments = (
-        x, terms, center, skip, theta, bias, y, num_rows, len(terms), inner, outer, ceil_div(inner, k),
-        *((1, inner) if transposed else (outer, 1)),
-        center is not None, skip is not None, bias is not None, own is None, r, k, n, precision(),
-    )  # fmt: skip
-    launch(_multiply_kernel, (ceil_div(num_rows, r), ceil_div(outer, n)), arguments, warps)
-
-
-@lru_cache(CACHE_SIZE)
-def _multiply_tiles(num_rows: int, inner: int, outer: int) -> tuple[int, int, int, int]:
-    """Rows of a block, its channels of the terms and of y, and warps."""
-    k, n = power_of_two(inner, 16, 32), power_of_two(outer, 16, 64)
-    if ceil_div(num_rows, 32) * ceil_div(outer, n) < ENOUGH_BLOCKS:
-        return 16, power_of_two(inner, 16, 64), n, 4
-    # Wide graphs are often small: they need more programs.
-    return 64 if n <= 32 else 32, k, n, 4
 
 
 def chebyshev_convolution(
