@@ -254,7 +254,7 @@ def _gradient_plans(
     if needs_theta:
         tiles = theta_tiles(*sizes.of_tiles)
         kernels = items if tiles.of_items else vertices
-        # Batches of many items keep a GPU busy, and a captured step computes the others in a branch.
+        # Batches of many items keep a GPU busy: there a captured step sums skip and bias faster in a branch.
         is_fused = sizes.channels <= MAX_FUSED if sizes.slots == 1 else not tiles.of_items
         own = is_fused and needs_skip, is_fused and needs_bias
         plan, parts = kernels.theta_gradients_plan(sizes, tiles, precision, has_center, *own)
