@@ -19,7 +19,7 @@ from geoskip.kernels.branches import Fork, branches
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.triton import items, neighborhoods, vertices
 from geoskip.kernels.triton.attention import attention_gradients, attention_scores, softmax, softmax_gradients
-from geoskip.kernels.triton.gaussians import gaussian, gaussian_gradients
+from geoskip.kernels.triton.gaussians import Gaussians, empty_gaussian, fill_gaussian, gaussian_gradients
 from geoskip.kernels.triton.launch import (
     CACHE_SIZE,
     LaunchPlan,
@@ -71,8 +71,9 @@ def gaussian_convolution(
     bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """y, and the Gaussian weights."""
-    weights = gaussian(pseudo, mean, scale)
-    return _convolve(x, weights, theta, pattern.senders, None, pattern.offsets, skip, bias), weights
+    weights, gaussians = empty_gaussian(pseudo, mean), (pseudo, mean, scale)
+    edges = pattern.senders, None, pattern.offsets
+    return _convolve(x, weights, theta, *edges, skip, bias, gaussians=gaussians), weights
 
 
 def gaussian_convolution_gradients(
@@ -170,16 +171,20 @@ def _rows(x: Tensor) -> Tensor:
 def _convolve(
     x: Tensor, weights: Tensor, theta: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
     skip: Tensor | None, bias: Tensor | None, epsilon: Tensor | None = None, relu: bool = False,
+    gaussians: Gaussians | None = None,
 ) -> Tensor:  # fmt: skip
     """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed. With
-    ``epsilon``, which is for one slot, a vertex is one more neighbor of itself, of weight 1 + ε."""
+    ``epsilon``, which is for one slot, a vertex is one more neighbor of itself, of weight 1 + ε. ``gaussians`` are
+    written into the weights first."""
     shape, plan, is_dense, copies = _convolve_plan(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
         offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu,
         is_tf32(), precision(),
     )  # fmt: skip
     if is_dense:
-        return neighborhoods.convolve(x, weights, theta, neighbors, order, offsets, skip, bias)
+        return neighborhoods.convolve(x, weights, theta, neighbors, order, offsets, skip, bias, gaussians)
+    if gaussians is not None:
+        fill_gaussian(weights, *gaussians)
     if plan is None:
         return x.new_zeros(*shape)
     if copies:
@@ -276,7 +281,7 @@ def _gradient_plans(
 def _gradients(
     grad_y: Tensor, needs: tuple[bool, ...], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     skip: Tensor | None, fork: Fork, fork_x: Fork | None = None, epsilon: Tensor | None = None,
-    gaussians: tuple[Tensor, Tensor, Tensor] | None = None,
+    gaussians: Gaussians | None = None,
 ) -> tuple[Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:  # fmt: skip
     """The needed gradients of x and of the weights, and those of Θ, the skip and the bias in parts; with ``gaussians``,
     which are (u, μ, σ), also those of μ and σ, None if the kernel of the weights does not sum them. The gradients of
@@ -294,9 +299,11 @@ def _gradients(
     of_gaussians: Sequence[Tensor | None] = (None, None)
     if plans.is_dense:
         forks = fork, fork_x or fork
-        grad_x, grad_weights, parts = neighborhoods.gradients(grad_y, needs, x, weights, theta, pattern, skip, *forks)
-        grad_weights = None if grad_weights is None else _in_dtype_of(weights, grad_weights)
-        return grad_x, grad_weights, (*parts, *of_gaussians)
+        summed = gaussians if gaussians is not None and gaussians[1].shape[1] <= MAX_DIM else None
+        grad_x, grad_weights, parts = neighborhoods.gradients(
+            grad_y, needs, x, weights, theta, pattern, skip, *forks, summed
+        )
+        return grad_x, None if grad_weights is None else _in_dtype_of(weights, grad_weights), parts
     if not plans.is_fused:
         own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
     if plans.is_empty:

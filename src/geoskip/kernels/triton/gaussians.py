@@ -14,44 +14,71 @@ from geoskip.kernels.reference import FLOOR
 from geoskip.kernels.triton.blocks import as_index
 from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, LaunchPlan, Shape, ceil_div, power_of_two
 
+# u [edges, dim], μ and σ [slots, dim].
+Gaussians = tuple[Tensor, Tensor, Tensor]
+
+
+@triton.jit
+def gaussian_block(pseudo, mean, scale, o_m, m_m, o_e, m_e, D, floor):
+    """The weights of slots ``o_m`` and edges ``o_e``."""
+    b_sum = tl.zeros([o_m.shape[0], o_e.shape[0]], dtype=tl.float32)
+    for d in range(D):
+        b_u = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)
+        b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)
+        b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)
+        b_off = b_u[None, :] - b_mean[:, None]
+        b_sum += b_off * b_off / (b_scale * b_scale + floor)[:, None]
+    return tl.exp(-0.5 * b_sum)
+
+
+@triton.jit
+def gaussian_pulls(b_gmean, b_gscale, b_g, pseudo, mean, scale, o_m, m_m, o_e, m_e, floor, DIM: tl.constexpr):
+    """What edges add to the gradients of μ and, without its factor σ, of σ, for each dimension; ``b_g`` [slots, edges]
+    is the gradient of the weights times the weights."""
+    b_means, b_scales = (), ()
+    for d in tl.static_range(DIM):
+        b_mean = tl.load(mean + o_m * DIM + d, mask=m_m, other=0.0).to(tl.float32)[:, None]
+        b_scale = tl.load(scale + o_m * DIM + d, mask=m_m, other=1.0).to(tl.float32)[:, None]
+        b_variance = b_scale * b_scale + floor
+        b_off = tl.load(pseudo + o_e * DIM + d, mask=m_e, other=0.0).to(tl.float32)[None, :] - b_mean
+        b_pull = b_g * b_off / b_variance
+        b_means = b_means + (b_gmean[d] + b_pull,)
+        b_scales = b_scales + (b_gscale[d] + b_pull * b_off / b_variance,)
+    return b_means, b_scales
+
 
 @triton.jit(do_not_specialize=SIZES)
 def _gaussian_kernel(
     pseudo, mean, scale, weights, num_edges, M, D, floor, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr
 ):
     o_e = tl.program_id(0).to(tl.int64) * BLOCK_E + tl.arange(0, BLOCK_E)
-    m_e = o_e < num_edges
     o_m = tl.arange(0, BLOCK_M).to(tl.int64)
-    m_m = o_m < M
-    b_sum = tl.zeros([BLOCK_E, BLOCK_M], dtype=tl.float32)
-    for d in range(D):
-        b_u = tl.load(pseudo + o_e * D + d, mask=m_e, other=0.0).to(tl.float32)
-        b_mean = tl.load(mean + o_m * D + d, mask=m_m, other=0.0).to(tl.float32)
-        b_scale = tl.load(scale + o_m * D + d, mask=m_m, other=1.0).to(tl.float32)
-        b_off = b_u[:, None] - b_mean[None, :]
-        b_sum += b_off * b_off / (b_scale * b_scale + floor)[None, :]
-    o_out = o_m[None, :] * num_edges + o_e[:, None]
-    tl.store(weights + o_out, tl.exp(-0.5 * b_sum), mask=m_e[:, None] & m_m[None, :])
+    m_e, m_m = o_e < num_edges, o_m < M
+    b_w = gaussian_block(pseudo, mean, scale, o_m, m_m, o_e, m_e, D, floor)
+    tl.store(weights + o_m[:, None] * num_edges + o_e[None, :], b_w, mask=m_m[:, None] & m_e[None, :])
 
 
-def gaussian(pseudo: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    """Weights [slots, edges] of pseudo-coordinates [edges, dim]."""
-    shape, plan = _gaussian_plan(pseudo.shape, len(mean))
-    weights = pseudo.new_empty(*shape, dtype=torch.float32)
+def empty_gaussian(pseudo: Tensor, mean: Tensor) -> Tensor:
+    """Space for the weights [slots, edges] of pseudo-coordinates [edges, dim]."""
+    return pseudo.new_empty(len(mean), len(pseudo), dtype=torch.float32)
+
+
+def fill_gaussian(weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor) -> None:
+    """Compute the weights."""
+    plan = _gaussian_plan(pseudo.shape, len(mean))
     if plan is not None:
         plan(pseudo, mean, scale, weights)
-    return weights
 
 
 @lru_cache(CACHE_SIZE)
-def _gaussian_plan(pseudo: Shape, slots: int) -> tuple[Shape, LaunchPlan | None]:
-    """The shape of the weights, and how to launch the kernel; None if there are no weights."""
+def _gaussian_plan(pseudo: Shape, slots: int) -> LaunchPlan | None:
+    """How to launch the kernel; None if there are no weights."""
     num_edges, dim = pseudo
     block_m = power_of_two(slots)
     block_e = max(1, 2048 // block_m)
     numbers = num_edges, slots, dim, FLOOR, block_e, block_m
     plan = LaunchPlan(_gaussian_kernel, (ceil_div(num_edges, block_e),), numbers)
-    return (slots, num_edges), plan if slots * num_edges else None
+    return plan if slots * num_edges else None
 
 
 @triton.jit(do_not_specialize=SIZES)

@@ -37,8 +37,9 @@ from geoskip.kernels.triton.launch import (
 PROGRAMS, TERM_PROGRAMS = 528, 264
 # Rows of a block, the most terms at a time, for all of which x is read once, and the most partial sums.
 ROWS, MAX_TERMS, MAX_PARTIAL = 32, 4, 1 << 21
-# Rows and columns of a block of parts, its warps, and how many gradients one launch adds up.
-PART_ROWS, PART_COLUMNS, PART_WARPS, MAX_SUMS = 256, 32, 8, 6
+# Numbers of a block of parts, its rows if there are many or few parts, its warps, and how many gradients one launch
+# adds up.
+PART_BLOCK, PART_ROWS, FEW_ROWS, PART_WARPS, MAX_SUMS = 8192, 256, 16, 8, 6
 # Numbers that a program of a sparse product computes, its neighbors at a time, and its warps. With more rows, more of
 # its neighbors are in the cache already; graphs that would have fewer programs than this take the second choice.
 SPMM_TILES, SPMM_PROGRAMS = ((4096, 2, 16), (512, 4, 4)), 528
@@ -223,7 +224,8 @@ def _over_rows_kernel(
             p_g = g + (i_t + t).to(tl.int64) * num_rows * O + o_r[:, None] * O + o_o[None, :]
             b_g = b_g + (tl.load(p_g, mask=m_g[:, None] & m_o[None, :], other=0.0),)
         if NEEDS_SUM:
-            b_sum += b_g[0].to(tl.float32)
+            for t in tl.static_range(TERMS):
+                b_sum += tl.where(i_t + t == num_terms - 1, b_g[t].to(tl.float32), 0.0)
         if NEEDS_PRODUCT:
             b_x = tl.load(x + o_r[:, None] * C + o_c[None, :], mask=m_r[:, None] & m_c[None, :], other=0.0)
             b_x = tl.trans(b_x)
@@ -238,7 +240,8 @@ def _over_rows_kernel(
             tl.store(products + o_out, b_product[t], mask=m_out[:, None] & m_o[None, :])
     if NEEDS_SUM:
         # Programs of other columns of x write the same numbers.
-        tl.store(sums + i_p * O + o_o, tl.sum(b_sum, axis=0), mask=m_o)
+        m_sum = o_o < tl.where(i_t + TERMS >= num_terms, O, 0)
+        tl.store(sums + i_p * O + o_o, tl.sum(b_sum, axis=0), mask=m_sum)
 
 
 def over_rows(
@@ -246,14 +249,14 @@ def over_rows(
 ) -> tuple[Tensor | None, Tensor | None]:
     """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out], in float32 and in parts: [parts,
     terms, in, out] and [parts, out]. For the sums alone, x may have other rows. There can be several terms, g [terms,
-    *rows, out]; then there are no sums."""
+    *rows, out]; then the sums are those of the last one."""
     if not (needs_product or needs_sum):
         return None, None
     shape, out = g.shape, g.shape[-1]
     num_rows, channels = prod(shape[:-1]) // num_terms, x.shape[-1]
     if not channels * num_rows * out:
         zeros = x.new_zeros(1, num_terms, channels, out, dtype=torch.float32)
-        return zeros if needs_product else None, zeros.sum((1, 2)) if needs_sum else None
+        return zeros if needs_product else None, zeros[:, -1].sum(1) if needs_sum else None
     parts, plan = _row_plan(num_rows, channels, out, num_terms, needs_product, needs_sum, precision())
     products = x.new_empty(parts, num_terms, channels, out, dtype=torch.float32) if needs_product else None
     sums = x.new_empty(parts, out, dtype=torch.float32) if needs_sum else None
@@ -272,7 +275,7 @@ def _row_plan(
 
 
 @triton.jit
-def _add_columns(parts, y, i_c, num_parts, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _add_columns(parts, y, i_c, num_parts, N, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """One block of the columns of parts [num_parts, N], if there is a block ``i_c``; else nothing."""
     if (i_c >= 0) & (i_c * COLUMNS < N):
         o_c = i_c * COLUMNS + tl.arange(0, COLUMNS)
@@ -281,33 +284,36 @@ def _add_columns(parts, y, i_c, num_parts, N, ROWS: tl.constexpr, COLUMNS: tl.co
         for i_r in range(0, num_parts, ROWS):
             o_r = i_r + tl.arange(0, ROWS)
             m_r = o_r < num_parts
-            p_part = parts + o_r[:, None].to(tl.int64) * N + o_c[None, :]
+            p_part = parts + o_r[:, None].to(tl.int64) * stride + o_c[None, :]
             b_sum += tl.load(p_part, mask=m_r[:, None] & m_c[None, :], other=0.0)
         tl.store(y + o_c, tl.sum(b_sum, axis=0).to(y.dtype.element_ty), mask=m_c)
     return i_c - tl.cdiv(N, COLUMNS)
 
 
-_COUNTS = tuple(f"{name}_{k}" for k in range(MAX_SUMS) for name in ("num", "N"))
+_COUNTS = tuple(f"{name}_{k}" for k in range(MAX_SUMS) for name in ("num", "N", "stride"))
 
 
 @triton.jit(do_not_specialize=_COUNTS)
 def _add_parts_kernel(
     p_0, p_1, p_2, p_3, p_4, p_5, y_0, y_1, y_2, y_3, y_4, y_5,
-    num_0, N_0, num_1, N_1, num_2, N_2, num_3, N_3, num_4, N_4, num_5, N_5, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    num_0, N_0, stride_0, num_1, N_1, stride_1, num_2, N_2, stride_2, num_3, N_3, stride_3, num_4, N_4, stride_4,
+    num_5, N_5, stride_5, ROWS_0: tl.constexpr, ROWS_1: tl.constexpr, ROWS_2: tl.constexpr, ROWS_3: tl.constexpr,
+    ROWS_4: tl.constexpr, ROWS_5: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     # The programs of each sum follow those of the sum before it.
     i_c = tl.program_id(0)
-    i_c = _add_columns(p_0, y_0, i_c, num_0, N_0, ROWS, COLUMNS)
-    i_c = _add_columns(p_1, y_1, i_c, num_1, N_1, ROWS, COLUMNS)
-    i_c = _add_columns(p_2, y_2, i_c, num_2, N_2, ROWS, COLUMNS)
-    i_c = _add_columns(p_3, y_3, i_c, num_3, N_3, ROWS, COLUMNS)
-    i_c = _add_columns(p_4, y_4, i_c, num_4, N_4, ROWS, COLUMNS)
-    _add_columns(p_5, y_5, i_c, num_5, N_5, ROWS, COLUMNS)
+    i_c = _add_columns(p_0, y_0, i_c, num_0, N_0, stride_0, ROWS_0, BLOCK // ROWS_0)
+    i_c = _add_columns(p_1, y_1, i_c, num_1, N_1, stride_1, ROWS_1, BLOCK // ROWS_1)
+    i_c = _add_columns(p_2, y_2, i_c, num_2, N_2, stride_2, ROWS_2, BLOCK // ROWS_2)
+    i_c = _add_columns(p_3, y_3, i_c, num_3, N_3, stride_3, ROWS_3, BLOCK // ROWS_3)
+    i_c = _add_columns(p_4, y_4, i_c, num_4, N_4, stride_4, ROWS_4, BLOCK // ROWS_4)
+    _add_columns(p_5, y_5, i_c, num_5, N_5, stride_5, ROWS_5, BLOCK // ROWS_5)
 
 
 def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
     """The sum of each tensor over its first axis, with the shape and dtype of the tensor in ``like``; None for None.
-    Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes."""
+    Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes. Each part is
+    contiguous."""
     sums: list[Tensor | None] = []
     for part, one in zip(parts, like, strict=True):
         if part is None or one is None:
@@ -327,16 +333,18 @@ def add_parts_into(sums: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
     for first in range(0, len(present), MAX_SUMS):
         given, outputs = zip(*present[first : first + MAX_SUMS], strict=True)
         unused = MAX_SUMS - len(given)
-        plan = _plan_of_sums(*[part.shape for part in given])
+        plan = _plan_of_sums(*[(part.stride(0), *part.shape) for part in given])
         plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
 
 
 @lru_cache(CACHE_SIZE)
-def _plan_of_sums(*shapes: tuple[int, ...]) -> LaunchPlan:
-    """How to add parts of these shapes."""
-    counts = [count for num_parts, *shape in shapes for count in (num_parts, prod(shape))]
-    blocks = sum(ceil_div(length, PART_COLUMNS) for length in counts[1::2])
-    numbers = (*counts, *[0] * (2 * MAX_SUMS - len(counts)), PART_ROWS, PART_COLUMNS)
+def _plan_of_sums(*parts: tuple[int, ...]) -> LaunchPlan:
+    """How to add parts with these strides from part to part, and these shapes."""
+    counts = [(num_parts, prod(shape), stride) for stride, num_parts, *shape in parts]
+    rows = [FEW_ROWS if num_parts <= FEW_ROWS else PART_ROWS for num_parts, _, _ in counts]
+    blocks = sum(ceil_div(length, PART_BLOCK // high) for (_, length, _), high in zip(counts, rows, strict=True))
+    unused = MAX_SUMS - len(counts)
+    numbers = (*[n for count in counts for n in count], *[0] * (3 * unused), *rows, *[FEW_ROWS] * unused, PART_BLOCK)
     return LaunchPlan(_add_parts_kernel, (max(1, blocks),), numbers, PART_WARPS)
 
 
