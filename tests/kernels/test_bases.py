@@ -35,10 +35,25 @@ def test_gaussian_convolution(where: Where, sizes: Sizes) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 3, 4])
-@pytest.mark.parametrize("sizes", [Sizes(3, 5, 2, (), 20, hub=70), Sizes(5, 2, 4, (2,), 9), Sizes(2, 3, 3, (13,), 4)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        Sizes(3, 5, 2, (), 20, hub=70),
+        Sizes(5, 2, 4, (2,), 9),
+        Sizes(2, 3, 3, (13,), 4),
+        Sizes(3, 5, 17, (), 9, hub=19),
+    ],
+)
 @pytest.mark.parametrize("where", EVERYWHERE)
-def test_gaussian_convolution_of_fixed_coordinates(where: Where, sizes: Sizes, dim: int) -> None:
+def test_gaussian_convolution_of_fixed_coordinates(
+    where: Where, sizes: Sizes, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel of the weights' gradients then sums those of μ and σ, if there are few coordinates and few items."""
+    if where.path == "interpreter":
+        from geoskip.kernels.triton import neighborhoods
+
+        # Each program has several vertices, as on large graphs.
+        monkeypatch.setattr(neighborhoods, "PROGRAMS", 4)
     pattern = edges(sizes)
     pseudo = drawn(pattern.num_edges, dim, seed=2).sigmoid()
     inputs = [
