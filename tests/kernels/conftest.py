@@ -26,7 +26,7 @@ def fresh_plans() -> Iterator[None]:
 
 
 def _forget_plans() -> None:
-    for name in ("launch", "convolution", "attention", "gaussians", "neighborhoods", "products"):
+    for name in ("launch", "convolution", "attention", "gaussians", "neighborhoods", "products", "single_channel"):
         for value in vars(importlib.import_module(f"geoskip.kernels.triton.{name}")).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()

@@ -13,7 +13,7 @@ Backward, with :math:`H_j = \sum_i w(i,j)\, \bar y_i` over the edges out of j, a
     \bar w_m(i,j) = \langle \bar z_{im}, x_j \rangle
 
 :math:`\bar y` is stored after :math:`H`, as one more slot: its product with x is the gradient of the skip, and its
-sum that of the bias.
+sum that of the bias. If x has one channel, all of this is in the registers of the kernels of :mod:`.single_channel`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch import Tensor
 from geoskip.kernels.branches import Fork
 from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.reference import FLOOR
+from geoskip.kernels.triton import single_channel
 from geoskip.kernels.triton.blocks import as_index, index_at, product, zeros_of
 from geoskip.kernels.triton.gaussians import Gaussians, gaussian_block, gaussian_pulls
 from geoskip.kernels.triton.launch import (
@@ -46,8 +47,9 @@ from geoskip.kernels.triton.products import OwnTerm, multiply_terms, over_rows
 MIN_SLOTS, MAX_SLOTS = 17, 64
 # What is stored for all vertices may take this many bytes.
 MAX_BYTES = 64 << 20
-# Neighbors at a time, the most channels of a block, and warps.
-NEIGHBORS, CHANNELS, WARPS = 16, 64, 2
+# Neighbors at a time, the most channels of a block, warps, and the most registers of a thread in the kernels that
+# gather features and that compute the gradients of the weights.
+NEIGHBORS, CHANNELS, WARPS, REGISTERS = 16, 64, 2, (128, 168)
 # Rows and columns of a block of the gradient of z.
 ROWS, COLUMNS = 64, 64
 # Programs that sum the gradients of μ and σ: four for each multiprocessor of an H200.
@@ -104,8 +106,8 @@ def _gather(
     x: Tensor, weights: Tensor, slots: int, neighbors: Tensor, order: Tensor | None, offsets: Tensor,
     gaussians: Gaussians | None = None, has_own: bool = False,
 ) -> Tensor:  # fmt: skip
-    """z [slots, *1, receivers, channels] of x [*1, senders, channels]. ``gaussians`` are first written into the weights.
-    With ``has_own``, x itself is stored as one more slot."""
+    """z [slots, *1, receivers, channels] of x [*1, senders, channels]. ``gaussians`` are first written into the
+    weights. With ``has_own``, x itself is stored as one more slot."""
     z = x.new_empty(slots + has_own, *x.shape[:-2], offsets.shape[1] - 1, x.shape[-1])
     pseudo, mean, scale = gaussians or (None, None, None)
     dim = 0 if mean is None else mean.shape[1]
@@ -121,7 +123,7 @@ def _gather_plan(z: Shape, slots: int, num_edges: int, has_order: bool, dim: int
     blocks = power_of_two(slots, 16), NEIGHBORS, c
     flags = has_order, dim > 0, stored > slots
     numbers = num_receivers, channels, slots, dim, num_edges, FLOOR, *flags, *blocks, precision
-    return LaunchPlan(_gather_kernel, (num_receivers, ceil_div(channels, c)), numbers, WARPS)
+    return LaunchPlan(_gather_kernel, (num_receivers, ceil_div(channels, c)), numbers, WARPS, REGISTERS[0])
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -211,8 +213,9 @@ def _weight_plans(
     expand = LaunchPlan(_expand_kernel, grid, (*numbers, ROWS, n, o, precision))
     blocks = power_of_two(slots, 16), NEIGHBORS, power_of_two(channels, 16, CHANNELS)
     programs = min(num_receivers, PROGRAMS) if dim else num_receivers
-    numbers = num_receivers, channels, slots, num_edges, FLOOR, dim
-    return expand, LaunchPlan(_weight_gradients_kernel, (programs,), (*numbers, *blocks, precision), WARPS), programs
+    sizes = num_receivers, channels, slots, num_edges, FLOOR, dim
+    multiply = LaunchPlan(_weight_gradients_kernel, (programs,), (*sizes, *blocks, precision), WARPS, REGISTERS[1])
+    return expand, multiply, programs
 
 
 def convolve(
@@ -221,6 +224,8 @@ def convolve(
 ) -> Tensor:  # fmt: skip
     """The convolution on the graph; with ``order``, on the reversed graph, with each Θ_m and the skip transposed.
     ``gaussians`` are written into the weights first."""
+    if order is None and x.shape[-1] == 1:
+        return single_channel.convolve(x, weights, theta, neighbors, offsets, skip, bias, gaussians)
     y = x.new_empty(*x.shape[:-2], offsets.shape[1] - 1, theta.shape[1 if order is not None else 2])
     z = _gather(x, weights, len(theta), neighbors, order, offsets, gaussians)
     skip = None if skip is None else skip.contiguous()
@@ -236,6 +241,8 @@ def gradients(
     parts; with ``gaussians``, those of μ and σ in parts instead of that of the weights. ``fork_x`` is for the branch
     of x, if it ends before the others."""
     needs_x, needs_weights, needs_theta, needs_skip, needs_bias = needs
+    if not needs_x and x.shape[-1] == 1 and single_channel.has_gradients(theta):
+        return None, *single_channel.gradients(grad_y, needs, x, weights, theta, pattern, gaussians)
     theta, skip = theta.contiguous(), None if skip is None else skip.contiguous()
     slots, is_square = len(theta), pattern.num_senders == pattern.num_receivers
     has_own = needs_theta and is_square and (needs_skip or needs_bias)

@@ -35,8 +35,10 @@ from geoskip.kernels.triton.launch import (
 # Programs that share the rows: as many as an H200 runs at a time, which is fewer if each has several terms. Fewer than
 # that leave memory idle while they multiply.
 PROGRAMS, TERM_PROGRAMS = 528, 264
-# Rows of a block, the most terms at a time, for all of which x is read once, and the most partial sums.
-ROWS, MAX_TERMS, MAX_PARTIAL = 32, 4, 1 << 21
+# Rows of a block; up to this many rows of several terms, blocks are lower.
+ROWS, SMALL = 32, 4096
+# The most terms at a time, for all of which x is read once, and the most partial sums.
+MAX_TERMS, MAX_PARTIAL = 4, 1 << 21
 # Numbers of a block of parts, its rows if there are many or few parts, its warps, and how many gradients one launch
 # adds up.
 PART_BLOCK, PART_ROWS, FEW_ROWS, PART_WARPS, MAX_SUMS = 8192, 256, 16, 8, 6
@@ -358,4 +360,5 @@ def _row_tiles(num_rows: int, channels: int, out: int, num_terms: int, needs_pro
     parts = shares(ceil_div(num_rows, ROWS), PROGRAMS if at_once == 1 else TERM_PROGRAMS, groups * columns)
     if needs_product:
         parts = max(1, min(parts, MAX_PARTIAL // (num_terms * channels * out)))
-    return parts, groups, columns, at_once, ROWS, c, o, 4 if c * o >= 512 else 2
+    rows = FEW_ROWS if num_terms > 1 and num_rows <= SMALL else ROWS
+    return parts, groups, columns, at_once, rows, c, o, 4 if c * o >= 512 else 2

@@ -36,7 +36,8 @@ ENTROPY_BLOCK = 1024
 MAX_BOUND = 7 * ENTROPY_BLOCK
 # Tensor cores want rows of whole 32 bytes: classes, such as 6890, are padded to a multiple of this.
 CLASSES_STEP = 8
-# Up to this many rows, inputs and outputs, a linear layer is small; rows, inputs and outputs of a block of its gradients.
+# Up to this many rows, inputs and outputs, a linear layer is small. Rows, inputs and outputs of a block of its
+# gradients.
 SMALL, LINEAR_TILES = 256, (16, 32, 32)
 # Numbers of a program of Adam, and gradients whose addresses one launch passes.
 ADAM_BLOCK, ADAM_GRADIENTS = 1024, 32
