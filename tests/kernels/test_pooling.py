@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
 
-from geoskip import kernels
-from geoskip.kernels import Pattern, sort_edges, use_path
+from geoskip.kernels import Pattern, functional, sort_edges, use_path
 from geoskip.kernels.packing import packed_clusters
 from geoskip.kernels.paths import recorded_launches
 from tests.kernels.paths import EVERYWHERE, Where, drawn, moved
@@ -22,7 +21,7 @@ from tests.kernels.paths import EVERYWHERE, Where, drawn, moved
 pytestmark = pytest.mark.usefixtures("poisoned")
 
 Pooling = Callable[[Tensor, Pattern], Tensor]
-POOLINGS = [pytest.param(kernels.max_pool, id="max"), pytest.param(kernels.mean_pool, id="mean")]
+POOLINGS = [pytest.param(functional.max_pool, id="max"), pytest.param(functional.mean_pool, id="mean")]
 WHERES = [*EVERYWHERE, pytest.param(Where("reference"), id="reference")]
 ON_TRITON = [
     pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
@@ -91,7 +90,7 @@ def test_clusters(where: Where, num_vertices: int, batch: tuple[int, ...], chann
     given, members = moved(pattern, where.device), members_of(pattern)
 
     def by_hand(x: Tensor) -> Tensor:
-        return pooled_by_hand(x, members, pool is kernels.max_pool)
+        return pooled_by_hand(x, members, pool is functional.max_pool)
 
     same(lambda x: pool(x, given), by_hand, rounded(*batch, num_vertices, channels), where)
 
@@ -103,7 +102,7 @@ def test_segments(where: Where, spare: int, batch: tuple[int, ...], channels: in
     offsets = torch.tensor([0, *GRAPHS]).cumsum(0)
     members = [[*range(a, b)] for a, b in pairwise(offsets.tolist())]
     given, x = offsets.to(where.device), drawn(*batch, sum(GRAPHS) + spare, channels, seed=1)
-    same(lambda x: kernels.segment_mean(x, given), lambda x: pooled_by_hand(x, members, False), x, where)
+    same(lambda x: functional.segment_mean(x, given), lambda x: pooled_by_hand(x, members, False), x, where)
 
 
 @pytest.mark.parametrize("where", WHERES)
@@ -111,14 +110,14 @@ def test_one_large_segment(where: Where) -> None:
     """Several programs write its gradient."""
     offsets = torch.tensor([0, 900], device=where.device)
     x = drawn(1000, 3, seed=1)
-    same(lambda x: kernels.segment_mean(x, offsets), lambda x: x[:900].mean(0, keepdim=True), x, where)
+    same(lambda x: functional.segment_mean(x, offsets), lambda x: x[:900].mean(0, keepdim=True), x, where)
 
 
 @pytest.mark.parametrize("where", WHERES)
 def test_no_clusters_and_no_vertices(where: Where) -> None:
     none = moved(sort_edges(torch.empty(0).long(), torch.empty(0).long(), 4, 0)[0], where.device)
     empty = moved(sort_edges(torch.empty(0).long(), torch.empty(0).long(), 0, 3)[0], where.device)
-    for pool, value in ((kernels.max_pool, -torch.inf), (kernels.mean_pool, 0.0)):
+    for pool, value in ((functional.max_pool, -torch.inf), (functional.mean_pool, 0.0)):
         same(partial(pool, pattern=none), lambda x: x[:0], drawn(4, 2, seed=1), where)
         with use_path(where.path):
             y = pool(torch.empty(0, 2, device=where.device, dtype=where.dtype), empty)
@@ -133,7 +132,7 @@ def test_nan_is_the_maximum_and_gets_the_gradient(where: Where) -> None:
     receivers = torch.zeros(6, dtype=torch.long)
     pattern = moved(sort_edges(torch.arange(6), receivers, 6, 1)[0], where.device)
     with use_path(where.path):
-        y = kernels.max_pool(x, pattern)
+        y = functional.max_pool(x, pattern)
         (grad,) = torch.autograd.grad(y.sum(), x)
     assert_close(y.tolist()[0], [nan, nan, -inf, nan], equal_nan=True)
     third, sixth = 1 / 3, 1 / 6
@@ -149,9 +148,9 @@ def test_nan_stays_in_its_cluster(where: Where) -> None:
     expected = [[False] * 3, [False, True, False], [False] * 3]
     with use_path(where.path):
         for y in (
-            kernels.max_pool(x, pattern),
-            kernels.mean_pool(x, pattern),
-            kernels.segment_mean(x, pattern.offsets[0]),
+            functional.max_pool(x, pattern),
+            functional.mean_pool(x, pattern),
+            functional.segment_mean(x, pattern.offsets[0]),
         ):
             assert y.isnan().tolist() == expected
 
@@ -176,7 +175,7 @@ def test_padding_neither_reaches_a_cluster_nor_has_a_gradient(where: Where, pool
     x[8:] = 1e6 if where.path == "reference" else torch.nan
 
     def by_hand(x: Tensor) -> Tensor:
-        return pooled_by_hand(x, of_vertices, pool is kernels.max_pool)
+        return pooled_by_hand(x, of_vertices, pool is functional.max_pool)
 
     same(lambda x: pool(x, packed)[:4], by_hand, x, where)
 
@@ -188,9 +187,9 @@ def test_lower_precision_is_summed_in_float32(where: Where, dtype: torch.dtype) 
     offsets, x = pattern.offsets[0], drawn(71, 5, seed=1).to(where.device, dtype)
     given = moved(pattern, where.device)
     calls: list[Callable[[Tensor], Tensor]] = [
-        lambda x: kernels.max_pool(x, given),
-        lambda x: kernels.mean_pool(x, given),
-        lambda x: kernels.segment_mean(x, offsets[-3:].to(x.device) - offsets[-3]),
+        lambda x: functional.max_pool(x, given),
+        lambda x: functional.mean_pool(x, given),
+        lambda x: functional.segment_mean(x, offsets[-3:].to(x.device) - offsets[-3]),
     ]
     for call in calls:
         with use_path(where.path):
@@ -211,9 +210,9 @@ def test_one_launch_each_way() -> None:
     pattern, offsets = clusters(71), torch.tensor([0, 30, 60])
     x = drawn(71, 5, seed=1).float().requires_grad_()
     calls: list[tuple[Callable[[Tensor], Tensor], str]] = [
-        (lambda x: kernels.max_pool(x, pattern), "_pool_gradients_kernel"),
-        (lambda x: kernels.mean_pool(x, pattern), "_pool_gradients_kernel"),
-        (lambda x: kernels.segment_mean(x, offsets), "_segment_gradients_kernel"),
+        (lambda x: functional.max_pool(x, pattern), "_pool_gradients_kernel"),
+        (lambda x: functional.mean_pool(x, pattern), "_pool_gradients_kernel"),
+        (lambda x: functional.segment_mean(x, offsets), "_segment_gradients_kernel"),
     ]
     for call, gradients in calls:
         with use_path("interpreter"), recorded_launches() as launches:
@@ -229,7 +228,7 @@ def test_no_other_operation_of_torch_that_computes() -> None:
     x = drawn(71, 5, seed=1).float().requires_grad_()
     grad_y = [torch.ones(pattern.num_receivers, 5)] * 2 + [torch.ones(2, 5)]
     with use_path("interpreter"), recorded_launches(), profile(activities=[ProfilerActivity.CPU]) as profiler:
-        ys = kernels.max_pool(x, pattern), kernels.mean_pool(x, pattern), kernels.segment_mean(x, offsets)
+        ys = functional.max_pool(x, pattern), functional.mean_pool(x, pattern), functional.segment_mean(x, offsets)
         for y, grad in zip(ys, grad_y, strict=True):
             torch.autograd.grad(y, x, grad)
     names = {event.key for event in profiler.key_averages() if event.key.startswith("aten::")}
@@ -239,4 +238,4 @@ def test_no_other_operation_of_torch_that_computes() -> None:
 
 def test_no_gradient_of_a_tensor_that_needs_none() -> None:
     x = drawn(71, 5, seed=1)
-    assert not kernels.max_pool(x, clusters(71)).requires_grad
+    assert not functional.max_pool(x, clusters(71)).requires_grad

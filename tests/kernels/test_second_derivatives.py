@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip import kernels
 from geoskip.graphs import move
-from geoskip.kernels import use_path
+from geoskip.kernels import functional, use_path
 from tests.kernels.paths import EVERYWHERE, Sizes, Where, drawn, edges
 
 ROOMY = Sizes(3, 4, 3, (2,), 9)
@@ -81,10 +81,10 @@ def kernel(name: str) -> tuple[Callable[..., Tensor], list[Tensor]]:
 
         return perceptron, [x, weights, *layers, skip, bias]
     if name in ("max pool", "mean pool"):
-        pool = kernels.max_pool if name == "max pool" else kernels.mean_pool
+        pool = functional.max_pool if name == "max pool" else functional.mean_pool
         return lambda x, device: pool(x, at(pattern, device))[..., : sizes.vertices - 1, :], [x]
     if name == "segment mean":
-        return lambda x, device: kernels.segment_mean(x, torch.tensor([0, 2, 2, 7], device=device)), [x]
+        return lambda x, device: functional.segment_mean(x, torch.tensor([0, 2, 2, 7], device=device)), [x]
     if name == "linear":
         return lambda x, w, b, device: kernels.linear(x, w, b), [x, skip.t(), bias]
     assert name == "cross-entropy"
