@@ -23,6 +23,9 @@ PATHS = {
     "softmax_basis": ("fast",),
     "chebyshev_convolution": ("fast", "interpreter"),
     "sparse_product": ("fast", "interpreter"),
+    "max_pool": ("fast", "interpreter"),
+    "mean_pool": ("fast", "interpreter"),
+    "segment_mean": ("fast", "interpreter"),
 }
 
 
@@ -31,7 +34,7 @@ def values(*shape: int, seed: int) -> Tensor:
 
 
 def inputs(name: str) -> tuple[Any, ...]:
-    """Of an operator, whose pattern is six tensors."""
+    """Of an operator; a pattern is six tensors."""
     pattern = edges(SIZES, loops=True)
     count, batch = pattern.num_edges, SIZES.batch[0]
     x = values(batch, SIZES.vertices, SIZES.channels, seed=1)
@@ -50,6 +53,9 @@ def inputs(name: str) -> tuple[Any, ...]:
         "softmax_basis": [scores, scores.detach() * 2, values(2, seed=8), fixed, *tensors],
         "chebyshev_convolution": [x, fixed, theta, *tensors, 1, *own],
         "sparse_product": [x, fixed, *tensors],
+        "max_pool": [x, *tensors],
+        "mean_pool": [x, *tensors],
+        "segment_mean": [x, torch.tensor([0, 2, 2, 5])],
     }
     return tuple(by_name[name])
 

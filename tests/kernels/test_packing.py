@@ -216,5 +216,6 @@ def test_clusters(path: str, device: str, chosen: list[int], spare: int) -> None
     assert found.senders.tolist() == senders
     assert found.receivers.tolist() == receivers
     assert found.offsets.tolist() == [starts]
-    assert found.by_sender.tolist() == [*range(len(senders))]
-    assert found.sender_offsets.tolist() == [[0] * (num_fine + 1)]
+    # Padding is in no segment by sender.
+    assert found.by_sender.tolist() == [*(senders.index(v) for v in range(vertex)), *range(vertex, len(senders))]
+    assert found.sender_offsets.tolist() == [[min(v, vertex) for v in range(num_fine + 1)]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoskip import kernels
 from geoskip.graphs import move
-from geoskip.kernels import use_path
+from geoskip.kernels import functional, use_path
 from tests.kernels.paths import EVERYWHERE, Sizes, Where, drawn, edges
 
 ROOMY = Sizes(3, 4, 3, (2,), 9)
@@ -80,6 +80,11 @@ def kernel(name: str) -> tuple[Callable[..., Tensor], list[Tensor]]:
             return kernels.perceptron_convolution(x, w, epsilon.to(device, x.dtype), *network)
 
         return perceptron, [x, weights, *layers, skip, bias]
+    if name in ("max pool", "mean pool"):
+        pool = functional.max_pool if name == "max pool" else functional.mean_pool
+        return lambda x, device: pool(x, at(pattern, device))[..., : sizes.vertices - 1, :], [x]
+    if name == "segment mean":
+        return lambda x, device: functional.segment_mean(x, torch.tensor([0, 2, 2, 7], device=device)), [x]
     if name == "linear":
         return lambda x, w, b, device: kernels.linear(x, w, b), [x, skip.t(), bias]
     assert name == "cross-entropy"
@@ -93,7 +98,7 @@ def kernel(name: str) -> tuple[Callable[..., Tensor], list[Tensor]]:
 
 NAMES = [
     *("basis", "groups", "product", "fixed product", "chebyshev", "gaussian", "softmax", "perceptron", "linear"),
-    "cross-entropy",
+    *("cross-entropy", "max pool", "mean pool", "segment mean"),
 ]
 
 

@@ -12,6 +12,8 @@ from torch.testing import assert_close
 
 from geoskip.blocks.pooling import max_pool, mean_over_graphs
 from geoskip.graphs.graph_hierarchy import PooledGraphs, pack_pooled
+from geoskip.kernels import use_path
+from geoskip.kernels.paths import recorded_launches
 from geoskip.models import GraphClassifier, VertexNorm
 from tests.models.small import GRAPH_OPERATORS, SKIPS, name, pooled_graph, relabelled
 from tests.specimens import features
@@ -66,6 +68,19 @@ def test_matches_the_architecture_written_out() -> None:
     x = max_pool(elu(model.convs[1](x, PACKED.levels[1])), second)
     x = mean_over_graphs(elu(model.convs[2](x, PACKED.levels[2])), PACKED.levels[2])
     assert torch.equal(model(X, PACKED), model.output(elu(model.head(x))))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("pooling", ["max", "mean"])
+def test_each_pooling_is_one_launch_each_way(pooling: str) -> None:
+    model = classifier(operator="gcn", pooling=pooling)
+    with use_path("interpreter"), recorded_launches() as launches:
+        model(X, PACKED).sum().backward()
+    names = [kernel.__name__ for kernel, *_ in launches]
+    assert [name for name in names if "pool" in name or "segment" in name] == [
+        *["_pool_kernel"] * 3,
+        *("_segment_gradients_kernel", "_pool_gradients_kernel", "_pool_gradients_kernel"),
+    ]
 
 
 def test_gin_alone_is_normalised() -> None:

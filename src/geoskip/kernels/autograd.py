@@ -37,11 +37,11 @@ class Kernel:
     Args:
         name: of the functions and of the operator.
         schema: the inputs in the schema language of ``torch.library``, with ``PATTERN`` for a :class:`Pattern`.
-            Without one there is no operator, and the kernel must not be called while torch traces.
+            Without a schema there is no operator, and the kernel must not be called while torch traces.
         fake: a function of the inputs that returns empty outputs, for tracing.
         formula: the same function in plain PyTorch, by default the one in :mod:`geoskip.kernels.reference`.
         num_saved: how many tensors the kernel returns after y, to save them for its gradients.
-        saves_output: whether its gradients need y.
+        saves_output: whether its gradients need y, after those tensors.
         is_linear: whether y is linear in x. Then x is saved for the gradient of the second input alone.
     """
 
@@ -63,7 +63,7 @@ class Kernel:
         # Positions of the inputs that are no tensors.
         self._others = [at for at, input in enumerate(schema.split(", ")) if schema and not input.startswith("Tensor")]
         if fake is not None:
-            self._pattern_at = schema.split(", ").index("PATTERN")
+            self._pattern_at = schema.split(", ").index("PATTERN") if "PATTERN" in schema else None
             self._register(schema.replace("PATTERN", _PATTERN_SCHEMA), fake)
 
     def on(self, x: Tensor) -> Callable[..., Tensor]:
@@ -117,8 +117,8 @@ class Kernel:
             tensors[0] = None
         if self.num_saved:
             tensors += output[1:]
-        elif self.saves_output:
-            tensors.append(output)
+        if self.saves_output:
+            tensors.append(output[0] if self.num_saved else output)
         ctx.save_for_backward(*tensors)
 
     def _backward(self, ctx: Any, grad_y: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
@@ -174,11 +174,16 @@ class Kernel:
 
     def _flat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         at = self._pattern_at
+        if at is None:
+            return tuple(inputs)
         tensors = [getattr(inputs[at], name) for name in _PATTERN]
         return *inputs[:at], *tensors, *inputs[at + 1 :]
 
     def _nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        at, after = self._pattern_at, self._pattern_at + len(_PATTERN)
+        at = self._pattern_at
+        if at is None:
+            return tuple(flat)
+        after = at + len(_PATTERN)
         return *flat[:at], Pattern(*flat[at:after]), *flat[after:]
 
 

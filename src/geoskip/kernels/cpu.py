@@ -29,6 +29,12 @@ __all__ = [
     "basis_convolution_gradients",
     "chebyshev_convolution",
     "chebyshev_convolution_gradients",
+    "max_pool",
+    "max_pool_gradients",
+    "mean_pool",
+    "mean_pool_gradients",
+    "segment_mean",
+    "segment_mean_gradients",
     "softmax_basis",
     "softmax_basis_gradients",
     "sparse_product",
@@ -174,6 +180,60 @@ def _softmax_gradients(grad: Tensor, weights: Tensor, edge_scale: Tensor, edges:
         pulled -= w * (pulled.sum(1, keepdim=True) / scale)
         rows.copy_(embedding_bag(edges, pulled.contiguous(), offsets[0], mode="sum", include_last_offset=True))
     return out
+
+
+def max_pool(x: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    """y, and nothing: the gradients count the members that are equal to it."""
+    y = _segment_reduce(x.index_select(-2, pattern.senders), pattern.offsets[0], "max")
+    return y, torch.empty(0, dtype=torch.int32)
+
+
+def max_pool_gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, pattern: Pattern, counts: Tensor, y: Tensor
+) -> tuple[Tensor | None, ...]:
+    members, offsets = x.index_select(-2, pattern.senders), pattern.offsets[0]
+    # Torch divides a gradient among equal maxima only if it is positive.
+    shares = _segment_gradients(torch.ones_like(y), y, members, offsets, "max")
+    grad_members = torch.where(shares > 0, shares * _segment_gradients(grad_y, y, members, offsets, "sum"), 0)
+    return torch.zeros_like(x).index_add_(-2, pattern.senders, grad_members), None
+
+
+def mean_pool(x: Tensor, pattern: Pattern) -> Tensor:
+    return segment_mean(x.index_select(-2, pattern.senders), pattern.offsets[0])
+
+
+def mean_pool_gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, pattern: Pattern
+) -> tuple[Tensor | None, ...]:
+    members = x.new_empty(*x.shape[:-2], pattern.num_edges, x.shape[-1])
+    grad_members, _ = segment_mean_gradients(grad_y, needs, members, pattern.offsets[0])
+    return torch.zeros_like(x).index_add_(-2, pattern.senders, grad_members), None
+
+
+def segment_mean(x: Tensor, offsets: Tensor) -> Tensor:
+    return _segment_reduce(x, offsets, "sum") / _counts(offsets)
+
+
+def segment_mean_gradients(grad_y: Tensor, needs: Sequence[bool], x: Tensor, offsets: Tensor) -> tuple[Tensor, None]:
+    grad_sums = grad_y / _counts(offsets)
+    return _segment_gradients(grad_sums, grad_sums, x, offsets, "sum"), None
+
+
+def _counts(offsets: Tensor) -> Tensor:
+    """The sizes of segments; 1 for empty ones, whose sum is 0."""
+    return offsets.diff().clamp(min=1).unsqueeze(1)
+
+
+def _segment_reduce(x: Tensor, offsets: Tensor, how: str) -> Tensor:
+    y = torch.segment_reduce(x.movedim(-2, 0), how, offsets=offsets, axis=0)
+    return y.movedim(0, -2).contiguous()
+
+
+def _segment_gradients(grad_y: Tensor, y: Tensor, x: Tensor, offsets: Tensor, how: str) -> Tensor:
+    """The gradient of x, of which the reduction is y."""
+    grad_y, y, x = (tensor.movedim(-2, 0).contiguous() for tensor in (grad_y, y, x))
+    grad_x = torch.ops.aten._segment_reduce_backward(grad_y, y, x, how, offsets=offsets, axis=0)
+    return grad_x.movedim(0, -2).contiguous()
 
 
 def _work_dtype(x: Tensor) -> torch.dtype:

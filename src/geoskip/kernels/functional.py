@@ -163,6 +163,34 @@ def sparse_product(
     return _sparse_product.on(x)(x.contiguous(), weights, pattern)
 
 
+def max_pool(
+    x: Float[Tensor, "*batch senders channels"], pattern: Pattern
+) -> Float[Tensor, "*batch receivers channels"]:
+    r""":math:`y_c = \max_{i \in c} x_i`, channel by channel; the members of a cluster are its neighbors in the
+    pattern. Equal maxima share the gradient."""
+    if not is_fast(x):
+        return reference.max_pool(x, pattern)
+    return _max_pool.on(x)(x.contiguous(), pattern)
+
+
+def mean_pool(
+    x: Float[Tensor, "*batch senders channels"], pattern: Pattern
+) -> Float[Tensor, "*batch receivers channels"]:
+    r""":math:`y_c = \tfrac1{|c|} \sum_{i \in c} x_i`; 0 for an empty cluster."""
+    if not is_fast(x):
+        return reference.mean_pool(x, pattern)
+    return _mean_pool.on(x)(x.contiguous(), pattern)
+
+
+def segment_mean(
+    x: Float[Tensor, "*batch vertices channels"], offsets: Int[Tensor, " segments_plus_1"]
+) -> Float[Tensor, "*batch segments channels"]:
+    """The mean of the vertices ``offsets[s] : offsets[s + 1]`` of each segment; 0 for an empty one."""
+    if not is_fast(x):
+        return reference.segment_mean(x, offsets)
+    return _segment_mean.on(x)(x.contiguous(), offsets)
+
+
 def linear(
     x: Float[Tensor, "*rows channels"],
     weight: Float[Tensor, "out channels"],
@@ -274,6 +302,17 @@ def _convolved(x: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
     return x.new_empty(*x.shape[:-2], pattern.num_receivers, theta.shape[-1])
 
 
+def _pooled(x: Tensor, pattern: Pattern) -> Tensor:
+    """An empty y, for tracing."""
+    return x.new_empty(*x.shape[:-2], pattern.num_receivers, x.shape[-1])
+
+
+def _empty_maxima(x: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    """y, and how many members are equal to it; on the CPU the gradients count them."""
+    y = _pooled(x, pattern)
+    return y, torch.empty(y.shape if on_triton(x) else 0, dtype=torch.int32, device=x.device)
+
+
 def _convolve_by_slot(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
@@ -336,8 +375,15 @@ _chebyshev_convolution = Kernel(
 _sparse_product = Kernel(
     "sparse_product",
     "Tensor x, Tensor weights, PATTERN",
-    lambda x, weights, pattern: x.new_empty(*x.shape[:-2], pattern.num_receivers, x.shape[-1]),
+    lambda x, weights, pattern: _pooled(x, pattern),
     is_linear=True,
+)
+_max_pool = Kernel("max_pool", "Tensor x, PATTERN", _empty_maxima, num_saved=1, saves_output=True)
+_mean_pool = Kernel("mean_pool", "Tensor x, PATTERN", _pooled)
+_segment_mean = Kernel(
+    "segment_mean",
+    "Tensor x, Tensor offsets",
+    lambda x, offsets: x.new_empty(*x.shape[:-2], len(offsets) - 1, x.shape[-1]),
 )
 # While torch traces, these three are the reference formulas.
 _perceptron_convolution = Kernel(

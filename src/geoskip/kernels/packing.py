@@ -167,11 +167,12 @@ def packed_clusters(
     num_coarse: int,
     padded: bool,
 ) -> Pattern:
-    """Which vertices of a batch are merged to which of the next level; only the segments that pooling reads.
+    """Which vertices of a batch are merged to which of the next level.
 
     ``members`` are the vertices of each graph in the order of their clusters, ``targets`` the clusters, and
     ``first_member`` counts the members before those of a cluster, all numbered within the graph. If batches are
-    ``padded``, a padding cluster has one arbitrary member, because an empty one has no maximum.
+    ``padded``, a padding cluster has one arbitrary member, because an empty one has no maximum. No segment by sender
+    contains it, so it passes no gradient on.
     """
     fine, coarse = _rows(fine_offsets, items, num_fine), _rows(coarse_offsets, items, num_coarse)
     num_real, num_clusters = fine.count, coarse.count
@@ -185,8 +186,10 @@ def packed_clusters(
     first = fine.starts[coarse.graphs] + coarse.take(first_member).long()
     padding = num_real + clusters - num_clusters
     offsets = torch.where(clusters < num_clusters, torch.cat([first, first.new_zeros(1)]), padding)
-    unused = senders.new_zeros(1, num_fine + 1)
-    return Pattern(senders, receivers, None, offsets.unsqueeze(0), positions, unused)
+    # Each vertex is in one cluster.
+    by_sender = torch.empty_like(positions).scatter_(0, torch.where(is_real, senders, positions), positions)
+    sender_offsets = torch.arange(num_fine + 1, device=items.device).clamp(max=num_real)
+    return Pattern(senders, receivers, None, offsets.unsqueeze(0), by_sender, sender_offsets.unsqueeze(0))
 
 
 def relative_coordinates(

@@ -132,6 +132,32 @@ def second_layer(x: Tensor, hidden: Tensor, theta_out: Tensor, skip: Tensor | No
     return y if skip is None else y + x @ skip
 
 
+def max_pool(x: Tensor, pattern: Pattern) -> Tensor:
+    r""":math:`y_c = \max_{i \in c} x_i`."""
+    members = x.index_select(-2, pattern.senders)
+    # Padding is in no cluster: its receiver is after the last one.
+    y = x.new_full((*x.shape[:-2], pattern.num_receivers + 1, x.shape[-1]), -torch.inf)
+    index = pattern.receivers.unsqueeze(1).expand(members.shape)
+    return y.scatter_reduce(-2, index, members, "amax", include_self=False)[..., :-1, :]
+
+
+def mean_pool(x: Tensor, pattern: Pattern) -> Tensor:
+    r""":math:`y_c = \tfrac1{|c|} \sum_{i \in c} x_i`; 0 for an empty cluster."""
+    return _means(x.index_select(-2, pattern.senders), pattern.receivers, pattern.offsets[0])
+
+
+def segment_mean(x: Tensor, offsets: Tensor) -> Tensor:
+    """The mean of the vertices ``offsets[s] : offsets[s + 1]`` of each segment; 0 for an empty one."""
+    segments = torch.searchsorted(offsets, torch.arange(x.shape[-2], device=x.device), right=True) - 1
+    return _means(x, segments, offsets)
+
+
+def _means(x: Tensor, segments: Tensor, offsets: Tensor) -> Tensor:
+    """The mean of each segment. Those that are in none have the number after the last."""
+    sums = x.new_zeros(*x.shape[:-2], len(offsets), x.shape[-1]).index_add(-2, segments, x)
+    return sums[..., :-1, :] / offsets.diff().clamp(min=1).unsqueeze(1)
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r""":math:`x W^\top + b`."""
     return functional.linear(x, weight, bias)

@@ -242,7 +242,7 @@ class PackedLevel:
         coarser_shape: BatchShape,
         padded: bool,
     ) -> Pattern:
-        """Which vertices of a batch are merged to which of the next level; only the segments that pooling reads."""
+        """Which vertices of a batch are merged to which of the next level."""
         assert self.members is not None
         assert self.targets is not None
         assert coarser.first_member is not None

@@ -19,6 +19,14 @@ from geoskip.kernels.triton.matching import match_dense
 from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
 from geoskip.kernels.triton.packing_kernels import packed_clusters, packed_edges, packed_graphs
 from geoskip.kernels.triton.polynomials import chebyshev_convolution, chebyshev_convolution_gradients
+from geoskip.kernels.triton.pooling import (
+    max_pool,
+    max_pool_gradients,
+    mean_pool,
+    mean_pool_gradients,
+    segment_mean,
+    segment_mean_gradients,
+)
 from geoskip.kernels.triton.products import spmm
 from geoskip.kernels.triton.training_step import (
     linear,
@@ -39,12 +47,18 @@ __all__ = [
     "linear_cross_entropy_gradients",
     "linear_gradients",
     "match_dense",
+    "max_pool",
+    "max_pool_gradients",
+    "mean_pool",
+    "mean_pool_gradients",
     "mean_weights",
     "packed_clusters",
     "packed_edges",
     "packed_graphs",
     "perceptron_convolution",
     "perceptron_convolution_gradients",
+    "segment_mean",
+    "segment_mean_gradients",
     "softmax_convolution",
     "softmax_convolution_gradients",
     "sparse_product",

@@ -192,7 +192,7 @@ def _grid(num_items: int, first: int, second: int) -> tuple[tuple[int, int], int
 @triton.jit(do_not_specialize=SIZES)
 def _clusters_kernel(
     items, fine_offsets, coarse_offsets, stored_members, stored_targets, stored_first,
-    senders, receivers, into, numbers, unused,
+    senders, receivers, into, order, out,
     num_items, num_senders, num_receivers, num_rows, num_parts, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     i_g, i_b = tl.program_id(0), tl.program_id(1)
@@ -203,7 +203,7 @@ def _clusters_kernel(
     f_first, f_start, f_count, f_total = _locate(fine_offsets, b_item, m_b, i_item, i_g, num_items, BLOCK_B)
     c_first, c_start, c_count, c_total = _locate(coarse_offsets, b_item, m_b, i_item, i_g, num_items, BLOCK_B)
 
-    # The first programs of a graph take its members. The unused offsets have an end.
+    # The first programs of a graph take its members, each of which is in one cluster. Offsets of senders have an end.
     i_share, stride, is_mine = _share(i_g, i_b, num_parts, num_items)
     f_left = tl.where(is_graph, f_count, (num_rows + 1 - f_total).to(tl.int32))
     for k in range(i_share * BLOCK_P, tl.where(is_mine, f_left, 0), stride * BLOCK_P):
@@ -216,8 +216,8 @@ def _clusters_kernel(
         b_padding = tl.minimum(c_start + o_k, num_receivers)
         tl.store(senders + o_p, tl.where(is_graph, b_member, num_senders - 1), mask=m_p)
         tl.store(receivers + o_p, tl.where(is_graph, b_target, b_padding), mask=m_p)
-        tl.store(numbers + o_p, o_p, mask=m_p)
-        tl.store(unused + o_p, o_p * 0, mask=m_k & (o_p <= num_senders))
+        tl.store(order + tl.where(is_graph, b_member, o_p), o_p, mask=m_p)
+        tl.store(out + o_p, tl.minimum(o_p, f_total), mask=m_k & (o_p <= num_senders))
 
     # The others take its clusters.
     i_share, stride, is_mine = _share(i_g, i_b - num_parts, tl.num_programs(1) - num_parts, num_items)
@@ -234,12 +234,12 @@ def packed_clusters(
     num_fine: int, num_coarse: int, padded: bool,
 ) -> Pattern:  # fmt: skip
     num_rows = num_fine + num_coarse if padded else num_fine
-    senders, receivers, numbers = (items.new_empty(num_rows) for _ in range(3))
-    into, unused = items.new_empty(1, num_coarse + 1), items.new_empty(1, num_fine + 1)
+    senders, receivers, by_sender = (items.new_empty(num_rows) for _ in range(3))
+    into, out = items.new_empty(1, num_coarse + 1), items.new_empty(1, num_fine + 1)
     grid, parts = _grid(len(items), num_fine, num_coarse)
     arguments = (
-        items, fine_offsets, coarse_offsets, members, targets, first_member, senders, receivers, into, numbers, unused,
+        items, fine_offsets, coarse_offsets, members, targets, first_member, senders, receivers, into, by_sender, out,
         len(items), num_fine, num_coarse, num_rows, parts, power_of_two(len(items)), BLOCK,
     )  # fmt: skip
     launch(_clusters_kernel, grid, arguments)
-    return Pattern(senders, receivers, None, into, numbers, unused)
+    return Pattern(senders, receivers, None, into, by_sender, out)
