@@ -26,7 +26,17 @@ def fresh_plans() -> Iterator[None]:
 
 
 def _forget_plans() -> None:
-    for name in ("launch", "convolution", "attention", "gaussians", "neighborhoods", "products", "single_channel"):
+    for name in (
+        "launch",
+        "convolution",
+        "attention",
+        "gaussians",
+        "neighborhoods",
+        "products",
+        "single_channel",
+        "linear_layers",
+        "pooling",
+    ):
         for value in vars(importlib.import_module(f"geoskip.kernels.triton.{name}")).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()

@@ -15,11 +15,13 @@ from geoskip.kernels.triton.convolution import (
     softmax_convolution,
     softmax_convolution_gradients,
 )
+from geoskip.kernels.triton.linear_layers import linear, linear_gradients
 from geoskip.kernels.triton.matching import match_dense
 from geoskip.kernels.triton.normalization import mean_weights, symmetric_weights
 from geoskip.kernels.triton.packing_kernels import packed_clusters, packed_edges, packed_graphs
 from geoskip.kernels.triton.polynomials import chebyshev_convolution, chebyshev_convolution_gradients
-from geoskip.kernels.triton.pooling import (
+from geoskip.kernels.triton.products import spmm
+from geoskip.kernels.triton.segments import (
     max_pool,
     max_pool_gradients,
     mean_pool,
@@ -27,13 +29,7 @@ from geoskip.kernels.triton.pooling import (
     segment_mean,
     segment_mean_gradients,
 )
-from geoskip.kernels.triton.products import spmm
-from geoskip.kernels.triton.training_step import (
-    linear,
-    linear_cross_entropy,
-    linear_cross_entropy_gradients,
-    linear_gradients,
-)
+from geoskip.kernels.triton.training_step import linear_cross_entropy, linear_cross_entropy_gradients
 
 __all__ = [
     "basis_convolution",
