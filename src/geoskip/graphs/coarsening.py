@@ -303,9 +303,15 @@ def random_order(
     seed: int, epoch: int, depth: int, items: Int[Tensor, " graphs"], num_vertices: int
 ) -> Int[Tensor, "graphs vertices"]:
     """A random permutation of the vertices of each graph; ``items`` are the indices of the graphs in their data set."""
-    state = mix(mix(mix(torch.tensor(seed, device=items.device)) + epoch) + depth)
-    keys = mix(mix(state + items)[:, None] + torch.arange(num_vertices, device=items.device))
+    seeds = order_seeds(seed, epoch, depth, items)
+    keys = mix(mix(seeds)[:, None] + torch.arange(num_vertices, device=items.device))
     return keys.argsort(dim=1, stable=True)
+
+
+def order_seeds(seed: int, epoch: int, depth: int, items: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs"]:
+    """The seed of each graph's random order."""
+    state = mix(mix(mix(torch.tensor(seed)) + epoch) + depth)  # on the CPU, since it is one number
+    return items + int(state)
 
 
 def mix(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

@@ -132,9 +132,10 @@ class Bounds:
 
     def _ranges(self, num_items: int, margin: float) -> list[tuple[int, int]]:
         """The smallest and largest size that ``num_items`` different graphs can have together."""
+        # Read at once, because the host waits for a GPU each time.
+        ends = [torch.stack([sizes[:num_items].sum(), sizes[-num_items:].sum()]) for sizes in self.sizes]
         ranges = []
-        for sizes in self.sizes:
-            least, most = int(sizes[:num_items].sum()), int(sizes[-num_items:].sum())
+        for least, most in torch.stack(ends).tolist():
             ranges.append((math.floor(least / margin), most + math.ceil((margin - 1) * (most + num_items))))
         return ranges
 

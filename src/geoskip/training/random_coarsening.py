@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from geoskip.arguments import check_fields
 from geoskip.data.graph_sets import local_dtype
-from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, random_order
+from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, order_seeds, random_order
+from geoskip.kernels.paths import is_fast, kernels_for, on_triton
 from geoskip.registry import unknown_name
 from geoskip.shapes import Bool, Float, Int, Shaped
 from geoskip.training.graph_store import GraphStore
@@ -86,8 +87,7 @@ class RandomCoarsener:
 
     def draw(self, epoch: int) -> Iterator[tuple[list[DenseGraphs], list[Int[Tensor, "graphs vertices"]]]]:
         """Chunks of graphs: their levels, finest first, and the clusters of all levels but the last."""
-        for start in range(0, len(self.items), self._step):
-            part = slice(start, min(start + self._step, len(self.items)))
+        for part in self._chunks:
             levels, clusters = [self._dense(part)], []
             for depth in range(self.num_levels - 1):
                 coarser, chosen = coarsen(levels[-1], self._orders(part, epoch if self.epochs_matter else 0, depth))
@@ -111,6 +111,56 @@ class RandomCoarsener:
         coarser = (PackedLevel.join(level) for level in zip(*parts, strict=True))
         return (finest, *coarser), (self.pos, *(torch.cat(level) for level in zip(*pos, strict=True)))
 
+    def fill(
+        self,
+        levels: tuple[PackedLevel, ...],
+        pos: tuple[Float[Tensor, "_ dim"], ...],
+        epoch: int,
+        measured: str | None,
+    ) -> None:
+        """Write what :meth:`packed` returns into stored levels and positions, which may be longer than the draw."""
+        if self._in_kernels:
+            self._fill_in_kernels(levels, pos, epoch, measured)
+            return
+
+        def drawn(levels: tuple[PackedLevel, ...], pos: tuple[Tensor, ...]) -> list[Any]:
+            return tree_leaves((levels[0].members, levels[0].targets, levels[1:], pos[1:]))
+
+        for target, source in zip(drawn(levels, pos), drawn(*self.packed(epoch, measured)), strict=True):
+            if isinstance(target, Tensor):
+                target[: len(source)].copy_(source)
+
+    def empty_levels(self, measured: str | None) -> tuple[PackedLevel, ...]:
+        """The finest level, and space for the others: none has more vertices or edges than the finest."""
+        finest, (vertex, edge) = self.finest, self._dtypes
+        zeros, num_graphs, num_vertices = finest.offsets.new_zeros, len(self.items), len(self.pos)
+
+        def per_vertex(dtype: torch.dtype = vertex) -> Tensor:
+            return zeros(num_vertices, dtype=dtype)
+
+        def edges(num_edges: int, weights: Tensor | None = None) -> PackedEdges:
+            senders, receivers, by_sender = (zeros(num_edges, dtype=dtype) for dtype in (vertex, vertex, edge))
+            firsts = per_vertex(edge), per_vertex(edge)
+            return PackedEdges(zeros(num_graphs + 1), senders, receivers, by_sender, *firsts, weights)
+
+        def coarser(is_last: bool) -> PackedLevel:
+            looped = None
+            if finest.looped is not None:
+                num_looped = len(finest.looped.senders)
+                looped = edges(num_looped, zeros(num_looped, dtype=torch.uint8).fill_(1))
+            return PackedLevel(
+                zeros(num_graphs + 1),
+                edges(len(finest.edges.senders)),
+                looped,
+                members=None if is_last else per_vertex(),
+                targets=None if is_last else per_vertex(),
+                first_member=per_vertex(),
+                largest=None if measured is None else self.pos.new_zeros(num_graphs),
+            )
+
+        levels = [coarser(depth == self.num_levels - 1) for depth in range(1, self.num_levels)]
+        return replace(finest, members=per_vertex(), targets=per_vertex()), *levels
+
     def largest(self, by_position: bool) -> list[float]:
         """The largest offset, or degree, of each level in the draw of epoch 0; 1 if all are 0."""
         chunks = [[float(_largest(level, by_position).max()) for level in levels] for levels, _ in self.draw(0)]
@@ -123,8 +173,36 @@ class RandomCoarsener:
         return int(sizes.max()) if len(sizes) else 0
 
     @property
-    def _step(self) -> int:
-        return max(1, CHUNKS.get(self.pos.device.type, CHUNKS["cpu"]) // max(1, self.size) ** 2)
+    def _chunks(self) -> list[slice]:
+        """The graphs that are coarsened together."""
+        step = max(1, CHUNKS.get(self.pos.device.type, CHUNKS["cpu"]) // max(1, self.size) ** 2)
+        return [slice(start, min(start + step, len(self.items))) for start in range(0, len(self.items), step)]
+
+    @property
+    def _in_kernels(self) -> bool:
+        """Whether the Triton kernels draw: only with one matching of far neighbors, the recipe of superpixels."""
+        is_covered = self.coarsening.matchings == 1 and self.coarsening.weight == "far"
+        return is_covered and self.pos.dtype is torch.float32 and is_fast(self.pos) and on_triton(self.pos)
+
+    def _fill_in_kernels(
+        self, levels: tuple[PackedLevel, ...], pos: tuple[Tensor, ...], epoch: int, measured: str | None
+    ) -> None:
+        graphs = self._matrices
+        for depth, (finer, coarser) in enumerate(pairwise(levels)):
+            seeds = order_seeds(self.seed, epoch if self.epochs_matter else 0, depth, self.items)
+            looped = None if coarser.looped is None else coarser.looped.stored(coarser.offsets)
+            graphs = kernels_for(self.pos).coarsen_stored(
+                *(graphs, seeds, finer.offsets, pos[depth], finer.members, finer.targets),
+                *(coarser.edges.stored(coarser.offsets), looped, pos[depth + 1], coarser.first_member),
+                *(coarser.largest, measured == "position"),
+            )
+
+    @cached_property
+    def _matrices(self) -> Any:
+        """The finest level as the kernels take it, the same in every draw."""
+        graphs = map(self._dense, self._chunks)
+        rows = (part.adjacency[part.real] for part in graphs)
+        return kernels_for(self.pos).bit_matrices(self.finest.offsets, rows, self.size)
 
     @cached_property
     def _dtypes(self) -> tuple[torch.dtype, torch.dtype]:
@@ -236,21 +314,10 @@ class DrawnStore(GraphStore):
             return
         # A draw for an evaluation, in inference mode, must also serve training.
         with torch.inference_mode(False), torch.no_grad():
-            self.fill(*self.coarsener.packed(epoch, self._measured))
+            self.coarsener.fill(self.levels, self.pos, epoch, self._measured)
         self._drawn["epoch"] = epoch
         self._shapes.clear()
         self._layouts.clear()
-
-    def fill(self, levels: tuple[PackedLevel, ...], pos: tuple[Tensor, ...]) -> None:
-        """Copy a draw into the stored tensors, which captured steps read; they may be longer than the draw."""
-
-        def drawn(finest: PackedLevel, *coarser: Any) -> list[Any]:
-            return tree_leaves((finest.members, finest.targets, *coarser))
-
-        stored = drawn(self.levels[0], self.levels[1:], self.pos[1:])
-        for target, source in zip(stored, drawn(levels[0], levels[1:], pos[1:]), strict=True):
-            if isinstance(target, Tensor):
-                target[: len(source)].copy_(source)
 
     @property
     def _measured(self) -> str | None:
@@ -278,14 +345,17 @@ def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence
             f"coarsening: can be drawn for graphs of up to {MAX_VERTICES} vertices, but the data have one with "
             f"{coarsener.size}; leave these settings out to use the levels of the data"
         )
-    levels, pos = coarsener.packed(0, store.coordinates if largest is None else None)
+    measured = store.coordinates if largest is None else None
+    levels = coarsener.empty_levels(measured)
     coarser = range(1, coarsener.num_levels)
     x, finest_pos = store.x, store.pos[0]
+    pos = finest_pos, *(torch.zeros_like(finest_pos) for _ in coarser)
+    coarsener.fill(levels, pos, 0, measured)
     scales = [None if largest is None else torch.full((len(store),), largest[k], device=x.device) for k in coarser]
     drawn = DrawnStore(
         x,
-        (finest_pos, *(torch.zeros_like(finest_pos) for _ in coarser)),
-        (levels[0], *(_enlarged(level, coarsener.finest) for level in levels[1:])),
+        pos,
+        levels,
         store.coordinates,
         (*store.scales, *scales),
         store.padded,
@@ -293,21 +363,5 @@ def draw_levels(store: GraphStore, coarsener: RandomCoarsener, largest: Sequence
         coarsener=coarsener,
         expected=tuple(level.bounds for level in levels[1:]),
     )
-    drawn.fill(levels, pos)
     drawn._drawn["epoch"] = 0
     return drawn
-
-
-def _enlarged(level: PackedLevel, finest: PackedLevel) -> PackedLevel:
-    """An empty level with space for all vertices and edges of the finest: no coarser one has more."""
-    per_vertex = ("first_in", "first_out", "members", "targets", "first_member")
-    per_graph = {"offsets": len(level.offsets), "largest": len(level.offsets) - 1}
-    sizes = {**per_graph, **dict.fromkeys(per_vertex, int(finest.offsets[-1]))}
-
-    def enlarge(record: Any, num_edges: int) -> Any:
-        tensors = {name: tensor for name, tensor in vars(record).items() if isinstance(tensor, Tensor)}
-        return replace(record, **{name: t.new_zeros(sizes.get(name, num_edges)) for name, t in tensors.items()})
-
-    edges = enlarge(level.edges, len(finest.edges.senders))
-    looped = None if finest.looped is None else enlarge(level.looped, len(finest.looped.senders))
-    return replace(enlarge(level, 0), edges=edges, looped=looped)

@@ -5,6 +5,7 @@ Prefixes of the variables in kernels: ``i_`` indices and program ids, ``o_`` off
 """
 
 from geoskip.kernels.sparse import sparse_product, sparse_product_gradients
+from geoskip.kernels.triton.coarse_levels import bit_matrices, coarsen_stored
 from geoskip.kernels.triton.convolution import (
     basis_convolution,
     basis_convolution_gradients,
@@ -34,8 +35,10 @@ from geoskip.kernels.triton.training_step import linear_cross_entropy, linear_cr
 __all__ = [
     "basis_convolution",
     "basis_convolution_gradients",
+    "bit_matrices",
     "chebyshev_convolution",
     "chebyshev_convolution_gradients",
+    "coarsen_stored",
     "gaussian_convolution",
     "gaussian_convolution_gradients",
     "linear",
