@@ -75,8 +75,8 @@ def _inverse(b_degree):
 
 @triton.jit
 def _mean(p_pos, b_first, b_second, mask, D: tl.constexpr):
-    """The mean of one coordinate over the vertices of each cluster, one or two. Products with 0, 0.5 and 1 are exact, so
-    it does not matter whether they are fused with a sum."""
+    """The mean of one coordinate over the vertices of each cluster, one or two. Products with 0, 0.5 and 1 are exact,
+    so it does not matter whether they are fused with a sum."""
     b_paired = (b_first != b_second).to(tl.float32)
     b_sum = tl.load(p_pos + b_first * D, mask=mask, other=0.0)
     b_sum += tl.load(p_pos + b_second * D, mask=mask, other=0.0) * b_paired
