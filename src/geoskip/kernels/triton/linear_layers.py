@@ -39,7 +39,9 @@ def linear_gradients(
     if _is_small(x, weight):
         like = zip((x, weight, bias), needs, strict=True)
         grads = [torch.empty_like(t) if need and t is not None else None for t, need in like]
-        _linear_plan(num_rows, weight.shape, *needs, precision())(grad_y, x, weight, *grads)
+        # Without programs for the gradient of x, the address of x stands for it.
+        outputs = x if grads[0] is None else grads[0], *grads[1:]
+        _linear_plan(num_rows, weight.shape, *needs, precision())(grad_y, x, weight, *outputs)
         return tuple(grads)
     with branches(x) as fork:
         if needs[2]:
