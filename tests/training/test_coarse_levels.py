@@ -184,6 +184,7 @@ def test_scores_are_rounded_as_in_the_formula(path: str, device: str, count: int
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature:UserWarning")
 def test_the_host_does_not_wait() -> None:
     one = moved(superpixels(50, looped=True), "cuda")
     levels = one.empty_levels("position")
