@@ -104,11 +104,12 @@ def pytest_runtest_logreport(report: Any) -> None:
             file.write(json.dumps(outcome) + "\n")
 
 
-def run_alone(outcomes: list[dict[str, str]]) -> list[str]:
+def run_alone(outcomes: list[dict[str, str]], seconds: float | None = None) -> list[str]:
     """Run what failed once more in a process of its own: tests that measure memory or time need the device for
     themselves. Outcomes of those that pass are changed in place; their names are returned."""
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
-    again = {outcome["id"]: outcome["outcome"] for outcome in run([o["id"] for o in failed], 1)} if failed else {}
+    repeated = run([o["id"] for o in failed], 1, seconds) if failed else []
+    again = {outcome["id"]: outcome["outcome"] for outcome in repeated}
     passed = [outcome for outcome in failed if again.get(outcome["id"]) == "passed"]
     for outcome in passed:
         outcome["outcome"] = "passed"
@@ -129,7 +130,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--record", type=Path, default=ROOT / "results" / "gpu-tests.json")
     parser.add_argument("--commit", help="instead of what git says")
-    parser.add_argument("--seconds", type=float, help="kill what runs longer, and do not repeat failures alone")
+    parser.add_argument("--seconds", type=float, help="kill what runs longer, repeated failures included")
     arguments = parser.parse_args()
     import torch
 
@@ -144,7 +145,8 @@ def main() -> int:
             left_out[path.relative_to(ROOT).as_posix()] = missing
     start = time.monotonic()
     outcomes = run(collect(list(left_out)), arguments.jobs, arguments.seconds)
-    alone = run_alone(outcomes) if arguments.seconds is None else []
+    left = None if arguments.seconds is None else arguments.seconds - (time.monotonic() - start)
+    alone = run_alone(outcomes, left) if left is None or left > 0 else []
     counts = {kind: sum(o["outcome"] == kind for o in outcomes) for kind in ("passed", "failed", "skipped")}
     per_file: dict[str, dict[str, int]] = {}
     for outcome in outcomes:
