@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from pkgutil import iter_modules
 
 import pytest
 import torch
+
+from geoskip.kernels import triton
 
 
 @pytest.fixture
@@ -26,17 +29,7 @@ def fresh_plans() -> Iterator[None]:
 
 
 def _forget_plans() -> None:
-    for name in (
-        "launch",
-        "convolution",
-        "attention",
-        "gaussians",
-        "neighborhoods",
-        "products",
-        "single_channel",
-        "linear_layers",
-        "pooling",
-    ):
-        for value in vars(importlib.import_module(f"geoskip.kernels.triton.{name}")).values():
+    for module in iter_modules(triton.__path__, f"{triton.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()
