@@ -33,3 +33,11 @@ def _forget_plans() -> None:
         for value in vars(importlib.import_module(module.name)).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()
+
+
+@pytest.fixture
+def in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in halves however small they are, and in chunks that are small as well."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    monkeypatch.setattr(halves, "ENOUGH_PRODUCTS", 0)
+    monkeypatch.setattr(halves, "CHUNK", 64)

@@ -61,11 +61,11 @@ class Where:
 
 
 CPU = [Where("fast"), Where("fast", dtype=torch.float64)]
-EVERYWHERE = [
-    *[pytest.param(where, id=str(where)) for where in CPU],
+ON_TRITON = [
     pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
     pytest.param(Where("fast", "cuda"), id="cuda", marks=pytest.mark.gpu),
 ]
+EVERYWHERE = [*[pytest.param(where, id=str(where)) for where in CPU], *ON_TRITON]
 
 
 def cases(least_slots: int = 1) -> list[Any]:
@@ -101,6 +101,11 @@ def edges(sizes: Sizes, groups: int = 1, loops: bool = False) -> Pattern:
 
 def drawn(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def relative(found: Tensor, exact: Tensor) -> float:
+    """The error in the Frobenius norm."""
+    return float((found.to(exact) - exact).norm() / exact.norm())
 
 
 def outputs(function, inputs: list[Tensor], where: Where | None) -> list[Tensor]:

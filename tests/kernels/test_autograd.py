@@ -26,6 +26,7 @@ PATHS = {
     "max_pool": ("fast", "interpreter"),
     "mean_pool": ("fast", "interpreter"),
     "segment_mean": ("fast", "interpreter"),
+    "linear": ("interpreter",),
 }
 
 
@@ -56,6 +57,7 @@ def inputs(name: str) -> tuple[Any, ...]:
         "max_pool": [x, *tensors],
         "mean_pool": [x, *tensors],
         "segment_mean": [x, torch.tensor([0, 2, 2, 5])],
+        "linear": [x, values(4, 3, seed=2), values(4, seed=4)],
     }
     return tuple(by_name[name])
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from geoskip import kernels
-from tests.kernels.paths import EVERYWHERE, Sizes, Where, cases, compare, drawn, outputs
+from tests.kernels.paths import EVERYWHERE, ON_TRITON, Sizes, Where, cases, compare, drawn, outputs, relative
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -62,20 +62,6 @@ def test_scores_in_several_blocks(where: Where, classes: int, monkeypatch: pytes
     compare(function, inputs, where)
 
 
-IN_HALVES = [
-    pytest.param(Where("interpreter"), id="interpreter", marks=pytest.mark.compiled),
-    pytest.param(Where("fast", "cuda"), id="cuda", marks=pytest.mark.gpu),
-]
-
-
-@pytest.fixture
-def _in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small the product is, and in chunks that are small as well."""
-    halves = importlib.import_module("geoskip.kernels.triton.halves")
-    monkeypatch.setattr(halves, "ENOUGH_PRODUCTS", 0)
-    monkeypatch.setattr(halves, "CHUNK", 64)
-
-
 def _entropy_of(labels: torch.Tensor, shares: torch.Tensor):
     def function(x, weight, bias=None, *, device):
         return kernels.linear_cross_entropy(x, weight, bias, labels.to(device), shares.to(x.device, x.dtype))
@@ -83,12 +69,8 @@ def _entropy_of(labels: torch.Tensor, shares: torch.Tensor):
     return function
 
 
-def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:
-    return float((found.to(exact) - exact).norm() / exact.norm())
-
-
-@pytest.mark.usefixtures("_in_halves")
-@pytest.mark.parametrize("where", IN_HALVES)
+@pytest.mark.usefixtures("in_halves")
+@pytest.mark.parametrize("where", ON_TRITON)
 @pytest.mark.parametrize(
     ("rows", "channels", "classes", "scales"),
     [
@@ -112,11 +94,11 @@ def test_large_products_in_halves(
     again = outputs(lambda *a: function(*a, device=where.device), inputs, where)
     for a, b, repeated in zip(found, expected, again, strict=True):
         assert torch.equal(a, repeated)
-        assert _relative(a, b) < 2**-21
+        assert relative(a, b) < 2**-21
 
 
-@pytest.mark.usefixtures("_in_halves")
-@pytest.mark.parametrize("where", IN_HALVES)
+@pytest.mark.usefixtures("in_halves")
+@pytest.mark.parametrize("where", ON_TRITON)
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 @pytest.mark.parametrize("of", [0, 1])
 def test_halves_of_numbers_that_are_not_finite(where: Where, value: float, of: int) -> None:
@@ -127,8 +109,8 @@ def test_halves_of_numbers_that_are_not_finite(where: Where, value: float, of: i
         assert found.isnan().all()
 
 
-@pytest.mark.usefixtures("_in_halves")
-@pytest.mark.parametrize("where", IN_HALVES)
+@pytest.mark.usefixtures("in_halves")
+@pytest.mark.parametrize("where", ON_TRITON)
 def test_halves_hold_numbers_far_below_the_largest(where: Where) -> None:
     """22 bits of numbers down to 2⁻¹⁸ of the largest, then 2⁻⁴⁰ of the largest."""
     halves = importlib.import_module("geoskip.kernels.triton.halves")
@@ -179,7 +161,7 @@ def test_long_sums_are_accurate_in_chunks(
     with kernels.use_path("interpreter"):
         right = halves.halves(weight, tops[1], False)
         found = halves.gradient_of_left(stored, right, tops, torch.ones(()), rows)
-    assert least < _relative(found, gradient.double() @ weight.double()) < most
+    assert least < relative(found, gradient.double() @ weight.double()) < most
 
 
 @pytest.mark.gpu
@@ -200,4 +182,4 @@ def test_the_correspondence_classifier_in_halves(rows: int) -> None:
     by_torch, found, again = computed(Where("reference", "cuda")), *(computed(Where("fast", "cuda")) for _ in range(2))
     for a, b, plain, repeated in zip(found, exact, by_torch, again, strict=True):
         assert torch.equal(a, repeated)
-        assert _relative(a, b) <= max(1.2 * _relative(plain, b), 2**-21)
+        assert relative(a, b) <= max(1.2 * relative(plain, b), 2**-21)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
+from torch import Tensor
 
 from geoskip import kernels
 from geoskip.kernels import use_path
 from geoskip.kernels.paths import recorded_launches
-from tests.kernels.paths import EVERYWHERE, Sizes, Where, cases, compare, drawn
+from tests.kernels.paths import EVERYWHERE, ON_TRITON, Sizes, Where, cases, compare, drawn, outputs, relative
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -67,3 +70,66 @@ def test_a_small_layer_is_one_launch_each_way(shape: tuple[int, int], count: int
         assert len(launches) == count
         torch.autograd.grad(y.sum(), [x, weight, bias])
     assert [kernel.__name__ for kernel, *_ in launches][count:][:count] == ["_linear_gradients_kernel"] * count
+
+
+@pytest.fixture
+def none_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("geoskip.kernels.triton.linear_layers"), "SMALL", 0)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return kernels.linear(x, weight, bias)
+
+
+@pytest.mark.usefixtures("in_halves", "none_are_small")
+@pytest.mark.parametrize("where", ON_TRITON)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "out", "scales"),
+    [
+        ((5, 8), 3, (1.0, 1.0)),
+        ((2, 35, 16), 65, (1.0, 1.0)),
+        ((64, 24), 128, (1e-30, 1e30)),
+        ((8,), 9, (1e25, 1e-26)),
+        ((6, 1032), 9, (1e-38, 1.0)),
+    ],
+)
+def test_large_layers_in_halves(
+    where: Where, biased: bool, shape: tuple[int, ...], out: int, scales: tuple[float, float]
+) -> None:
+    """Whatever the scales of x and of the weight; the rounding of the largest numbers bounds the error."""
+    inputs = [drawn(*shape, seed=1) * scales[0], drawn(out, shape[-1], seed=2) * scales[1]]
+    inputs += [drawn(out, seed=3)] if biased else []
+    expected = outputs(_linear, inputs, None)
+    found, again = outputs(_linear, inputs, where), outputs(_linear, inputs, where)
+    for a, b, repeated in zip(found, expected, again, strict=True):
+        assert a.shape == b.shape
+        assert torch.equal(a, repeated)
+        assert relative(a, b) < 2**-21
+
+
+@pytest.mark.usefixtures("in_halves", "none_are_small")
+@pytest.mark.parametrize("where", ON_TRITON)
+def test_rows_in_halves_do_not_depend_on_each_other(where: Where) -> None:
+    """A row that is not finite, or 10³⁰ times as large as the others, changes no other row."""
+    x, weight = (drawn(size, 16, seed=size).to(where.device, where.dtype) for size in (70, 9))
+    with kernels.use_path(where.path):
+        expected = kernels.linear(x, weight)
+        for value in (float("inf"), float("nan"), 1e30):
+            other = x.clone()
+            other[3, 4] = value
+            found = kernels.linear(other, weight)
+            assert torch.equal(found[torch.arange(70) != 3], expected[torch.arange(70) != 3])
+            assert value == 1e30 or found[3].isnan().all()
+
+
+@pytest.mark.gpu
+def test_the_classifier_alone_in_halves() -> None:
+    """The sizes that halves are for, against float64: as accurate as torch computes them in float32."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    inputs = [drawn(6890, 256, seed=1), drawn(6890, 256, seed=2) / 16, drawn(6890, seed=3)]
+    assert halves.pays(*(tensor.float().cuda() for tensor in inputs[:2]))
+    exact = outputs(_linear, inputs, Where("reference", "cuda", torch.float64))
+    plain, found = (outputs(_linear, inputs, Where(path, "cuda")) for path in ("reference", "fast"))
+    for a, b, by_torch in zip(found, exact, plain, strict=True):
+        assert relative(a, b) <= max(1.2 * relative(by_torch, b), 2**-21)

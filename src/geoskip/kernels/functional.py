@@ -197,7 +197,7 @@ def linear(
     bias: Float[Tensor, " out"] | None = None,
 ) -> Float[Tensor, "*rows out"]:
     r""":math:`x W^\top + b`."""
-    if not _is_eager_on_triton(x):
+    if not (on_triton(x) and is_fast(x)):
         return reference.linear(x, weight, bias)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
     return _linear.on(x)(x, weight, bias)
@@ -385,12 +385,16 @@ _segment_mean = Kernel(
     "Tensor x, Tensor offsets",
     lambda x, offsets: x.new_empty(*x.shape[:-2], len(offsets) - 1, x.shape[-1]),
 )
-# While torch traces, these three are the reference formulas.
+_linear = Kernel(
+    "linear",
+    "Tensor x, Tensor weight, Tensor? bias",
+    lambda x, weight, bias: x.new_empty(*x.shape[:-1], weight.shape[0]),
+)
+# While torch traces, these two are the reference formulas.
 _perceptron_convolution = Kernel(
     "perceptron_convolution",
     "Tensor x, Tensor weights, Tensor epsilon, Tensor theta, PATTERN, Tensor hidden_bias, Tensor theta_out, "
     "Tensor? skip, Tensor bias",
     num_saved=1,
 )
-_linear = Kernel("linear")
 _linear_cross_entropy = Kernel("linear_cross_entropy", num_saved=7)

@@ -1,4 +1,4 @@
-"""Linear layers on CUDA: small ones in one kernel each way, others by cuBLAS."""
+"""Linear layers on CUDA: small ones in one kernel each way, others by cuBLAS, in halves where that is faster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from geoskip.kernels.branches import branches
+from geoskip.kernels.triton import halves
 from geoskip.kernels.triton.blocks import product
 from geoskip.kernels.triton.launch import CACHE_SIZE, SIZES, LaunchPlan, Shape, ceil_div, precision
 from geoskip.kernels.triton.products import OwnTerm, add_parts, multiply_terms, over_rows
@@ -23,7 +24,9 @@ SMALL, LINEAR_TILES = 256, (16, 32, 32)
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not _is_small(x, weight):
-        return functional.linear(x, weight, bias)
+        if not halves.pays(x, weight):
+            return functional.linear(x, weight, bias)
+        return halves.product(x.view(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
     y = x.new_empty(*x.shape[:-1], len(weight))
     multiply_terms(y, OwnTerm(x, None, weight, bias), x.unsqueeze(0)[:0], weight, True)
     return y
@@ -46,6 +49,10 @@ def linear_gradients(
     with branches(x) as fork:
         if needs[2]:
             (grad_bias,) = fork(lambda: add_parts(over_rows(grad_y, grad_y, False, True)[1:], [bias]))
+        if halves.pays(x, weight):
+            rows, of_rows = x.view(num_rows, -1), grad_y.view(num_rows, -1)
+            grad_x, grad_weight = halves.product_gradients(of_rows, needs[0], needs[1], rows, weight)
+            return grad_x if grad_x is None else grad_x.view(x.shape), grad_weight, grad_bias
         if needs[1]:
             grad_weight = fork(lambda: grad_y.view(num_rows, len(weight)).t() @ x.view(num_rows, weight.shape[1]))
         if needs[0]:
