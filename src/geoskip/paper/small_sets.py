@@ -67,12 +67,12 @@ def reduced(data: MeshSet, num_vertices: int, num_train: int, num_test: int, see
     return MeshSet(step.mesh, StoredShapes(verts), names, Split.leading(len(items), num_train), data.unit_mm)
 
 
-@data_set(task="reconstruction", title="Generated faces with fewer vertices", extra="people")
+@data_set(task="reconstruction", title="Mixed faces with fewer vertices", extra="people")
 def coarse_faces(factors: list[int]) -> MeshSet:
-    """The generated faces, with the vertices that remain after decimating the template by each of the factors."""
-    from geoskip.data import faces
+    """The mixed faces, with the vertices that remain after decimating the template by each of the factors."""
+    from geoskip.data import mixed_faces
 
-    return coarsened(faces(), factors) if factors else faces()
+    return coarsened(mixed_faces(), factors) if factors else mixed_faces()
 
 
 def coarsened(data: MeshSet, factors: Sequence[int]) -> MeshSet:
