@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import geoskip
+from geoskip.graphs import attach, cartesian
 from geoskip.meshes import icosphere
+from geoskip.meshes.retriangulation import flip_edges
 from geoskip.training.cuda_graphs import WARMUPS, Captured, Replay
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -205,15 +209,74 @@ def test_what_is_recorded_again(change: Any, expected: int) -> None:
     assert count_recordings(change) == expected
 
 
-def test_another_graph_is_recorded_again() -> None:
+def test_one_graph_is_recorded_once_and_others_of_its_shape_once_more() -> None:
     model, optimizer, graph = setting("cpu")
     step = Captured(step_of(model, optimizer), (model, optimizer), record_once)
     x, target = batches("cpu", [2])[0]
-    for used in (graph, sphere()):
+    counts = []
+    for used in (graph, *flipped_spheres(3)):
         for _ in range(WARMUPS + 1):
             step(x, target, used)
+        counts.append(step.num_recordings)
+    assert counts == [1, 2, 2, 2]
+
+
+def flipped_spheres(count: int) -> list[geoskip.Graph]:
+    """Spheres with as many vertices and edges as :func:`sphere`, and another connectivity and pseudo-coordinates."""
+    mesh, graphs = icosphere(1), []
+    for seed in range(count):
+        flipped = flip_edges(mesh, np.random.default_rng(seed))
+        graph = geoskip.Graph.from_faces(torch.tensor(flipped.faces), mesh.num_vertices)
+        graphs.append(attach(graph, cartesian(graph, torch.tensor(mesh.verts).float())))
+    return graphs
+
+
+OPERATORS: dict[str, Callable[[int, int], nn.Module]] = {
+    "monet": partial(geoskip.MoNetConv, kernel_size=4),
+    "feast": partial(geoskip.FeaStConv, kernel_size=4),
+    "cheb": partial(geoskip.ChebConv, kernel_size=3),
+    "gcn": geoskip.GCNConv,
+    "gin": geoskip.GINConv,
+    "spline": partial(geoskip.SplineConv, kernel_size=8),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_graphs_of_one_shape_share_a_recording(name: str, device: str) -> None:
+    """Losses and weights are those of the plain loop, with a graph of its own in every step."""
+    graphs = [graph.to(device) for graph in flipped_spheres(6)]
+    assert len({graph.num_edges for graph in graphs}) == 1
+    assert not torch.equal(graphs[0].edge_index, graphs[1].edge_index)
+    losses = []
+    for is_captured in (False, True):
+        model, optimizer, _ = setting(device)
+        model.drop.p = 0.0
+        model.conv = geoskip.AffineSkip(OPERATORS[name](3, 8)).to(device)
+        optimizer.add_param_group({"params": [*model.conv.parameters()]})
+        plain = step_of(model, optimizer)
+        step = captured(plain, device, model, optimizer) if is_captured else plain
+        seen = [
+            step(x, target, graphs[number % len(graphs)]).detach()
+            for number, (x, target) in enumerate(batches(device, [2] * 15))
+        ]
+        losses.append(torch.stack(seen))
     assert isinstance(step, Captured)
-    assert step.num_recordings == 2
+    assert step.num_recordings == 1
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_gradient_of_an_argument_is_not_lost_in_silence(device: str) -> None:
+    model, optimizer, graph = setting(device)
+    step = captured(step_of(model, optimizer), device, model, optimizer)
+    x, target = batches(device, [2])[0]
+    x.requires_grad_()
+    for _ in range(WARMUPS):
+        step(x, target, graph)
+    assert x.grad is not None
+    with pytest.raises(ValueError, match=r"backward\(\) reaches an argument of shape \(2, 42, 3\)"):
+        step(x, target, graph)
 
 
 def test_inputs_are_copied_in_and_results_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
@@ -203,8 +204,11 @@ def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -
     The first three calls with inputs of a shape run as usual; the fourth is recorded, and later ones replay it. Inputs
     of other shapes, such as a smaller last batch, get recordings of their own. Tensors among the arguments, also in
     tuples, lists and dictionaries, may change from call to call. All other arguments, and everything else that the
-    step uses, are fixed: a new :class:`~geoskip.graphs.Graph` is recorded again if it is passed as an argument.
-    Results are copies.
+    step uses, are fixed. Results are copies.
+
+    A :class:`~geoskip.graphs.Graph` among the arguments may change, too: graphs with equally many vertices and edges,
+    such as closed meshes of one size, share a recording. What the operators compute from the edges alone, such as the
+    normalization of GCN, is then part of the recording. As long as all calls have the same graph, it is not.
 
     The step must not wait for the GPU: no ``.item()``, no ``print`` of a tensor, no ``if`` on a value. Return the loss
     and read it outside. Without CUDA tensors among the inputs the step runs as usual.
@@ -236,6 +240,8 @@ class Captured(Generic[P, R]):
     ) -> None:
         self.step, self.watched, self._record = step, tuple(watched), record
         self._calls: dict[Hashable, int] = {}
+        # The first graphs of each shape; an empty tuple once there have been others.
+        self._graphs: dict[Hashable, tuple[weakref.ref[Any], ...]] = {}
         self._recordings: dict[Hashable, tuple[list[Tensor], Replay, list[Any]]] = {}
         update_wrapper(self, step)
 
@@ -246,19 +252,42 @@ class Captured(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A Graph stays whole: what it remembers belongs to its own tensors, not to copies of them.
         leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=is_dataclass)
-        inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if self._record is None and not any(tensor.is_cuda for tensor in inputs):
+        if self._record is None and not any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves):
             return self.step(*args, **kwargs)
         key = self._key(leaves, structure)
+        if key not in self._recordings and (graphs := [leaf for leaf in leaves if _is_record(leaf)]):
+            parts, whole = pytree.tree_flatten((args, kwargs))
+            of_shapes = self._key(parts, whole)
+            if self._have_changed(of_shapes, graphs):
+                # Made of its tensors, a graph remembers nothing.
+                leaves, structure, key = parts, whole, of_shapes
+                args, kwargs = pytree.tree_unflatten(parts, whole)
         if key not in self._recordings:
             calls = self._calls[key] = self._calls.get(key, 0) + 1
             if calls <= WARMUPS:
                 return self._run_aside(args, kwargs)
             self._recordings[key] = self._recorded(leaves, structure)
         buffers, replay, _ = self._recordings[key]
-        for buffer, tensor in zip(buffers, inputs, strict=True):
-            buffer.copy_(tensor)
-        return pytree.tree_map_only(Tensor, lambda result: result.detach().clone(), replay())
+        inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        with torch.no_grad():
+            for buffer, tensor in zip(buffers, inputs, strict=True):
+                buffer.copy_(tensor)
+        result = replay()
+        for buffer in buffers:
+            if buffer.requires_grad and buffer.grad is not None:
+                raise ValueError(
+                    f"step: backward() reaches an argument of shape {tuple(buffer.shape)}, whose .grad a recording "
+                    "cannot fill. Detach the argument, or return its gradient from torch.autograd.grad"
+                )
+        return pytree.tree_map_only(Tensor, lambda part: part.detach().clone(), result)
+
+    def _have_changed(self, of_shapes: Hashable, graphs: Sequence[Any]) -> bool:
+        """Whether there have been other graphs of the same shapes."""
+        first = self._graphs.setdefault(of_shapes, tuple(map(weakref.ref, graphs)))
+        if first and all(reference() is graph for reference, graph in zip(first, graphs, strict=True)):
+            return False
+        self._graphs[of_shapes] = ()
+        return True
 
     def _key(self, leaves: list[Any], structure: Any) -> Hashable:
         """Everything that a recording depends on."""
@@ -297,3 +326,8 @@ class Captured(Generic[P, R]):
         replay = (self._record or record_once)(lambda: self.step(*args, **kwargs))
         # The arguments are kept: their ids are part of the key.
         return [copy for copy in copies if isinstance(copy, Tensor)], replay, leaves
+
+
+def _is_record(leaf: Any) -> bool:
+    """Whether it is a graph, or another record of tensors that torch can take apart."""
+    return is_dataclass(leaf) and type(leaf) in pytree.SUPPORTED_NODES
