@@ -164,6 +164,21 @@ def test_long_sums_are_accurate_in_chunks(
     assert least < relative(found, gradient.double() @ weight.double()) < most
 
 
+@pytest.mark.parametrize("channels", [256, 1032])
+def test_sums_of_scores_are_short_enough(channels: int) -> None:
+    """On tensor cores, x Wᵀ is accurate wherever it is computed in halves; with more channels it would not be."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    x, weight = drawn(2048, channels, seed=1).float(), drawn(2048, channels, seed=2).float()
+    assert halves.pays(x, weight) == (channels <= halves.CHUNK)
+    tops = halves.largest(x, weight)
+    with kernels.use_path("interpreter"):
+        left, right = halves.halves(x[:64], tops[0], True), halves.halves(weight[:64], tops[1], False)
+    scales = [2.0 ** (15 - torch.frexp(top).exponent.item()) for top in tops]
+    scores = _on_tensor_cores(left[:64], right[:64].t()).double() / (scales[0] * scales[1])
+    error = relative(scores, x[:64].double() @ weight[:64].double().t())
+    assert (error < 2**-21) == (channels <= halves.CHUNK)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [6890, 1030])
 def test_the_correspondence_classifier_in_halves(rows: int) -> None:
