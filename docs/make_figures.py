@@ -44,10 +44,16 @@ plt.rcParams |= STYLE | {"font.size": 9.5, "axes.titlesize": 10, "axes.grid": Fa
 
 
 def results(runs: Path = RUNS) -> Figure:
-    """Plain, residual and affine rows of the main tables: the mean over seeds and its 95 % interval."""
+    """Plain, residual and affine rows of the main tables: the mean over seeds and its 95 % interval.
+
+    Where the rows of a table have been trained with several schedules, all are shown.
+    """
     tables = [t for t in result_tables(find_runs([runs]).runs, published_tables()) if is_comparable(t.data)]
-    shown = [next(t for t in tables if t.name == name) for name in ("table1", "table2", "correspondence")]
-    rows = [[row for row in table.rows if _is_main(row, table.description.metrics[0].key)] for table in shown]
+    by_name = [[t for t in tables if t.name == name] for name in ("table1", "table2", "correspondence")]
+    shown = [of_name[0] for of_name in by_name]
+    rows = [
+        [row for t in of_name for row in t.rows if _is_main(row, t.description.metrics[0].key)] for of_name in by_name
+    ]
     groups = [list(dict.fromkeys(row.group for row in of_table)) for of_table in rows]
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])
     for axis, table, of_table, of_groups in zip(axes, shown, rows, groups, strict=True):

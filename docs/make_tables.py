@@ -103,13 +103,15 @@ def main_table(groups: Groups) -> TextTable:
         if is_comparable(data)
         for line in _by_skip(EXPERIMENTS[name], column, data, runs)
     ]
-    header = ("task, data", "operator", *("plain" if skip == "none" else skip for skip in SKIPS))
+    header = ("task, data, training", "operator", *("plain" if skip == "none" else skip for skip in SKIPS))
     return TextTable("Main results", header, tuple(lines), (LEGEND,))
 
 
 def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) -> Iterator[tuple[str, ...]]:
     rows = [row for row in experiment.rows if not row.more and column in (None, row.column)]
-    about = f"{TASK_DESCRIPTIONS[rows[0].task].title}, {data}: {unit(rows[0], rows[0].metrics[0])}"
+    lengths = {record.config["optim"]["epochs"] for row in rows for record in runs.get(row, {}).values()}
+    trained = f"{data}, {' or '.join(map(str, sorted(lengths)))} epochs"
+    about = f"{TASK_DESCRIPTIONS[rows[0].task].title}, {trained}: {unit(rows[0], rows[0].metrics[0])}"
     by_operator: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_operator.setdefault(row.label.removeprefix(skip_prefix(row.skip)), {})[row.skip] = row

@@ -3,8 +3,9 @@
     python -m tests.gpu [--jobs 4] [--seconds 500] [--record results/gpu-tests.json] [--commit HASH]
 
 The record says which code was tested (a digest of ``src`` and ``tests``, and the commit where git knows it), on which
-device, with which versions, and which tests passed, failed or were skipped. Test files whose packages are not installed
-are left out and listed.
+device, with which versions, and which tests passed, failed, were skipped, or were unfinished when the time was up. Test
+files whose packages are not installed are left out and listed. If there is a record of the same code on the same
+device, only the tests that it lists as failed or unfinished run, and the record is updated.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = "GEOSKIP_GPU_TESTS_REPORT"
+KINDS = ("passed", "failed", "skipped", "unfinished")
 PACKAGES = ["torch", "triton", "torch-geometric", "numpy", "scipy"]
 
 
@@ -61,7 +64,7 @@ def collect(ignored: list[str]) -> list[str]:
 def run(tests: list[str], jobs: int, seconds: float | None = None) -> list[dict[str, str]]:
     """The outcome of each test; tests are dealt out in turn, so that slow files are shared among the processes.
 
-    Processes that take longer than ``seconds`` are killed. Tests that did not end count as failed.
+    Processes that take longer than ``seconds`` are killed. Tests that have not ended by then are unfinished.
     """
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -120,9 +123,7 @@ def _outcomes(report: Path, listed: list[str]) -> list[dict[str, str]]:
     """Of the tests of a process, by what it wrote down; the last word on a test counts."""
     lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
     ended = {outcome["id"]: outcome for outcome in map(json.loads, lines)}
-    return [
-        ended.get(test, {"id": test, "outcome": "failed", "seconds": "0", "reason": "did not end"}) for test in listed
-    ]
+    return [ended.get(test, {"id": test, "outcome": "unfinished", "seconds": "0"}) for test in listed]
 
 
 def main() -> int:
@@ -144,36 +145,67 @@ def main() -> int:
         if missing := missing_packages(path):
             left_out[path.relative_to(ROOT).as_posix()] = missing
     start = time.monotonic()
-    outcomes = run(collect(list(left_out)), arguments.jobs, arguments.seconds)
+    made_of = {"digest": digest(), "device": torch.cuda.get_device_name()}
+    before = earlier_record(arguments.record, made_of)
+    tests = tests_left(before) if before else collect(list(left_out))
+    outcomes = run(tests, arguments.jobs, arguments.seconds)
     left = None if arguments.seconds is None else arguments.seconds - (time.monotonic() - start)
     alone = run_alone(outcomes, left) if left is None or left > 0 else []
-    counts = {kind: sum(o["outcome"] == kind for o in outcomes) for kind in ("passed", "failed", "skipped")}
-    per_file: dict[str, dict[str, int]] = {}
-    for outcome in outcomes:
-        entry = per_file.setdefault(outcome["id"].split("::")[0], {"passed": 0, "failed": 0, "skipped": 0})
-        entry[outcome["outcome"]] += 1
-    slowest = sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]
-    record: dict[str, Any] = {
+    record = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": arguments.commit or commit(),
-        "digest": digest(),
-        "device": torch.cuda.get_device_name(),
+        **made_of,
         "versions": {"python": sys.version.split()[0], "cuda": torch.version.cuda} | _versions(),
-        **counts,
-        "seconds": round(time.monotonic() - start),
-        "files": dict(sorted(per_file.items())),
-        "passed_only_alone": alone,
-        "failures": [o["id"] for o in outcomes if o["outcome"] == "failed"],
+        **summary(outcomes, alone, round(time.monotonic() - start), before),
         "left_out": left_out,
     }
     arguments.record.parent.mkdir(parents=True, exist_ok=True)
     arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-    for outcome in slowest:
+    for outcome in sorted(outcomes, key=lambda o: -float(o["seconds"]))[:10]:
         print(f"{float(outcome['seconds']):6.1f} s {outcome['id']}")
     for name in record["failures"]:
         print("FAILED", name)
-    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
-    return 1 if counts["failed"] or not counts["passed"] else 0
+    for name in record["unfinished"]:
+        print("UNFINISHED", name)
+    print(f"{record['passed']} passed, {record['failed']} failed, {record['skipped']} skipped")
+    return 0 if record["passed"] and not tests_left(record) else 1
+
+
+def earlier_record(path: Path, made_of: Mapping[str, str]) -> dict[str, Any] | None:
+    """The record of the same code on the same device, if it lists tests that have not passed."""
+    record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    is_same = all(record.get(name) == value for name, value in made_of.items())
+    return record if is_same and tests_left(record) else None
+
+
+def tests_left(record: Mapping[str, Any]) -> list[str]:
+    return [*record["failures"], *record["unfinished"]]
+
+
+def summary(
+    outcomes: Sequence[Mapping[str, str]], alone: Sequence[str], seconds: int, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The counts, in all and per file, and what did not pass; together with the outcomes of the record ``before``."""
+    files: dict[str, dict[str, int]] = {}
+    if before is not None:
+        files = {name: dict.fromkeys(KINDS, 0) | counts for name, counts in before["files"].items()}
+        for kind, names in (("failed", before["failures"]), ("unfinished", before["unfinished"])):
+            for name in names:
+                files[name.split("::")[0]][kind] -= 1
+        alone, seconds = [*before["passed_only_alone"], *alone], before["seconds"] + seconds
+    for outcome in outcomes:
+        files.setdefault(outcome["id"].split("::")[0], dict.fromkeys(KINDS, 0))[outcome["outcome"]] += 1
+    return {
+        **{kind: sum(counts[kind] for counts in files.values()) for kind in KINDS[:-1]},
+        "seconds": seconds,
+        "files": {
+            name: {kind: n for kind, n in counts.items() if n or kind != "unfinished"}
+            for name, counts in sorted(files.items())
+        },
+        "passed_only_alone": list(alone),
+        "failures": [outcome["id"] for outcome in outcomes if outcome["outcome"] == "failed"],
+        "unfinished": [outcome["id"] for outcome in outcomes if outcome["outcome"] == "unfinished"],
+    }
 
 
 def _versions() -> dict[str, str]:

@@ -178,13 +178,13 @@ def test_claims_of_the_paper_as_tables(tmp_path: Path) -> None:
 def test_operators_down_and_skips_across(tmp_path: Path) -> None:
     papers_own(tmp_path, seeds=1)
     table = main_table(published_runs(EXPERIMENTS.values(), tmp_path))
-    assert table.header == ("task, data", "operator", "plain", "residual", "affine")
+    assert table.header == ("task, data, training", "operator", "plain", "residual", "affine")
     tasks = {task: [line[1:] for line in table.lines if line[0] == task] for task, *_ in table.lines}
     faces, digits, bodies = tasks.values()
     assert list(tasks) == [
-        "Shape reconstruction, faces: mean error, mm",
-        "Digit classification, superpixels: accuracy, %",
-        "Dense correspondence, bodies: accuracy, %",
+        "Shape reconstruction, faces, 6 epochs: mean error, mm",
+        "Digit classification, superpixels, 20 epochs: accuracy, %",
+        "Dense correspondence, bodies, 300 epochs: accuracy, %",
     ]
     assert [line[0] for line in faces] == ["ChebNet M=9", "SpiralNet++ M=9", "FeaStNet M=9", "MoNet M=9"]
     assert faces[0] == ("ChebNet M=9", "0.438 (0.438)", "0.444 (0.444)", "")

@@ -6,6 +6,7 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarize
 from geoskip.report.charts import MAX_POINTS, Chart, charts, write_charts
+from geoskip.report.html_tables import headlines
 from tests.report.made_runs import made_run, result_tables
 
 TABLE1, MATCHING = EXPERIMENTS["table1"], EXPERIMENTS["correspondence"]
@@ -96,8 +97,10 @@ def test_titles_are_distinct() -> None:
     """Tables with the same data, and with the same title under two schedules."""
     rows = [*TABLE1.rows, *(r for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 9)]
     runs = [made_run(row, "faces", 0, schedule=schedule) for row in rows for schedule in ("short", "full")]
-    titles = [chart.title for chart in charts(result_tables(runs))]
-    assert len(titles) == len(set(titles))
+    tables = result_tables(runs)
+    for titled in (tables, charts(tables), headlines(tables).values()):
+        titles = [one.title for one in titled]
+        assert len(titles) == len(set(titles)) > 1
 
 
 def test_one_size_is_no_chart() -> None:

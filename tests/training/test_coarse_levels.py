@@ -173,7 +173,7 @@ def superpixels(count: int, looped: bool) -> RandomCoarsener:
     ("path", "device", "count"),
     [
         pytest.param("interpreter", "cpu", 3, marks=pytest.mark.compiled),
-        pytest.param("fast", "cuda", 2000, marks=pytest.mark.gpu),
+        pytest.param("fast", "cuda", 500, marks=pytest.mark.gpu),
     ],
 )
 def test_scores_are_rounded_as_in_the_formula(path: str, device: str, count: int, looped: bool) -> None:

@@ -78,28 +78,28 @@ def charts(tables: Sequence[ResultTable]) -> list[Chart]:
 
     Every title names its table, so no two charts of a page have the same title.
     """
-    titles = [table.title for table in tables]
-    names = [f"{t.title}, {t.schedule} schedule" if titles.count(t.title) > 1 else t.title for t in tables]
-    drawn = [chart for table, name in zip(tables, names, strict=True) for chart in _charts_of(table, name)]
+    drawn = [chart for table in tables for chart in _charts_of(table)]
     return [chart for chart in drawn if chart.series]
 
 
-def _charts_of(table: ResultTable, name: str) -> list[Chart]:
+def _charts_of(table: ResultTable) -> list[Chart]:
     band = ", averaged over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.own) else ""
     curves = [
         Chart(
             f"{table.key}-loss",
-            f"{name}: training loss",
+            f"{table.title}: training loss",
             f"Mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
             _curves(table.own, "loss"),
             log_y=True,
         ),
-        geodesic_chart(f"{table.key}-geodesic", f"{name}: cumulative geodesic error", _curves(table.own, "geodesic")),
+        geodesic_chart(
+            f"{table.key}-geodesic", f"{table.title}: cumulative geodesic error", _curves(table.own, "geodesic")
+        ),
     ]
     metric = next((m for m in table.description.metrics if m.better), None)
-    return curves + (_versus(table, name, metric) if metric else [])
+    return curves + (_versus(table, metric) if metric else [])
 
 
 def geodesic_chart(key: str, title: str, series: tuple[Series, ...]) -> Chart:
@@ -108,7 +108,7 @@ def geodesic_chart(key: str, title: str, series: tuple[Series, ...]) -> Chart:
     return Chart(key, title, text, "Geodesic error, % of the diameter", "Vertices, %", series)
 
 
-def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
+def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
     """The metric versus kernel size, if there are several sizes, and versus the number of parameters."""
     sized = [row for row in table.own if row.matrices is not None]
     printed = [row for row in table.own if metric.key in row.paper]
@@ -121,7 +121,7 @@ def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
         drawn.append(
             Chart(
                 f"{table.key}-size",
-                f"{name}: {metric.heading.lower()} versus kernel size",
+                f"{table.title}: {metric.heading.lower()} versus kernel size",
                 f"One line per method{_powers(sized)}. {better}{hollow}",
                 "Weight matrices M",
                 metric.label,
@@ -134,7 +134,7 @@ def _versus(table: ResultTable, name: str, metric: Metric) -> list[Chart]:
         drawn.append(
             Chart(
                 f"{table.key}-parameters",
-                f"{name}: {metric.heading.lower()} versus model size",
+                f"{table.title}: {metric.heading.lower()} versus model size",
                 f"{better}{hollow}",
                 "Parameters",
                 metric.label,

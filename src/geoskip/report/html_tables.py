@@ -55,7 +55,8 @@ def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     better = sum(change < 0 if metric.better == "lower" else change > 0 for change in changes)
     pick = min if metric.better == "lower" else max
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
-    title, uncounted = f"{first.description.title}, {first.data}", len(by_group) - len(pairs)
+    title = ", ".join(filter(None, (first.description.title, first.data, first.training)))
+    uncounted = len(by_group) - len(pairs)
     return Headline(title, metric, better, len(pairs), uncounted, statistics.fmean(changes), example)
 
 

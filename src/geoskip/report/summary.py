@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from geoskip.records import RunRecord
@@ -121,7 +122,10 @@ class ResultRow:
 
 @dataclass(frozen=True, eq=False)
 class ResultTable:
-    """Rows that can be compared, since they were trained on the same data with the same schedule."""
+    """Rows that can be compared, since they were trained on the same data with the same schedule.
+
+    ``training`` is part of the title where another table has the same rows and data.
+    """
 
     key: str
     name: str
@@ -131,6 +135,7 @@ class ResultTable:
     description: TaskDescription
     rows: tuple[ResultRow, ...]
     heading: str = ""
+    training: str = ""
 
     @property
     def own(self) -> tuple[ResultRow, ...]:
@@ -167,7 +172,7 @@ class ResultTable:
     @property
     def title(self) -> str:
         named = self.heading or " · ".join(filter(None, (self.description.title, self.name)))
-        return f"{named}, {self.data}" if self.data else named
+        return ", ".join(filter(None, (named, self.data, self.training)))
 
 
 def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
@@ -190,7 +195,19 @@ def result_tables(runs: Sequence[ReportRun], published: Published | None = None)
             has_own_rows = any((row.home, row.task) == (name, key[0]) for row in rows)
             if own or (others and not has_own_rows):
                 tables.append(_result_table(f"e{len(tables)}", [*own, *others], name, key, published))
-    return tables
+    return _with_distinct_titles(tables)
+
+
+def _with_distinct_titles(tables: Sequence[ResultTable]) -> list[ResultTable]:
+    """Tables of one title that differ in their schedule, with the length of training, or else the schedule's name."""
+    titles = Counter(table.title for table in tables)
+    lengths = Counter((table.title, table.epochs) for table in tables)
+
+    def training(table: ResultTable) -> str:
+        says_it = table.epochs and lengths[table.title, table.epochs] == 1
+        return table.epochs if says_it else f"{table.schedule} schedule"
+
+    return [table if titles[table.title] == 1 else replace(table, training=training(table)) for table in tables]
 
 
 def _result_table(
