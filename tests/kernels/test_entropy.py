@@ -164,6 +164,7 @@ def test_long_sums_are_accurate_in_chunks(
     assert least < relative(found, gradient.double() @ weight.double()) < most
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("channels", [256, 1032])
 def test_sums_of_scores_are_short_enough(channels: int) -> None:
     """On tensor cores, x Wᵀ is accurate wherever it is computed in halves; with more channels it would not be."""
