@@ -7,6 +7,7 @@
 In a page, the lines ``<!-- table2 -->`` and ``<!-- /table2 -->`` enclose what is written there. The names are those of
 the experiments, and
 
+- ``runs``: how many of the runs of ``geoskip reproduce all`` have a record,
 - ``main``: the main results in short form, and the claims,
 - ``claims``: one line per claim, ``comparisons``: one line per comparison,
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
@@ -44,6 +45,7 @@ from geoskip.paper.findings import (
     roughness_ratio,
     spread,
 )
+from geoskip.paper.reproduction import all_reproductions, overview
 from geoskip.paper.rows import SKIPS, TINY
 from geoskip.paper.running import Runs, stored_runs
 from geoskip.paper.text_tables import MISSING, TextTable, cell, experiment_table, unit
@@ -326,7 +328,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "depth": ("depth.json", depth_table),
     "plateau": ("plateau.json", plateau_table),
 }
-BLOCKS = (*TABLES, "main", "claims", "comparisons", *FINDINGS)
+BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
 
 
 def block(name: str, results: Path) -> str:
@@ -337,6 +339,9 @@ def block(name: str, results: Path) -> str:
         parts = [text(read_analysis(path))] if path.is_file() else []
     elif name in TABLES:
         parts = list(experiment_tables(TABLES[name], results))
+    elif name == "runs":
+        reproductions = all_reproductions(results)
+        parts = [markdown(overview(reproductions), title=False)] if any(each.done for each in reproductions) else []
     else:
         parts = claim_tables(name, published_runs(TABLES.values(), results))
     return "".join(f"\n{part}\n\n" for part in parts)

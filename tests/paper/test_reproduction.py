@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ from typer.testing import CliRunner
 
 from geoskip.cli import app
 from geoskip.paper import running
-from geoskip.paper.reproduction import Reproduction
-from geoskip.paper.running import Job, Outcome
+from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.reproduction import Reproduction, all_reproductions
+from geoskip.paper.running import Job, Outcome, stored_runs
 from geoskip.records import RunRecord
-from tests.docs.pages import DOCS
 from tests.paper.runs import job_of, kept, record_of, row_named
 
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 MONET, AFF = row_named("table1", "MoNet M=9"), row_named("table1", "Aff-MoNet M=9")
 ROWS = ("MoNet M=9", "Aff-MoNet M=9")
 
@@ -98,21 +98,33 @@ def test_dry_run_trains_nothing(tmp_path: Path, trained: list[Job]) -> None:
     assert trained == []
 
 
-def recipes() -> list[tuple[list[str], int]]:
-    """The commands of the page, and how many runs it says that they have."""
-    page = (DOCS / "reproduce.md").read_text(encoding="utf-8")
-    section = page.split("## The runs behind the results")[1].split("\n## ")[0]
-    found = re.findall(r"^# .*?(\d+) runs\n(geoskip reproduce .*)$", section, re.MULTILINE)
-    assert len(found) == section.count("\ngeoskip reproduce ") == 12
-    return [(shlex.split(line), int(count)) for count, line in found]
-
-
-@pytest.mark.parametrize(("words", "count"), recipes(), ids=lambda value: str(value)[:60])
-def test_recipes_of_the_page(words: list[str], count: int, tmp_path: Path) -> None:
-    assert "--jobs" in words
-    told = command(*words[1:], "--dry-run", "-o", str(tmp_path))
+def test_all_trains_every_part_once(tmp_path: Path, trained: list[Job]) -> None:
+    """Parts share one pool of jobs; a job of two parts is trained once and counts in both."""
+    dry = command("reproduce", "all", "--dry-run", "-o", str(tmp_path))
+    assert dry.exit_code == 0
+    parts = all_reproductions(tmp_path)
+    assert f"0 of {sum(len(part.pending) for part in parts)} done" in dry.stdout
+    assert trained == []
+    told = command("reproduce", "all", "-o", str(tmp_path))
     assert told.exit_code == 0
-    assert f"0 of {count} done, {count} to go" in told.stdout
+    assert len(trained) == len(set(trained)) == len({job for part in parts for job in part.pending})
+    assert not any(part.pending for part in all_reproductions(tmp_path))
+    for part in parts:
+        assert f"{len(part.pending)} of {len(part.pending)}" in told.stdout
+
+
+def test_the_published_runs_are_parts_of_all() -> None:
+    """Every record of three seeds in the tables is one that ``geoskip reproduce all`` would make, or is superseded."""
+    planned = {job for part in all_reproductions(RESULTS) for job in part.jobs}
+    stored = {job for job in _stored_jobs() if job.schedule not in ("short", "smoke")}
+    assert stored
+    assert stored <= planned
+
+
+def _stored_jobs() -> Iterator[Job]:
+    rows = dict.fromkeys(row for experiment in EXPERIMENTS.values() for row in experiment.rows)
+    for (data, schedule), runs in stored_runs(rows, RESULTS).items():
+        yield from (Job(row, data, schedule, seed) for row, records in runs.items() for seed in records)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +139,7 @@ def test_recipes_of_the_page(words: list[str], count: int, tmp_path: Path) -> No
         (["table1", "--jobs", "0"], "--jobs"),
         (["table1", "--gpus", "0.5"], "for --on ray"),
         (["table1", "--address", "auto"], "for --on ray"),
+        (["all", "--seeds", "0..2"], "--seeds: not with all"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], named: str, tmp_path: Path) -> None:

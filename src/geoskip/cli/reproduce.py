@@ -19,7 +19,6 @@ from geoskip.cli.options import Device
 if TYPE_CHECKING:
     from geoskip.paper.reproduction import Reproduction
     from geoskip.paper.running import Job, Outcome
-    from geoskip.paper.text_tables import TextTable
 
 TABLES = (
     "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation or "
@@ -29,18 +28,21 @@ FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help=f"{TABLES}; a figure: {FIGURES}.")],
+    experiment: Annotated[
+        str, typer.Argument(help=f"{TABLES}; a figure: {FIGURES}; or all: every run behind docs/results.md.")
+    ],
     rows: Annotated[
         list[str] | None, typer.Option(help="Only rows that match, such as 'Aff-*' or '*M=9'; may be repeated.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as 0..4 or 0,2,7.")] = "0",
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0..4 or 0,2,7.", show_default="0")] = None,
     schedule: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="full: as in the paper; first200: its first 200 epochs; in60: all of its rates in 60 epochs (any "
-            "numbers); short; or smoke: seconds, on tiny data."
+            "numbers); short; or smoke: seconds, on tiny data.",
+            show_default="full",
         ),
-    ] = "full",
+    ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,23 +62,28 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is done and what is left.")] = False,
 ) -> None:
     """Train the rows of a table or figure of the paper. Finished rows are skipped, interrupted ones resume."""
-    from geoskip.paper.reproduction import Reproduction, parse_seeds
+    from geoskip.paper.reproduction import Reproduction, all_reproductions, draw, parse_seeds
 
     if on not in ("here", "ray"):
         raise typer.BadParameter(f"--on: here or ray, not {on}")
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
-    reproduction = Reproduction.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), output, jobs)
-    console = Console()
-    view = _View(console, reproduction)
-    pending = [] if dry_run else reproduction.pending
+    if experiment == "all":
+        given = {"--rows": rows, "--seeds": seeds, "--schedule": schedule, "--data": data}
+        if wrong := [name for name, value in given.items() if value]:
+            raise typer.BadParameter(f"{', '.join(wrong)}: not with all, whose runs are fixed; name one experiment")
+        parts = all_reproductions(output, jobs)
+    else:
+        chosen = parse_seeds(seeds or "0"), schedule or "full", data or ()
+        parts = [Reproduction.start(experiment, rows or (), *chosen, output, jobs)]
+    view = _View(Console(), parts)
+    pending = [] if dry_run else list(dict.fromkeys(job for part in parts for job in part.pending))
     _follow(view, _outcomes(pending, output, device, jobs, on, address, gpus, view) if pending else iter(()))
-    if reproduction.experiment.figure and reproduction.done and not dry_run:
-        from geoskip.paper.reproduction import draw
-
-        for path in draw(reproduction.experiment, reproduction.done, output):
-            console.print(f"drawn: {path}")
-    if reproduction.faults:
+    for part in parts:
+        if part.experiment.figure and part.done and not dry_run:
+            for path in draw(part.experiment, part.done, output):
+                view.console.print(f"drawn: {path}")
+    if any(part.faults for part in parts):
         raise typer.Exit(1)
 
 
@@ -97,25 +104,40 @@ def _outcomes(
 
 
 class _View:
-    """The table as it fills: redrawn on a terminal; elsewhere one line per finished row, and the table at the end."""
+    """The table as it fills: redrawn on a terminal; elsewhere one line per finished row, and the table at the end.
 
-    def __init__(self, console: Console, reproduction: Reproduction) -> None:
-        self.console, self.reproduction, self.status = console, reproduction, ""
+    For several experiments it is a table with a line for each, of what is done.
+    """
+
+    def __init__(self, console: Console, parts: list[Reproduction]) -> None:
+        self.console, self.parts, self.status = console, parts, ""
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def show(self, text: str) -> None:
         self.status = text
         self.draw()
 
+    def table(self) -> Table:
+        from geoskip.paper.reproduction import overview
+
+        text = self.parts[0].table() if len(self.parts) == 1 else overview(self.parts)
+        return make_table(text.header, text.lines, title=f"\n{text.title}", caption="\n".join(text.notes))
+
+    def summary(self) -> str:
+        from geoskip.paper.reproduction import summary
+
+        return summary(self.parts)
+
     def draw(self) -> None:
         if self.live is not None:
-            words = Text("\n".join(filter(None, (self.status, self.reproduction.summary()))))
-            self.live.update(Group(_table(self.reproduction.table()), words), refresh=True)
+            words = Text("\n".join(filter(None, (self.status, self.summary()))))
+            self.live.update(Group(self.table(), words), refresh=True)
 
     def add(self, outcome: Outcome) -> None:
-        self.status, line = "", self.reproduction.add(outcome)
+        lines = [part.add(outcome) for part in self.parts if outcome.job in part.pending]
         if self.live is None:
-            typer.echo(line)
+            typer.echo(lines[0])
+        self.status = ""
         self.draw()
 
 
@@ -125,11 +147,8 @@ def _follow(view: _View, outcomes: Iterator[Outcome]) -> None:
         for outcome in outcomes:
             view.add(outcome)
     if view.live is None:
-        view.console.print(_table(view.reproduction.table()))
-        typer.echo(view.reproduction.summary())
-    for fault in view.reproduction.faults:
-        typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)
-
-
-def _table(text: TextTable) -> Table:
-    return make_table(text.header, text.lines, title=f"\n{text.title}", caption="\n".join(text.notes))
+        view.console.print(view.table())
+        typer.echo(view.summary())
+    for part in view.parts:
+        for fault in part.faults:
+            typer.echo(f"failed: {fault.job.label}: {fault.fault}", err=True)

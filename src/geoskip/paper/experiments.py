@@ -222,6 +222,42 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the runs behind ``docs/results.md``: rows of an experiment, on one data set, trained in one way.
+
+    rows: patterns, as for :meth:`Experiment.select`; all rows if there are none.
+    """
+
+    experiment: str
+    data: str
+    schedule: str
+    rows: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+
+
+SEEDS = (0, 1, 2)
+KEY_FACES = ("MoNet M=9", "Res-MoNet M=9", "Aff-MoNet M=9", "SpiralNet++ M=9")
+KEY_DIGITS = ("MoNet (position)", "Aff-MoNet (degree)", "GCN", "Aff-GCN")
+MOVING = ("MoNet M=9", "FeaStNet M=9", "SpiralNet++ M=9", "ChebNet M=9")
+# ``geoskip reproduce all``, in this order: the tables of the paper, ablations on validation items, longer training.
+EVIDENCE = (
+    Part("table1", "mixed-faces", "in60", ("*M=9",), SEEDS),
+    Part("table3", "mixed-faces", "in60", ("FeaStNet† M=9", "Aff-FeaStNet† M=9"), SEEDS),
+    Part("table1", "moving-bodies", "in60", MOVING, SEEDS),
+    Part("superpixels", "superpixels", "first200", (), SEEDS),
+    Part("correspondence", "bodies", "first300", (), SEEDS),
+    Part("correspondence", "remeshed-bodies", "first300", (), SEEDS),
+    Part("superpixel_ablation", "superpixels", "first100"),
+    Part("correspondence_ablation", "bodies", "first300"),
+    Part("correspondence_ablation", "remeshed-bodies", "first300"),
+    Part("table1", "mixed-faces", "in60", ("*M=4", "*M=14")),
+    Part("superpixels", "superpixels", "full", KEY_DIGITS),
+    Part("table1", "mixed-faces", "full", KEY_FACES),
+    Part("table1", "faces", "full", KEY_FACES),
+)
+
+
 def find_experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise ValueError(f"experiment: unknown name {name!r}; choose from {', '.join(EXPERIMENTS)}")

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.experiments import Experiment, chosen_data, find_experiment, is_comparable
+from geoskip.paper.experiments import EVIDENCE, Experiment, chosen_data, find_experiment, is_comparable
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import Job, Outcome, Runs, finished
 from geoskip.paper.text_tables import TextTable, cell, experiment_table
@@ -26,7 +26,7 @@ from geoskip.report.pictures import image_grid, png_bytes
 
 @dataclass
 class Reproduction:
-    """The jobs of one ``geoskip reproduce`` call, and how they ended."""
+    """The jobs of an experiment, or of some of its rows, and how they ended."""
 
     experiment: Experiment
     pending: list[Job]
@@ -58,6 +58,16 @@ class Reproduction:
         baselines = stored_baselines(chosen, out, data_of[chosen.tasks[0]])
         return cls(chosen, [job for job in jobs if job not in done], done, processes, baselines)
 
+    @property
+    def jobs(self) -> list[Job]:
+        """Done or not, by row and seed."""
+        return [*self.done, *(job for job in self.pending if job not in self.done)]
+
+    @property
+    def waiting(self) -> list[Job]:
+        failed = {outcome.job for outcome in self.faults}
+        return [job for job in self.pending if job not in self.done and job not in failed]
+
     def add(self, outcome: Outcome) -> str:
         """Count an outcome, and describe it in a line."""
         job, record = outcome.job, outcome.record
@@ -78,21 +88,49 @@ class Reproduction:
     def table(self) -> TextTable:
         """With a second metric if all rows are of one task."""
         num_metrics = 2 if len(self.experiment.tasks) == 1 else 1
-        comparable = all(is_comparable(job.data) for job in (*self.done, *self.pending))
+        comparable = all(is_comparable(job.data) for job in self.jobs)
         return experiment_table(
             self.experiment, self.runs, num_metrics=num_metrics, baselines=self.baselines, comparable=comparable
         )
 
     def summary(self) -> str:
-        """``12 of 42 done, about 40 min left``; without an estimate before the first job has ended."""
-        failed = {outcome.job for outcome in self.faults}
-        waiting = [job for job in self.pending if job not in self.done and job not in failed]
-        text = f"{len(self.done)} of {len(self.done) + len(waiting) + len(failed)} done"
-        text += f", {len(failed)} failed" if failed else ""
-        if not waiting:
-            return text
-        left = remaining_seconds(waiting, self.done, self.processes)
-        return f"{text}, {len(waiting)} to go" if left is None else f"{text}, about {duration(left)} left"
+        return summary([self])
+
+
+def summary(reproductions: Sequence[Reproduction]) -> str:
+    """``12 of 42 done, about 40 min left``; without an estimate before the first job of each experiment has ended."""
+    num_jobs = sum(len(each.jobs) for each in reproductions)
+    text = f"{sum(len(each.done) for each in reproductions)} of {num_jobs} done"
+    num_failed = sum(len(each.faults) for each in reproductions)
+    text += f", {num_failed} failed" if num_failed else ""
+    waiting = [each for each in reproductions if each.waiting]
+    if not waiting:
+        return text
+    seconds = [remaining_seconds(each.waiting, each.done, each.processes) for each in waiting]
+    if None in seconds:
+        return f"{text}, {sum(len(each.waiting) for each in waiting)} to go"
+    return f"{text}, about {duration(sum(filter(None, seconds)))} left"
+
+
+def all_reproductions(out: Path, processes: int = 1) -> list[Reproduction]:
+    """Everything behind ``docs/results.md``, in the order in which to run it."""
+    return [
+        Reproduction.start(part.experiment, part.rows, part.seeds, part.schedule, [part.data], out, processes)
+        for part in EVIDENCE
+    ]
+
+
+def overview(reproductions: Sequence[Reproduction]) -> TextTable:
+    """One line per experiment, data set and schedule: how many rows and seeds, and how many of their runs are done."""
+    header = ("experiment", "data", "schedule", "rows", "seeds", "runs done")
+    return TextTable("Runs", header, tuple(map(_counts, reproductions)))
+
+
+def _counts(reproduction: Reproduction) -> tuple[str, ...]:
+    jobs = reproduction.jobs
+    names = (", ".join(dict.fromkeys(getattr(job, key) for job in jobs)) for key in ("data", "schedule"))
+    counts = (str(len({getattr(job, key) for job in jobs})) for key in ("row", "seed"))
+    return (reproduction.experiment.name, *names, *counts, f"{len(reproduction.done)} of {len(jobs)}")
 
 
 def remaining_seconds(pending: Sequence[Job], done: Mapping[Job, RunRecord], processes: int = 1) -> float | None:
