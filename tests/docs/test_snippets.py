@@ -12,6 +12,7 @@ from tests.report.made_runs import made_run, write_runs
 
 PAGES = [
     "acceleration.md",
+    "geometry.md",
     "graphs.md",
     "models.md",
     "operators.md",

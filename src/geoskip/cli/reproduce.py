@@ -63,7 +63,7 @@ def reproduce(
     from geoskip.paper.reproduction import Reproduction, parse_seeds
 
     if on not in ("here", "ray"):
-        raise typer.BadParameter(f"--on: here or ray, not {on}")
+        raise typer.BadParameter(f"expected here or ray, got {on!r}", param_hint="--on")
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
     reproduction = Reproduction.start(experiment, rows or (), parse_seeds(seeds), schedule, data or (), output, jobs)

@@ -110,7 +110,8 @@ class DataSet:
             )
         for option in self.options:
             if option.required and option.name not in options:
-                raise ValueError(f"data_options.{option.name}: {name} needs {option.flag}. {option.help}")
+                about = f". {option.help}" if option.help else ""
+                raise ValueError(f"data_options.{option.name}: required for {name}{about}")
         return self(*folder, **{key: known[key].checked(value) for key, value in options.items()})
 
     @property

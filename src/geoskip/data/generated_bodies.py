@@ -73,7 +73,7 @@ def bodies(
 def _check_sizes(num_vertices: int, **counts: int) -> None:
     check_counts(**counts)
     if not 4 <= num_vertices <= SKIN_VERTICES:
-        raise ValueError(f"bodies have 4 to {SKIN_VERTICES} vertices, not {num_vertices}")
+        raise ValueError(f"num_vertices: expected 4 to {SKIN_VERTICES}, got {num_vertices}")
 
 
 def num_training_people(people: int, share: float) -> int:

@@ -147,7 +147,9 @@ class Config:
                 f"validation: expected a share of the training items, 0 or more and below 1, got {self.validation}"
             )
         if not self.test and not self.validation:
-            raise ValueError("test: false leaves nothing to evaluate; set validation, such as validation=0.1")
+            raise ValueError(
+                "test: false leaves nothing to evaluate; also set validation to a share of the training items"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""

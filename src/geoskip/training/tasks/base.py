@@ -177,6 +177,10 @@ class Task(ABC):
                 make_operator(config.operator, 1, 1, kernel_size=config.kernel_size, dim=1, **config.options)
         except RuntimeError as error:
             raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
+        except (ValueError, TypeError) as error:
+            if str(error).partition(":")[0] in config.options:
+                raise ValueError(f"options.{error}") from error
+            raise
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
