@@ -56,7 +56,7 @@ def faces(
 
     Frames are named ``subject/expression/frame``, in sorted order. As in :func:`geoskip.data.coma`, the split is
     ``"interpolation"`` (the first 10 of every 100 frames are the test) or an expression, which is the test for all
-    people. A person does not depend on how many there are.
+    people. Person k is the same for any number of people.
     """
     chosen = sorted(set(expressions))
     if unknown := sorted(set(chosen) - set(EXPRESSIONS)):
@@ -144,7 +144,7 @@ def mixed_faces(
     - ``"people"``: the last fifth of the people;
     - the name of an expression: all takes in which it occurs.
 
-    A person does not depend on how many there are.
+    Person k is the same for any number of people.
     """
     check_counts(people=people, takes=takes, frames_per_take=frames_per_take)
     if split not in ("takes", "people", *EXPRESSIONS):

@@ -31,8 +31,8 @@ class Evaluation:
 
     metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
     curves: points (x, y) by name.
-    arrays: what pictures and closer looks need, such as the error of each vertex. Those named ``per_item_…`` have one
-        value per item; a run keeps them in ``items.safetensors``.
+    arrays: further results for pictures and analysis, such as the error of each vertex. Those named ``per_item_…``
+        have one value per item; a run keeps them in ``items.safetensors``.
     """
 
     metrics: Mapping[str, float]
