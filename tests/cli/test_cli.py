@@ -138,6 +138,11 @@ def test_broken_pipe_is_left_to_typer() -> None:
         (["train", "reconstruction", "--set", "options.dims=3"], "--set options.dims: monet has no such option"),
         (["train", "reconstruction", "--data", ".", "--kernel-size", "0"], "--kernel-size: MoNetConv needs a whole"),
         (["train", "reconstruction", "--data", "."], "--unit-mm: required for"),
+        (["train", "reconstruction", "--set", "test=false"], "--set test: false leaves nothing to evaluate"),
+        (
+            ["train", "reconstruction", "--set", "model.channels=3,3"],
+            "--set model.channels: expected a list of whole numbers, got '3,3'; write it in brackets, [3,3]",
+        ),
         (["train", "reconstruction", "--data", ".", "--nodes", "3"], "--nodes: "),
         (["data", "make", "faces", "--split", "wink"], "--split: expected interpolation or"),
         (["analyze", "baselines", "nosuch"], "data: unknown name 'nosuch'"),  # an argument has no flag

@@ -88,16 +88,24 @@ def with_flag(line: str, command: Any) -> str:
     name, colon, rest = line.partition(": ")
     if not colon or command is None or not SETTING.fullmatch(name) or Path(name).exists():
         return line
-    flags = {entry.name: max(entry.opts, key=len) for entry in command.params if entry.opts[0].startswith("-")}
+    options = [entry for entry in command.params if entry.opts[0].startswith("-")]
+    flags = {entry.name: max(entry.opts, key=len) for entry in options}
+    # --format is stored as mesh_format.
+    flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
+    if "settings" in flags:
+        from geoskip.training.config import Config
+
+        # Options of the data set are in a panel of their own: --test is one, and test is a setting, too.
+        own = {entry.name for entry in options if entry.rich_help_panel is None}
+        group = name.partition(".")[0]
+        if group in {entry.name for entry in fields(Config)} - own - {"data_options"}:
+            return f"{flags['settings']} {name}: {rest}"
     option = name.removeprefix("data_options.")
     # An option of the data comes first: train has --data-seed for it, and --seed of its own.
     candidates = [f"data_{option}", option] if option != name else [name]
     flag = next((flags[each] for each in candidates if each in flags), None)
-    if flag is None and "settings" in flags:
-        from geoskip.training.config import Config
-
-        if name.partition(".")[0] in {entry.name for entry in fields(Config)}:
-            flag = f"{flags['settings']} {name}"
+    if flag is None and option != name and "settings" in flags:
+        flag = f"{flags['settings']} {name}"
     return line if flag is None else f"{flag}: {rest}"
 
 

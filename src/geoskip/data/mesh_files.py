@@ -88,7 +88,9 @@ def mesh_folder(
     meshes = read_meshes(Path(path), ANY_MESH, "meshes", unit_mm, cache)
     rest = meshes.template if template is None else read_mesh(template)
     if rest.topology_hash() != meshes.template.topology_hash():
-        raise MeshError(f"{template}: another connectivity than the meshes of {path}")
+        raise MeshError(
+            f"{template}: another connectivity than the meshes of {path}; its faces and vertex order must be theirs"
+        )
     content = fingerprint(np.array(meshes.content), rest.verts)
     return replace(meshes, template=rest, split=_split(meshes.names, test), content=content)
 
