@@ -245,5 +245,5 @@ def test_seeds_as_written() -> None:
     assert parse_seeds("0..4") == (0, 1, 2, 3, 4)
     assert parse_seeds("7, 0..1,0") == (0, 1, 7)
     for wrong in ("", "4..0", "a", "1-3", "-1"):
-        with pytest.raises(ValueError, match=r"seeds: write 0\.\.4 or 0,2,7"):
+        with pytest.raises(ValueError, match=r"seeds: expected seeds such as 0\.\.4 or 0,2,7"):
             parse_seeds(wrong)
