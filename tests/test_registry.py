@@ -263,4 +263,7 @@ def test_a_name_is_registered_once() -> None:
 
 
 def test_a_similar_name_is_suggested() -> None:
-    assert unknown_name("lr", ["optim.lr", "seed"]) == "unknown name 'lr'; did you mean optim.lr?"
+    assert unknown_name("lr", ["optim.lr", "seed"]) == "unknown name 'lr'; did you mean optim.lr? (optim.lr, seed)"
+    assert unknown_name("lr", ["optim.lr", *"abcdef"]) == "unknown name 'lr'; did you mean optim.lr?"
+    settings = ["optim.lr", "optim.lr_decay", "seed"]
+    assert unknown_name("optim.learning_rate", settings).endswith("; choose from optim.lr, optim.lr_decay")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import isclass
@@ -148,7 +149,10 @@ def check_fields(record: Any, prefix: str = "") -> None:
 def check_value(name: str, value: Any, hint: Any) -> None:
     """ValueError, naming the value, unless it fits a type hint."""
     if not fits(value, hint):
-        raise ValueError(f"{name}: expected {describe_hint(hint)}, got {value!r:.200}")
+        expected = describe_hint(hint)
+        brackets = "list" in expected and isinstance(value, str) and re.fullmatch(r"[\d,. ]{,50}", value)
+        advice = f"; write it in brackets, [{value}]" if brackets else ""
+        raise ValueError(f"{name}: expected {expected}, got {value!r:.200}{advice}")
 
 
 def fits(value: Any, hint: Any) -> bool:

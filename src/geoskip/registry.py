@@ -21,6 +21,9 @@ from typing import Any, Generic, TypeVar
 
 __all__ = ["Registry", "import_object", "unknown_name"]
 
+# Error messages list all choices if there are so few.
+FEW = 6
+
 T = TypeVar("T")
 Entry = TypeVar("Entry")
 
@@ -105,9 +108,17 @@ def import_object(path: str) -> Any:
 
 def unknown_name(name: object, choices: Sequence[str]) -> str:
     """The error message for a name that is not one of the choices; it suggests a similar one."""
+    text = str(name)
+    group, dot, last = text.rpartition(".")
+    # optim.learning_rate is compared with the settings of optim alone.
+    in_group = [choice for choice in choices if dot and choice.startswith(group + dot)]
+    choices = in_group or choices
     # The last part of a dotted name counts too: lr is close to optim.lr.
     ends = {choice.rpartition(".")[2]: choice for choice in reversed(choices)}
-    near = get_close_matches(str(name), choices, n=1)
-    near = near or [ends[end] for end in get_close_matches(str(name).rpartition(".")[2], list(ends), n=1)]
-    advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(choices)}"
-    return f"unknown name {str(name)!r:.200}; {advice}"
+    near = [] if in_group else get_close_matches(text, choices, n=1)
+    near = near or [ends[end] for end in get_close_matches(last, list(ends), n=1)]
+    listed = ", ".join(choices)
+    advice = f"did you mean {near[0]}?" if near else f"choose from {listed}"
+    if near and len(choices) <= FEW:
+        advice += f" ({listed})"
+    return f"unknown name {text!r:.200}; {advice}"

@@ -94,7 +94,7 @@ def test_bad_input_is_one_line() -> None:
     told = run("reproduce", "table1", "--seeds", "x")
     assert told.exit_code == 2
     assert told.stdout == ""
-    assert told.stderr == "geoskip: seeds: write 0..4 or 0,2,7, not 'x'\n"
+    assert told.stderr == "geoskip: --seeds: expected seeds such as 0..4 or 0,2,7, got 'x'\n"
 
 
 def test_traceback_on_demand() -> None:
@@ -128,6 +128,37 @@ def test_an_interruption_is_one_line_with_the_code_of_its_signal(monkeypatch: py
 def test_broken_pipe_is_left_to_typer() -> None:
     assert not is_input_error(BrokenPipeError())
     assert is_input_error(FileNotFoundError())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "reconstruction", "--skip", "afine"], "--skip: unknown name 'afine'"),
+        (["train", "reconstruction", "--set", "optim.lr=0"], "--set optim.lr: expected a rate above 0, got 0"),
+        (["train", "reconstruction", "--set", "options.dims=3"], "--set options.dims: monet has no such option"),
+        (["train", "reconstruction", "--data", ".", "--kernel-size", "0"], "--kernel-size: MoNetConv needs a whole"),
+        (["train", "reconstruction", "--data", "."], "--unit-mm: required for"),
+        (["train", "reconstruction", "--set", "test=false"], "--set test: false leaves nothing to evaluate"),
+        (
+            ["train", "reconstruction", "--set", "model.channels=3,3"],
+            "--set model.channels: expected a list of whole numbers, got '3,3'; write it in brackets, [3,3]",
+        ),
+        (["train", "reconstruction", "--data", ".", "--nodes", "3"], "--nodes: "),
+        (["data", "make", "faces", "--split", "wink"], "--split: expected interpolation or"),
+        (["analyze", "baselines", "nosuch"], "data: unknown name 'nosuch'"),  # an argument has no flag
+    ],
+)
+def test_messages_name_flags(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run(*words)
+    assert told.exit_code == 2
+    assert told.stderr.startswith(f"geoskip: {message}"), told.stderr
+
+
+def test_a_path_is_not_a_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    assert run("evaluate", "data").stderr.startswith("geoskip: data: not the folder of a run")
 
 
 def test_message_of_several_lines_becomes_one() -> None:

@@ -59,7 +59,7 @@ def test_a_run_is_made_told_and_goes_on(folder: Path, tmp_path: Path) -> None:
     assert json.loads(longer.stdout)["steps"] == 3
     refused = train(*command, "--resume", "never")
     assert refused.exit_code == 2
-    assert "contains a run; choose another folder" in refused.output
+    assert "contains a run, and resume is never; choose another folder" in refused.output
 
 
 def test_a_dry_run_tells_parameters_steps_and_memory(folder: Path, tmp_path: Path) -> None:

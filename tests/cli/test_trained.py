@@ -80,7 +80,7 @@ def test_the_data_of_a_run_are_found_from_anywhere(moved: str, place: Path, monk
         (home / "meshes").rename(home / "shapes")
         lost = run("evaluate", "../run", "--no-pictures")
         assert lost.exit_code == 2
-        assert "pass its current location with --data" in " ".join(lost.stderr.split())
+        assert "--data: there is no such path" in " ".join(lost.stderr.split())
         options = ["--data", "../shapes"]
     told = run("evaluate", "../run", "--no-pictures", "--json", *options)
     assert told.exit_code == 0, told.output

@@ -80,7 +80,7 @@ def test_a_local_edit(ball: Path) -> None:
         ),
         (["ball.ply", "held.json", "targets.csv", "--width", "0"], "--width: must be above 0, got 0"),
         (["ball.ply", "held.json", "targets.csv", "--width", "1"], "--width: the linear kernel has no width"),
-        (["ball.ply", "few.json", "few.json"], "landmarks: an affine part needs at least 4 of them, got 3"),
+        (["ball.ply", "few.json", "few.json"], "landmarks: the affine part needs 4 or more, got 3"),
         (["ball.ply", "held.json", "targets.csv", "--smoothing", "-1"], "smoothing: must be at least 0, got -1"),
         (["ball.ply", "held.json", "targets.csv", "-o", "out.txt"], "unknown mesh format '.txt'"),
     ],

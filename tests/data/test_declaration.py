@@ -105,7 +105,7 @@ def test_facts_are_declared_and_registered() -> None:
     assert isinstance(shapes, DataSet)
     assert shapes(3) == 3
     assert shapes.about == "Shapes, read from shapes.zip."
-    with pytest.raises(ValueError, match=r"data_options\.count: my-shapes needs --count"):
+    with pytest.raises(ValueError, match=r"data_options\.count: required for my-shapes"):
         shapes.read({})
     try:
         assert DATA_SETS.register(shapes) is shapes

@@ -86,7 +86,7 @@ def test_a_broken_connection_is_tried_again(server: Server, tmp_path: Path, faul
 
 def test_after_a_few_attempts_it_gives_up(server: Server, tmp_path: Path) -> None:
     server.faults = ["503"] * ATTEMPTS
-    with pytest.raises(DownloadError, match=r"503.*Download it yourself to .*file\.bin"):
+    with pytest.raises(DownloadError, match=r"503.*; put the file at .*file\.bin yourself"):
         fetch_from(server, tmp_path / "file.bin")
     assert (only(tmp_path), server.asked) == ([], ATTEMPTS)
 
@@ -94,7 +94,7 @@ def test_after_a_few_attempts_it_gives_up(server: Server, tmp_path: Path) -> Non
 @pytest.mark.parametrize("content", [CONTENT[::-1], b"x" + CONTENT, CONTENT[:-1]])
 def test_other_content_is_never_written(server: Server, tmp_path: Path, content: bytes) -> None:
     server.content = content
-    with pytest.raises(DownloadError, match=r"do not match the sha256. Download it yourself to .*file\.bin"):
+    with pytest.raises(DownloadError, match=r"do not match the sha256\); put the file at .*file\.bin yourself"):
         fetch_from(server, tmp_path / "file.bin")
     assert only(tmp_path) == []
 

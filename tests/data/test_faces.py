@@ -180,12 +180,12 @@ def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"expressions": ("wink",)}, "no expression wink: choose from bareteeth"),
-        ({"split": "wink"}, "one of several expressions of the set, not 'wink'"),
+        ({"expressions": ("wink",)}, "expressions: unknown wink; choose from bareteeth"),
+        ({"split": "wink"}, "one of several expressions .*, got 'wink'"),
         ({"expressions": ("lips_up",), "split": "lips_up"}, "one of several"),
         ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"expressions": ()}, "expressions: expected 1 or more, got 0"),
-        ({"frames": 143}, "143 frames do not fill 12 × 12 sequences"),
+        ({"frames": 143}, "frames: expected 144 or more, for 12 people × 12 expressions, got 143"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:

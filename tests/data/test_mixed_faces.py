@@ -189,7 +189,7 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
     [
         ({"people": 0}, "people: expected 1 or more, got 0"),
         ({"frames_per_take": 0}, "frames_per_take: expected 1 or more"),
-        ({"split": "wink"}, "split is 'takes', 'people' or one of bareteeth, .*, not 'wink'"),
+        ({"split": "wink"}, "split: expected takes, people or one of bareteeth, .*, got 'wink'"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: py
     ("arguments", "message"),
     [
         ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"num_vertices": 20_000}, "4 to 13348 vertices, not 20000"),
+        ({"num_vertices": 20_000}, "num_vertices: expected 4 to 13348, got 20000"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_the_entry_is_small(tiny: CorrespondenceSet, folder: Path) -> None:
     ("arguments", "message"),
     [
         ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"num_vertices": 3}, "4 to 13348 vertices, not 3"),
+        ({"num_vertices": 3}, "num_vertices: expected 4 to 13348, got 3"),
     ],
 )
 def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:

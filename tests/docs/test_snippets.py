@@ -12,6 +12,7 @@ from tests.report.made_runs import made_run, write_runs
 
 PAGES = [
     "acceleration.md",
+    "geometry.md",
     "graphs.md",
     "models.md",
     "operators.md",
@@ -40,10 +41,10 @@ def run(found: dict[int, str], page: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an empty folder, with some runs in results/ for the page that is about them."""
+    """In an empty folder, with some runs in runs/ for the page that is about them."""
     monkeypatch.chdir(tmp_path)
     row = EXPERIMENTS["table1"].rows[0]
-    write_runs(tmp_path / "results", [made_run(row, "faces", 0)])
+    write_runs(tmp_path / "runs", [made_run(row, "faces", 0)])
     run(snippets(page), page)
 
 

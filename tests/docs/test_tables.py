@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from docs.make_tables import BLOCKS, block, claims_table, filled, main, main_table, published_runs
@@ -10,7 +11,7 @@ from docs.make_tables import BLOCKS, block, claims_table, filled, main, main_tab
 import geoskip
 from geoskip.paper.claims import judge_all
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.findings import AnalysisRecord, write_analysis
+from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
 from geoskip.paper.text_tables import cell, experiment_table
 from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
@@ -23,6 +24,25 @@ MONET = row_named("table1", "MoNet M=9")
 def test_pages_hold_what_the_records_give(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert filled(text, ROOT / "results") == text, f"run: python docs/make_tables.py {page.relative_to(ROOT)}"
+
+
+def test_answers_on_the_page_about_skips_are_those_of_the_records() -> None:
+    """The first table of docs/what-skips-learn.md repeats some figures in rounded form."""
+    page = (ROOT / "docs" / "what-skips-learn.md").read_text(encoding="utf-8")
+    rows = read_analysis(ROOT / "results" / "analysis" / "shares.json").rows
+    last, ends = max(row["step"] for row in rows), dict[tuple[str, str], list[float]]()
+    for row in rows:
+        operator, skip, _ = row["run"].split("-")
+        if row["step"] == last and skip == "affine":
+            ends.setdefault((operator, row["layer"]), []).append(100 * row["share"])
+    means = {key: fmean(shares) for key, shares in ends.items()}
+    splines = [mean for (operator, _), mean in means.items() if operator == "spline"]
+    others = [mean for (operator, _), mean in means.items() if operator != "spline"]
+    assert f"{min(others):.0f} to {max(others):.0f} % by layer in Aff-MoNet and Aff-ChebNet" in page
+    assert f"{min(splines):.0f} to {max(splines):.0f} % in Aff-SplineCNN" in page
+    cells = [line.split(" | ") for line in page.splitlines() if " | the skips alone | " in line]
+    left = [100 * float(cell[3].split()[0]) for cell in cells]
+    assert f"they keep {min(left):.0f} to {max(left):.0f} % of the variation" in page
 
 
 def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:

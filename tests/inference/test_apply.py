@@ -130,9 +130,9 @@ def test_what_an_interpolation_is_not(
     coding: tuple[Trained, Reconstruction], spheres: list[Path], tmp_path: Path
 ) -> None:
     outputs = Outputs(tmp_path / "out")
-    with pytest.raises(ValueError, match="between two files"):
+    with pytest.raises(ValueError, match="interpolate: expected two files"):
         interpolate(coding[0], spheres, outputs)
-    with pytest.raises(ValueError, match="at least 2"):
+    with pytest.raises(ValueError, match="steps: expected 2 or more"):
         interpolate(coding[0], spheres[:2], outputs, 1)
     np.save(tmp_path / "many.npy", np.zeros((2, 3)))
     with pytest.raises(ValueError, match="2 codes; interpolation"):

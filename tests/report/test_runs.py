@@ -74,9 +74,9 @@ def test_what_cannot_be_read_is_reported_and_costs_no_other_run(tmp_path: Path) 
 def test_no_runs(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no runs given"):
         find_runs([])
-    with pytest.raises(RecordError, match="no such file or folder"):
+    with pytest.raises(RecordError, match="there is no such file or folder"):
         find_runs([tmp_path / "nowhere"])
-    with pytest.raises(RecordError, match="contains no run"):
+    with pytest.raises(RecordError, match="contains no finished run"):
         find_runs([tmp_path])
     (tmp_path / "record.json").write_text(json.dumps({"format": 9}))
     with pytest.raises(RecordError, match="format 9"):

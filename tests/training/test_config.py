@@ -131,7 +131,7 @@ def test_what_does_not_fit_the_task_is_refused(task: str, given: dict[str, Any],
             "bodies is for correspondence; reconstruction trains on faces, mixed-faces, .*coma, or a path",
         ),
         ({"data": "facess"}, "did you mean faces"),
-        ({"data": "."}, "data_options.unit_mm: .* needs --unit-mm"),
+        ({"data": "."}, "data_options.unit_mm: required for"),
         ({"data": "faces", "data_options": {"frams": 3}}, "data_options.frams: faces has no such option"),
     ],
 )

@@ -57,8 +57,8 @@ class Skip(nn.Module, ABC):
         conv: any module that maps vertex features: an operator, a convolution of PyTorch Geometric, your own.
         in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
         out_channels: channels of the output, if ``conv`` does not declare them.
-        init: initial values of the skip's last matrix. ``"glorot"``, or ``"zeros"``: then the block starts as the bare
-            convolution, to the bit. Other matrices are Glorot, vectors 0.
+        init: initial values of the skip's last matrix. ``"glorot"``, or ``"zeros"``: then the block starts bitwise
+            equal to the convolution. Other matrices are Glorot, vectors 0.
         bias: whether to add b if the convolution has no ``bias``. Some keep theirs elsewhere (PyTorch Geometric's
             SAGEConv in ``lin_l``): pass ``False`` there to avoid a second one.
 

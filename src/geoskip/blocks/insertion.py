@@ -90,7 +90,7 @@ def add_skips(
     init: str = "glorot",
     where: str | list[str] | Choice | None = None,
 ) -> SkipSummary:
-    """Put a skip around every graph convolution of a model, in place: our operators and PyTorch Geometric's.
+    """Put a skip around every graph convolution of geoskip or PyTorch Geometric in a model, in place.
 
     ``print(add_skips(model))`` shows what was changed. Convolutions that have a skip already keep it, so a second call
     does nothing. A convolution that the model uses in several places gets one skip and stays shared; if it accepts any

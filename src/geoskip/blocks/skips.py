@@ -110,8 +110,9 @@ class PolynomialSkip(Skip):
         in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
         out_channels: channels of the output, if ``conv`` does not declare them.
         hidden_channels: width of the network; by default the output's channels, as in GIN.
-        init: initial values of V. ``"glorot"``, or ``"zeros"``: then the block starts as the bare convolution, to the
-            bit. (W is drawn when the channels are known; if that is the first call, dropout in it draws other numbers.)
+        init: initial values of V. ``"glorot"``, or ``"zeros"``: then the block starts bitwise equal to the
+            convolution. (W is drawn when the channels are known; if that is the first call, dropout in it draws other
+            numbers.)
         bias: whether to add b if the convolution has no ``bias``.
     """
 

@@ -10,7 +10,9 @@ from geoskip.cli.console import CommandGroup, print_table
 from geoskip.cli.options import MovedData, RunFolder
 
 analyze = typer.Typer(
-    cls=CommandGroup, help="Analyze trained blocks, their parts and their kernels; what a data set gives away."
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Analyze what skips learn, and what a data set gives away without a network.",
 )
 
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]

@@ -1,9 +1,12 @@
 """What commands show on the terminal: errors as one line, the log, tables."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +22,10 @@ from geoskip.training.signals import Interrupted
 INPUT_ERRORS = (ValueError, TypeError, ImportError)
 # A damaged file may contain a value of any length.
 MAX_CHARACTERS = 1000
+# What a message of geoskip starts with, if it is about an argument or a setting.
+SETTING = re.compile(r"[a-z_][a-z_.]{,60}")
+# Where the contexts of nested commands, which share their ``meta``, store the command that was called last.
+CALLED = "geoskip.cli.called"
 
 
 class CommandGroup(TyperGroup):
@@ -28,7 +35,9 @@ class CommandGroup(TyperGroup):
         names = self.list_commands(ctx)
         if self.get_command(ctx, args[0]) is None and not get_close_matches(args[0], names):
             ctx.fail(f"No such command {args[0]!r}; there are {', '.join(names)}.")
-        return super().resolve_command(ctx, args)
+        resolved = super().resolve_command(ctx, args)
+        ctx.meta[CALLED] = resolved[1]
+        return resolved
 
 
 class MainGroup(CommandGroup):
@@ -45,7 +54,7 @@ class MainGroup(CommandGroup):
         except (*INPUT_ERRORS, OSError, MemoryError, RuntimeError) as error:
             if ctx.params.get("traceback") or not is_input_error(error):
                 raise
-            typer.echo(f"geoskip: {error_line(error)}", err=True)
+            typer.echo(f"geoskip: {error_line(error, ctx.meta.get(CALLED))}", err=True)
             raise typer.Exit(2) from error
 
 
@@ -60,15 +69,44 @@ def is_input_error(error: BaseException) -> bool:
     return isinstance(error, INPUT_ERRORS) and _raised_in(error.__traceback__).startswith(("geoskip.", "benchmarks."))
 
 
-def error_line(error: BaseException) -> str:
-    """The message of an error on one line."""
+def error_line(error: BaseException, command: Any = None) -> str:
+    """The message of an error on one line, in terms of the options of the command that raised it."""
     from geoskip.records.os_errors import explain_os_error, is_out_of_memory, out_of_memory_message
 
     if is_out_of_memory(error):
         return out_of_memory_message(error, "in this command", "Give it fewer or smaller items, or a larger machine")
     message = explain_os_error(error) if isinstance(error, OSError) else str(error)
-    line = " ".join(message.split()) or type(error).__name__
+    line = with_flag(" ".join(message.split()) or type(error).__name__, command)
     return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
+
+
+def with_flag(line: str, command: Any) -> str:
+    """``kernel_size: …`` as ``--kernel-size: …``, and ``optim.lr: …`` as ``--set optim.lr: …``.
+
+    Messages of geoskip start with the name of an argument or a setting, or with a path.
+    """
+    name, colon, rest = line.partition(": ")
+    if not colon or command is None or not SETTING.fullmatch(name) or Path(name).exists():
+        return line
+    options = [entry for entry in command.params if entry.opts[0].startswith("-")]
+    flags = {entry.name: max(entry.opts, key=len) for entry in options}
+    # --format is stored as mesh_format.
+    flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
+    if "settings" in flags:
+        from geoskip.training.config import Config
+
+        # Options of the data set are in a panel of their own: --test is one, and test is a setting, too.
+        own = {entry.name for entry in options if entry.rich_help_panel is None}
+        group = name.partition(".")[0]
+        if group in {entry.name for entry in fields(Config)} - own - {"data_options"}:
+            return f"{flags['settings']} {name}: {rest}"
+    option = name.removeprefix("data_options.")
+    # An option of the data comes first: train has --data-seed for it, and --seed of its own.
+    candidates = [f"data_{option}", option] if option != name else [name]
+    flag = next((flags[each] for each in candidates if each in flags), None)
+    if flag is None and option != name and "settings" in flags:
+        flag = f"{flags['settings']} {name}"
+    return line if flag is None else f"{flag}: {rest}"
 
 
 def _raised_in(traceback: TracebackType | None) -> str:

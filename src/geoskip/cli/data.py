@@ -84,7 +84,8 @@ def clear(
         typer.echo(f"{entry.name} ({entry.num_bytes / 1e6:,.1f} MB)")
     if not chosen:
         typer.echo(f"nothing{'' if kind is None else f' of the kind {kind}'} in {cache_root()}")
-    elif not yes:
+        return
+    if not yes:
         typer.confirm(f"Remove {_count(chosen)}, {total:,.1f} MB, from {cache_root()}?", abort=True)
     removed, kept = clear_cache(kind)
     typer.echo(f"removed {_count(removed)}")

@@ -26,6 +26,8 @@ def demo(
     from geoskip.training.progress import choose_progress
     from geoskip.training.run import SAMPLES
 
+    if data not in ("auto", "faces", "spheres"):
+        raise typer.BadParameter(f"expected faces, spheres or auto, got {data!r}", param_hint="--data")
     what = "spheres" if data == "spheres" else "faces, which takes about two minutes the first time"
     typer.echo(f"Generating {what}.", err=True)
     generated = demo_set(data)

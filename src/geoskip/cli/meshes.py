@@ -128,6 +128,8 @@ def warp(
     target = source if target_mesh is None else read_mesh(target_mesh)
     pairs = pair_landmarks(read_landmarks(landmarks, source), read_landmarks(targets, target))
     start, goal = map(torch.from_numpy, pairs)
+    if affine and len(start) < 4:
+        raise ValueError(f"landmarks: the affine part needs 4 or more, got {len(start)}; add some, or pass --no-affine")
     fitted = fit_warp(start, goal, _kernel(kernel, width), affine=affine, smoothing=smoothing)
     path = output or Path(f"{mesh.stem}.warped.ply")
     warped = apply_warp(source, fitted)
@@ -164,7 +166,7 @@ def _kernel(name: str | None, width: float | None) -> Any:
         return make_kernel(name, None if width is None else 1 / width)
     except ValueError as error:
         if not str(error).startswith("epsilon"):
-            raise typer.BadParameter(str(error), param_hint="--kernel") from error
+            raise typer.BadParameter(str(error).removeprefix("kernel: "), param_hint="--kernel") from error
         # The library's message is about the inverse width, which is not what the user gave.
         fault = "has no width" if width is not None else "needs a width; try the distance between neighboring landmarks"
         raise typer.BadParameter(f"the {name} kernel {fault}", param_hint="--width") from error

@@ -65,7 +65,7 @@ def reproduce(
     from geoskip.paper.reproduction import Reproduction, all_reproductions, draw, parse_seeds
 
     if on not in ("here", "ray"):
-        raise typer.BadParameter(f"--on: here or ray, not {on}")
+        raise typer.BadParameter(f"expected here or ray, got {on!r}", param_hint="--on")
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
     if experiment == "all":

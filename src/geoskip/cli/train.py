@@ -28,7 +28,7 @@ def _command(
     data: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(BUILT_IN)}, a path, or your own data set as module:Name.",
+            help=f"{', '.join(BUILT_IN)}, superpixels (as mnist), a path, or your own data set as module:Name.",
             show_default="faces, bodies or superpixels, depending on the task",
         ),
     ] = None,
@@ -82,7 +82,9 @@ def _command(
     from geoskip.training.config import override, resolve
 
     if (task is None) == (task_name is None):
-        raise typer.BadParameter("name one task, such as reconstruction", param_hint="TASK")
+        given_tasks = "no task" if task is None else "a task and --task"
+        message = f"got {given_tasks}; name one: reconstruction, correspondence, classification or module:Name"
+        raise typer.BadParameter(message, param_hint="TASK")
     chosen = given_options(OPTIONS.values(), options, OWN_PARAMETERS)
     given: dict[str, Any] = {
         "data": data,

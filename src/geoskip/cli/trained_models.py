@@ -105,7 +105,11 @@ def apply(
         "size": None if pixels is None else tuple(pixels),
         "skip_bad": skip_bad,
     }
-    options = {name: value for name, value in options.items() if name in signature(action).parameters}
+    taken = signature(action).parameters
+    for flag, name in {"--labels": "labels", "--size": "size", "--format": "mesh_format"}.items():
+        if options[name] is not None and name not in taken:
+            raise typer.BadParameter(f"has no effect on {action.__name__}; leave it out", param_hint=flag)
+    options = {name: value for name, value in options.items() if name in taken}
     try:
         with outputs, explain_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
             applied = action(trained, files, outputs, **options)

@@ -82,6 +82,8 @@ def _read_archive(archive: Path, pattern: re.Pattern[str], limits: Limits) -> It
                 yield name, data
     except ArchiveError as error:
         raise ArchiveError(f"{archive}: {error}") from None
+    except tarfile.ReadError as error:
+        raise ArchiveError(f"{archive}: damaged, or not a folder, a zip or a tar archive") from error
     except Exception as error:  # of many types: those of the modules for archives are not documented
         raise ArchiveError(f"{archive}: damaged, or of a kind that cannot be read: {error!r:.200}") from error
 

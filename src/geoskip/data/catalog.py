@@ -19,7 +19,7 @@ from geoskip.data.declaration import DataSet, IdxDataSet, MissingData, Option, e
 from geoskip.registry import Registry, unknown_name
 
 _SEED = Option("seed", int, "Seed of the generator", 0, least=0)
-_SPLIT_HELP = "Test items: interpolation (mixed-faces: takes or people), or the name of an expression"
+_SPLIT_HELP = "What is held out for the test: interpolation, takes, people, or the name of an expression"
 _SPLIT = Option("split", str, _SPLIT_HELP, "interpolation")
 _PEOPLE = partial(Option, "people", int, "Number of people", least=1)
 _POSES = partial(Option, "poses", int, "Poses per person", least=1)
@@ -27,7 +27,7 @@ _FRAMES = partial(Option, "frames_per_take", int, "Meshes per take", least=1)
 _VERTICES = partial(Option, "num_vertices", int, "Vertices per mesh", least=4)
 _PATH = Option("path", Path, "The original archive, or its unpacked folder", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimeters per unit of the meshes: 1000 for meters", required=True)
-_TEST = Option("test", list[str], "Names of the test files", "the first of every ten")
+_TEST = Option("test", list[str], "Names of the test files, separated by commas", "the first of every ten")
 _SUPERPIXELS = (
     Option("nodes", int, "Superpixels per image, exactly", 75, least=1),
     Option("degree", float, "Mean number of neighbors", "18.57, as in the published set"),
@@ -47,7 +47,7 @@ FACES = DataSet(
     function="geoskip.data.generated_faces:faces",
     options=(
         _PEOPLE(default=12),
-        Option("expressions", list[str], "Expressions per person", "all 12"),
+        Option("expressions", list[str], "Names of expressions, separated by commas", "all 12"),
         Option("frames", int, "Total number of meshes", 20_466, least=1),
         _SEED,
         _SPLIT,
@@ -57,7 +57,7 @@ FACES = DataSet(
 MIXED_FACES = DataSet(
     name="mixed-faces",
     task="reconstruction",
-    title="Generated faces with mixed expressions, as hard as CoMA",
+    title="Generated faces with mixed expressions, harder than faces",
     function="geoskip.data.generated_faces:mixed_faces",
     options=(
         _PEOPLE(default=40),
@@ -182,16 +182,38 @@ FOLDERS: dict[str, DataSet] = {
             options=(
                 *_SUPERPIXELS,
                 Option("size", list[int], "HEIGHT,WIDTH that images are scaled to"),
-                Option("color", bool, "Three features, the mean of each channel", False),
-                Option("test_every", int, "Every so many-th image of each class is for the test", 5, least=2),
+                Option(
+                    "color",
+                    bool,
+                    "Three features per superpixel, the mean of each channel, instead of the mean intensity",
+                    False,
+                ),
+                Option("test_every", int, "One of every so many images of a class is for the test", 5, least=2),
             ),
         ),
     )
 }
-# All options by name; a name means the same in every built-in set.
-OPTIONS: dict[str, Option] = {
-    option.name: option for data_set in (*BUILT_IN.values(), *FOLDERS.values()) for option in data_set.options
-}
+
+
+def _all_options() -> dict[str, Option]:
+    """All options by name, which means the same in every built-in set; their help lists the sets that have them."""
+    sets = BUILT_IN | {f"a folder of {folder.name}": folder for folder in FOLDERS.values()}
+    found: dict[str, dict[str, Option]] = {}
+    for name, data_set in sets.items():
+        for option in data_set.options:
+            found.setdefault(option.name, {})[name] = option
+    merged = {}
+    for key, by_set in found.items():
+        first = next(iter(by_set.values()))
+        defaults = {name: option.default for name, option in by_set.items()}
+        same = len(set(defaults.values())) == 1
+        listed = ", ".join(by_set if same else (f"{name} {default}" for name, default in defaults.items()))
+        text = f"{first.help} ({listed})"
+        merged[key] = replace(first, help=text, default=first.default if same else None)
+    return merged
+
+
+OPTIONS = _all_options()
 
 
 def find_data_set(name: str) -> DataSet:
@@ -215,7 +237,7 @@ def load_data(data: str, options: Mapping[str, Any], task: str) -> Any:
     if path.exists() and task in FOLDERS:
         return FOLDERS[task].read(options, path)
     if os.sep in data or "/" in data:
-        raise ValueError(f"data: there is no such path: {data}; pass its current location with --data")
+        raise ValueError(f"data: there is no such path: {data}; pass the current location of the data")
     raise ValueError(f"data: there is no such path or data set: {unknown_name(data, names)}")
 
 

@@ -78,7 +78,7 @@ class DataSet:
     extra: the extra of geoskip that is needed to make it.
     files: the files that the user has to fetch, best first: an archive as distributed, or what it unpacks to.
     how: how to get them, in a sentence or two.
-    comparable: for a built-in set, whether the paper's figures may stand next to those on it.
+    comparable: for a built-in set, whether the paper's figures may be shown next to those on it.
     """
 
     name: str
@@ -110,7 +110,8 @@ class DataSet:
             )
         for option in self.options:
             if option.required and option.name not in options:
-                raise ValueError(f"data_options.{option.name}: {name} needs {option.flag}. {option.help}")
+                about = f". {option.help}" if option.help else ""
+                raise ValueError(f"data_options.{option.name}: required for {name}{about}")
         return self(*folder, **{key: known[key].checked(value) for key, value in options.items()})
 
     @property

@@ -57,7 +57,7 @@ def bodies(
     """``people`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to the first of them.
 
     They are sorted by person, then pose. The last fifth of the people is the test, as in FAUST (80 and 20 of
-    100), so the test people are never seen in training. A person does not depend on how many there are. The poses are
+    100), so the test people are never seen in training. Person k is the same for any number of people. The poses are
     those of :data:`geoskip.data.people.POSES`, in order, then blends of two.
     """
     _check_sizes(num_vertices, people=people, poses=poses)
@@ -73,7 +73,7 @@ def bodies(
 def _check_sizes(num_vertices: int, **counts: int) -> None:
     check_counts(**counts)
     if not 4 <= num_vertices <= SKIN_VERTICES:
-        raise ValueError(f"bodies have 4 to {SKIN_VERTICES} vertices, not {num_vertices}")
+        raise ValueError(f"num_vertices: expected 4 to {SKIN_VERTICES}, got {num_vertices}")
 
 
 def num_training_people(people: int, share: float) -> int:
@@ -150,7 +150,7 @@ def remeshed_bodies(
     """``people`` × ``poses`` meshes of ``num_vertices`` vertices, for the correspondence to a template at rest.
 
     The last quarter of the people is the test. Their poses do not occur in training: mostly one of ``TEST_POSES``,
-    blended with another. What a person looks like does not depend on how many there are.
+    blended with another. Person k looks the same for any number of people.
     """
     _check_sizes(num_vertices, people=people, poses=poses)
     recipe = {"people": people, "poses": poses, "verts": num_vertices, "seed": seed, "version": VERSION}
@@ -234,7 +234,7 @@ def moving_bodies(
     """``people`` × 5 motions × ``frames_per_take`` bodies of ``num_vertices`` vertices, determined by the arguments.
 
     Frames are named ``person/motion/frame``, in sorted order. For every person one motion is the test, which only other
-    people show in training. What a person looks like and does is independent of how many there are.
+    people show in training. Person k is the same for any number of people.
     """
     _check_sizes(num_vertices, people=people, frames_per_take=frames_per_take)
     recipe = {"people": people, "frames": frames_per_take, "verts": num_vertices, "seed": seed, "version": VERSION}

@@ -56,16 +56,18 @@ def faces(
 
     Frames are named ``subject/expression/frame``, in sorted order. As in :func:`geoskip.data.coma`, the split is
     ``"interpolation"`` (the first 10 of every 100 frames are the test) or an expression, which is the test for all
-    people. A person does not depend on how many there are.
+    people. Person k is the same for any number of people.
     """
     chosen = sorted(set(expressions))
     if unknown := sorted(set(chosen) - set(EXPRESSIONS)):
-        raise ValueError(f"no expression {', '.join(unknown)}: choose from {', '.join(EXPRESSIONS)}")
+        raise ValueError(f"expressions: unknown {', '.join(unknown)}; choose from {', '.join(EXPRESSIONS)}")
     if split != "interpolation" and (split not in chosen or len(chosen) == 1):
-        raise ValueError(f"split is 'interpolation' or one of several expressions of the set, not {split!r}")
+        listed = ", ".join(chosen)
+        raise ValueError(f"split: expected interpolation or one of several expressions ({listed}), got {split!r}")
     check_counts(people=people, expressions=len(chosen))
     if frames < people * len(chosen):
-        raise ValueError(f"{frames} frames do not fill {people} × {len(chosen)} sequences")
+        least = f"{people * len(chosen)} or more, for {people} people × {len(chosen)} expressions"
+        raise ValueError(f"frames: expected {least}, got {frames}")
     takes = [(subject, expression) for subject in range(people) for expression in chosen]
     recipe = {"subjects": people, "expressions": chosen, "frames": frames, "seed": seed, "version": VERSION}
     arrays = cached("faces", recipe, lambda: _build_faces(people, takes, frames, seed), root=cache).arrays
@@ -142,11 +144,11 @@ def mixed_faces(
     - ``"people"``: the last fifth of the people;
     - the name of an expression: all takes in which it occurs.
 
-    A person does not depend on how many there are.
+    Person k is the same for any number of people.
     """
     check_counts(people=people, takes=takes, frames_per_take=frames_per_take)
     if split not in ("takes", "people", *EXPRESSIONS):
-        raise ValueError(f"split is 'takes', 'people' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
+        raise ValueError(f"split: expected takes, people or one of {', '.join(EXPRESSIONS)}, got {split!r}")
     recipe = {"people": people, "takes": takes, "frames": frames_per_take, "seed": seed, "version": VERSION}
     arrays = cached(
         "mixed-faces", recipe, lambda: _build_mixed(people, takes, frames_per_take, seed), root=cache

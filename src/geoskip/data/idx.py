@@ -173,10 +173,11 @@ def fetch(url: str, num_bytes: int, sha256: str, target: Path) -> None:
             if error.code < 500:
                 break
         except (OSError, http.client.HTTPException) as error:
-            fault = str(error)
+            # <urlopen error [Errno -2] Name or service not known>
+            fault = getattr(getattr(error, "reason", None), "strerror", None) or str(error)
         else:
             if len(data) == num_bytes and hashlib.sha256(data).hexdigest() == sha256:
                 atomic_write(target, data)
                 return
             fault = f"the {len(data):,} bytes that were received do not match the sha256"
-    raise DownloadError(f"{url}: {fault}. Download it yourself to {target}") from None
+    raise DownloadError(f"{url}: cannot be downloaded ({fault}); put the file at {target} yourself") from None

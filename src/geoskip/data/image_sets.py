@@ -174,7 +174,7 @@ def image_folder(
 def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:
     """Path, label and whether it is for the test, for each image; and the names of the classes."""
     if test_every < 2:
-        raise ValueError(f"test_every={test_every} leaves nothing to train on: at least 2")
+        raise ValueError(f"test_every: expected 2 or more, so that images are left to train on, got {test_every}")
     split_by_folder = (folder / "train").is_dir() and (folder / "test").is_dir()
     parts = [folder / "train", folder / "test"] if split_by_folder else [folder]
     names = sorted({entry.name for part in parts for entry in part.iterdir() if entry.is_dir()})
@@ -201,7 +201,7 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
     except ImportError as error:
         raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
     if size is not None and not (len(size) == 2 and min(size) >= 1 and math.prod(size) <= MAX_PIXELS):
-        raise ValueError(f"size: images are scaled to a height and a width, {MAX_PIXELS:,} pixels at most, not {size}")
+        raise ValueError(f"size: expected a height and a width, {MAX_PIXELS:,} pixels at most, got {size}")
     try:
         # Pillow warns about large images, and about oddities in a file, as soon as it opens it.
         with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(read_bytes(path)), formats=FORMATS) as image:

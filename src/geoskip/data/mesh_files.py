@@ -51,7 +51,7 @@ def coma(path: str | Path | None = None, split: str = "interpolation", *, cache:
     frame of the sorted listing: the beginning of a sequence, and so nearly a neutral face.
     """
     if split != "interpolation" and split not in EXPRESSIONS:
-        raise ValueError(f"split is 'interpolation' or one of {', '.join(EXPRESSIONS)}, not {split!r}")
+        raise ValueError(f"split: expected interpolation or one of {', '.join(EXPRESSIONS)}, got {split!r}")
     frames = read_meshes(COMA.find(path), COMA_FRAME, "coma", UNIT_MM, cache)
     return replace(frames, split=Split.coma(frames.names, split))
 
@@ -88,7 +88,9 @@ def mesh_folder(
     meshes = read_meshes(Path(path), ANY_MESH, "meshes", unit_mm, cache)
     rest = meshes.template if template is None else read_mesh(template)
     if rest.topology_hash() != meshes.template.topology_hash():
-        raise MeshError(f"{template}: another connectivity than the meshes of {path}")
+        raise MeshError(
+            f"{template}: another connectivity than the meshes of {path}; its faces and vertex order must be theirs"
+        )
     content = fingerprint(np.array(meshes.content), rest.verts)
     return replace(meshes, template=rest, split=_split(meshes.names, test), content=content)
 
@@ -121,7 +123,7 @@ def _split(names: tuple[str, ...], test: Sequence[str] | None) -> Split:
     if test is None:
         return Split.blocks(len(names), 10, 1)
     if unknown := sorted(set(test) - set(names)):
-        raise ValueError(f"test items {', '.join(unknown[:5])} are not in the set")
+        raise ValueError(f"test: there is no file {', '.join(unknown[:5])}; names are such as {names[0]}")
     return Split.by_mask(torch.tensor([name in set(test) for name in names], dtype=torch.bool))
 
 

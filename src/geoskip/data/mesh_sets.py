@@ -274,7 +274,7 @@ class CorrespondenceSet:
 
 def check_unit(unit_mm: float) -> None:
     if not 0 < unit_mm < float("inf"):
-        raise ValueError(f"unit_mm is the length of one unit in millimeters, not {unit_mm}")
+        raise ValueError(f"unit_mm: expected the length of one unit in millimeters, above 0, got {unit_mm}")
 
 
 def pyg_data() -> type[Any]:

@@ -56,7 +56,7 @@ class Template:
     """What all meshes of one connectivity share.
 
     meshes: the levels as meshes, and the matrices between them, in float64.
-    hierarchy: the same as operators take it, in float32, with pseudo-coordinates and, optionally, spirals.
+    hierarchy: the levels as graphs for the operators, in float32, with pseudo-coordinates and, optionally, spirals.
     unit_mm: millimeters per unit of the coordinates, None if unknown.
     """
 

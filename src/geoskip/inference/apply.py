@@ -114,9 +114,9 @@ def interpolate(
 ) -> ActionResult:
     """Meshes on the straight line between the codes of two meshes, or between two codes."""
     if len(paths) != 2:
-        raise ValueError(f"interpolation is between two files, meshes or latent codes, got {len(paths)}")
+        raise ValueError(f"interpolate: expected two files, meshes or latent codes, got {len(paths)}")
     if steps < 2:
-        raise ValueError(f"steps: an interpolation has at least 2, its two ends, got {steps}")
+        raise ValueError(f"steps: expected 2 or more, since both ends count, got {steps}")
     coder = MeshCoder(trained)
     first, last = Inputs(paths).each(lambda path: _code(coder, path))
     codes = torch.stack([first.lerp(last, number / (steps - 1)) for number in range(steps)])

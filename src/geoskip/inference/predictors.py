@@ -140,7 +140,7 @@ class ImageClassifier:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """Height and width of the training images, where the configuration tells; positions are in their pixels."""
+        """Height and width of the training images, if the configuration has them; positions are in their pixels."""
         given = self.config.data_options.get("size")
         if given is None and self.config.data in MNIST_NAMES:
             return 28, 28

@@ -19,7 +19,7 @@ from geoskip.operators.base import OPERATORS, Operator, weight_dtype
 
 @OPERATORS.register
 class ChebConv(Operator):
-    r"""Chebyshev polynomials of the Laplacian, a weight matrix each:
+    r"""Chebyshev polynomials of the Laplacian, with one weight matrix for each:
 
     .. math::
         y = \sum_{m=0}^{M-1} T_m(L)\, x\, \Theta_m + b, \qquad
@@ -31,7 +31,7 @@ class ChebConv(Operator):
     the graph are left out.
 
     A holds 1 for each edge, or the edge weights. In a directed graph without weights :math:`d_i` counts the edges that
-    i receives, 1 where there are none, so that a vertex which only sends is still heard. With weights, L is PyTorch
+    i receives, but at least 1, so that a vertex that only sends still counts. With weights, L is PyTorch
     Geometric's: :math:`d_i` sums the weights that i sends, and a vertex where they sum to 0 is left out.
     Parameters: M·in·out + out.
 

@@ -19,7 +19,7 @@ from geoskip.operators.base import OPERATORS, Operator, check_init, weight_dtype
 
 @OPERATORS.register
 class FeaStConv(Operator):
-    r"""Each neighbor is shared out among the weight matrices by a softmax over them:
+    r"""A softmax over the weight matrices assigns each neighbor to them:
 
     .. math::
         y_i = \frac1{|\mathcal N(i)|} \sum_{m=1}^M \sum_{j \in \mathcal N(i)} q_m(x_i, x_j)\, x_j \Theta_m + b,

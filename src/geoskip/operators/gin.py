@@ -23,7 +23,7 @@ class GINConv(Operator):
     with the edge weights :math:`w_{ij}`, 1 if there are none. PyTorch Geometric's GINConv takes no weights; its
     GraphConv sums in this way. In the code: γ is ``theta``, ``hidden_bias``, ``theta_out`` and ``bias``. The center
     term belongs to the definition. ε = 0 and fixed by default, the paper's GIN-0; γ's last bias is the block's one
-    bias. A self-loop that the graph has is one more neighbor, beside the center term.
+    bias. A self-loop that the graph has is one more neighbor, in addition to the center term.
     Parameters: in·hidden + hidden + hidden·out + out (and 1 for a trained ε).
 
     Args:

@@ -37,9 +37,9 @@ class MoNetConv(Operator):
         kernel_size: M, the number of Gaussians.
         dim: dimension of the pseudo-coordinates.
         bias: whether to add b.
-        init: initial values of Θ. ``"paper"``: Glorot over the whole stack, as the paper's appendix has it.
-            ``"authors"``: uniform in ±1/sqrt(in), PyTorch's default for linear layers, as the authors' public code has
-            it. μ and σ are Glorot in both.
+        init: initial values of Θ. ``"paper"``: Glorot over the whole stack, as in the paper's appendix.
+            ``"authors"``: uniform in ±1/sqrt(in), PyTorch's default for linear layers, as in the authors' public
+            code. μ and σ are Glorot in both.
     """
 
     name = "monet"

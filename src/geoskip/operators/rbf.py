@@ -29,7 +29,7 @@ class RBFConv(Operator):
         G(u) = \sum_{m=1}^M \varphi\big(\lVert (u - \mu_m) / \sigma_m \rVert\big)\, \Theta_m
 
     In the code: Θ is ``theta``, μ ``mean``, σ ``scale``, u ``graph.pseudo``, M ``kernel_size``, φ ``kernel``. With the
-    Gaussian :math:`e^{-r^2}` and σ larger by √2 it is MoNet, of which the paper has this one case; the others are for
+    Gaussian :math:`e^{-r^2}` and σ larger by √2 this is MoNet. The other kernels are not in the paper; they are for
     the analogy and for experiments. The basis is edge-sized here: to train the Gaussian use
     :class:`~geoskip.operators.MoNetConv`.
     Parameters: M·in·out + 2·M·dim + out.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from geoskip.paper.rows import TINY, PaperRow, paper, printed_row, table_rows
@@ -32,8 +33,12 @@ class Experiment:
         """The rows whose label or method matches one of the patterns, such as ``Aff-*``; all if there are none."""
         for pattern in patterns:
             if not any(_matches(row, pattern) for row in self.rows):
-                labels = ", ".join(row.label for row in self.rows)
-                raise ValueError(f"rows: {self.name} has none like {pattern!r}; it has {labels}")
+                labels = [row.label for row in self.rows]
+                near = get_close_matches(pattern, labels, n=3) or labels[:3]
+                raise ValueError(
+                    f"rows: none of the {len(labels)} rows of {self.name} matches {pattern!r}; labels are such as "
+                    f"{', '.join(near)}"
+                )
         return tuple(row for row in self.rows if not patterns or any(_matches(row, each) for each in patterns))
 
 

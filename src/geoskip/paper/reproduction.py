@@ -163,7 +163,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         bounds = re.fullmatch(r"\s*(\d+)(?:\s*\.\.\s*(\d+))?\s*", part)
         if bounds is None or (bounds[2] is not None and int(bounds[2]) < int(bounds[1])):
-            raise ValueError(f"seeds: write 0..4 or 0,2,7, not {text!r}")
+            raise ValueError(f"seeds: expected seeds such as 0..4 or 0,2,7, got {text!r}")
         seeds |= set(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
     return tuple(sorted(seeds))
 

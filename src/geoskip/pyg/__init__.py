@@ -1,4 +1,4 @@
-"""PyTorch Geometric models on geoskip's kernels: :func:`accelerate` is all there is to learn."""
+"""PyTorch Geometric models on geoskip's kernels: see :func:`accelerate`."""
 
 from geoskip.pyg.acceleration import Acceleration, Layer, accelerate
 

@@ -45,7 +45,7 @@ def accelerate(model: nn.Module, *, undo: bool = False) -> Acceleration:
 
     ``print(accelerate(model))`` shows which layers were replaced, and why others were not. Outputs and gradients are
     the same up to rounding. Parameters stay the same tensors under the same names: optimizers, checkpoints and
-    ``state_dict`` are unaffected, before and after. ``accelerate(model, undo=True)`` leads back.
+    ``state_dict`` are unaffected, before and after. ``accelerate(model, undo=True)`` undoes it.
 
     Replaced are GMMConv, FeaStConv, ChebConv, GCNConv, GINConv, GraphConv, SAGEConv and SplineConv with sums or
     means, including their edge weights, cached and bipartite forms. Subclasses are not replaced, because they may

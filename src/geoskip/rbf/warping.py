@@ -68,8 +68,8 @@ def warp(
     degree = max(1, chosen.min_degree) if affine else -1
     if affine and len(landmarks) <= dim:
         raise ValueError(
-            f"landmarks: an affine part needs at least {dim + 1} of them, got {len(landmarks)}; add some, or leave the "
-            "affine part out"
+            f"landmarks: an affine part needs at least {dim + 1} of them, got {len(landmarks)}; add some, or "
+            "set affine to False"
         )
     return Warp(fit_rbf(landmarks, targets - landmarks, chosen, degree=degree, smoothing=smoothing))
 

@@ -66,10 +66,12 @@ def _records(paths: Iterable[str | Path]) -> list[Path]:
     records: dict[Path, None] = {}
     for path in map(Path, paths):
         if not path.exists():
-            raise RecordError(f"{path}: no such file or folder")
+            raise RecordError(f"{path}: there is no such file or folder; check the name")
         below = [file for file in sorted(path.rglob("*.json")) if _is_record(file)] if path.is_dir() else [path]
         if not below:
-            raise RecordError(f"{path}: contains no run. The folder of a run contains a {RECORD}")
+            raise RecordError(
+                f"{path}: contains no finished run (no {RECORD}); name a folder that `geoskip train` wrote"
+            )
         records |= dict.fromkeys(below)
     return list(records)
 

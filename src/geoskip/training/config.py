@@ -95,8 +95,8 @@ class Config:
         validation: the share of the training items that is set aside, by subject where there are subjects. Evaluations
             during training use them instead of the test items, which are then evaluated once, at the end.
         test: whether the test items are evaluated at all. False is for choices that are made on the validation items.
-        evaluate_every: epochs between evaluations; 0 for one at the end alone. Nothing is chosen by them.
-        checkpoint_every: steps between checkpoints; 0 for one at the end alone.
+        evaluate_every: epochs between evaluations; 0 for only one at the end. Nothing is selected by them.
+        checkpoint_every: steps between checkpoints; 0 for only one at the end.
         keep: how many checkpoints are kept.
     """
 
@@ -147,7 +147,9 @@ class Config:
                 f"validation: expected a share of the training items, 0 or more and below 1, got {self.validation}"
             )
         if not self.test and not self.validation:
-            raise ValueError("test: false leaves nothing to evaluate; set validation, such as validation=0.1")
+            raise ValueError(
+                "test: false leaves nothing to evaluate; also set validation to a share of the training items"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""

@@ -225,8 +225,10 @@ class _Loop:
             self.loss = values["loss"]
             if self.metrics is not None:
                 self.metrics.write(step, values)
+        # After the last step the session's epoch is the number of epochs.
+        epoch = min(self.session.epoch, self.run.config.optim.epochs - 1)
         with suppress(OSError):
-            self.progress.update(self.session.step, self.session.epoch, self.loss, self.metric)
+            self.progress.update(self.session.step, epoch, self.loss, self.metric)
 
     def _evaluate(self) -> None:
         self._report(wait=True)

@@ -212,7 +212,9 @@ def find_state(run: Run, resume: str | Path) -> State | None:
     """
     if resume == "never":
         if (run.folder / CONFIG).exists():
-            raise RunError(f"{run.folder}: contains a run; choose another folder, or resume it with resume=auto")
+            raise RunError(
+                f"{run.folder}: contains a run, and resume is never; choose another folder, or resume with auto"
+            )
         return None
     checkpoint = run.checkpoint if resume == "auto" else Path(resume)
     if checkpoint is None:
@@ -256,9 +258,14 @@ def check_settings(config: Config, started_with: Mapping[str, Any], folder: Path
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name) and name not in CHANGEABLE:
             raise RunError(
-                f"{name}: the run in {folder} was started with {before.get(name)}, not {now.get(name)}; "
+                f"{name}: the run in {folder} was started with {_said(before, name)}, not {_said(now, name)}; "
                 "use the same value, or choose another folder"
             )
+
+
+def _said(settings: Mapping[str, Any], name: str) -> str:
+    value = settings.get(name)
+    return "the default" if value is None else str(value)
 
 
 def _flat(entries: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

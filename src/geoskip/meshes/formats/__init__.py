@@ -49,9 +49,9 @@ def read_mesh(path: str | Path, *, drop_degenerate: bool = False) -> Mesh:
     cannot be opened.
     """
     path = Path(path)
-    _check_suffix(path.suffix, PARSERS)
-    parse = PARSERS[path.suffix.lower()]
     try:
+        _check_suffix(path.suffix, PARSERS)
+        parse = PARSERS[path.suffix.lower()]
         data = read_bytes(path)
         polygons = parse_gltf(data, path.parent) if parse is parse_gltf else parse(data)
         return _mesh(polygons, drop_degenerate, str(path))

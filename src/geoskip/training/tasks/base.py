@@ -31,8 +31,8 @@ class Evaluation:
 
     metrics: figures by name, as :class:`geoskip.records.RunRecord` names them.
     curves: points (x, y) by name.
-    arrays: what pictures and closer looks need, such as the error of each vertex. Those named ``per_item_…`` have one
-        value per item; a run keeps them in ``items.safetensors``.
+    arrays: further results for pictures and analysis, such as the error of each vertex. Those named ``per_item_…``
+        have one value per item; a run keeps them in ``items.safetensors``.
     """
 
     metrics: Mapping[str, float]
@@ -177,6 +177,10 @@ class Task(ABC):
                 make_operator(config.operator, 1, 1, kernel_size=config.kernel_size, dim=1, **config.options)
         except RuntimeError as error:
             raise ValueError(f"kernel_size: {config.kernel_size} is too large for any memory") from error
+        except (ValueError, TypeError) as error:
+            if str(error).partition(":")[0] in config.options:
+                raise ValueError(f"options.{error}") from error
+            raise
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
