@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_tables() -> None:
     assert f"Of {total} comparisons" in results
     assert f"{holds} hold significantly, {same + opposite} are too close to tell, and {fails or 'none'} fail" in results
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf8")
-    assert f"three seeds: {same + opposite} of {total}, as" in page
+    assert f"three seeds: {same + opposite} of {total} (" in page
     assert (f"; {one_seed} more ha{'s' if one_seed == 1 else 've'} only one seed" in results) == (one_seed > 0)
 
 
