@@ -9,7 +9,7 @@ from weakref import finalize, ref
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_index
+from geoskip.graphs.checks import check_edge_index, check_indices
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 
 T = TypeVar("T")
@@ -53,12 +53,15 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
         entry = entries.get(key)
         if entry is not None and entry.fits(tensors):
             return entry.value
-    value = build()
-    if _can_remember(tensors):
-        if entries is None:
-            entries = _MEMO.setdefault(id(first), {})
-            finalize(first, _MEMO.pop, id(first), None).atexit = False
-        entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
+    if not _can_remember(tensors):
+        return build()
+    # A value that is first needed in inference mode must also serve training.
+    with torch.inference_mode(False):
+        value = build()
+    if entries is None:
+        entries = _MEMO.setdefault(id(first), {})
+        finalize(first, _MEMO.pop, id(first), None).atexit = False
+    entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
     return value
 
 
@@ -83,6 +86,9 @@ def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, ar
     senders, receivers = (sources, targets) if flow == "source_to_target" else (targets, sources)
     if not are_valid:
         check_edge_index(edge_index, max(num_senders, num_receivers))
+        if num_senders != num_receivers:
+            check_indices("senders of edge_index", senders, num_senders)
+            check_indices("receivers of edge_index", receivers, num_receivers)
     return SortedEdges(*sort_edges(senders, receivers, num_senders, num_receivers))
 
 

@@ -11,7 +11,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn import Linear
 from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
@@ -33,34 +36,78 @@ MESSAGE_HOOKS = tuple(
     for step in ("propagate", "message", "aggregate", "message_and_aggregate")
     for when in ("", "pre_")
 )
+MODULE_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+AGGREGATIONS = {"add": SumAggregation, "sum": SumAggregation, "mean": MeanAggregation}
 
 
 class FastLayer(pyg.MessagePassing):
-    """What the fast layers share. ``aggregations`` are those that the kernels have."""
+    """What the fast layers share.
+
+    Attributes:
+        aggregations: those that the kernels have.
+        linears: names of the linear layers (or lists of them) whose weights the kernels take without calling them.
+        with_bias: name of the one among them that may have a bias.
+    """
 
     aggregations: ClassVar[tuple[str, ...]] = ("add", "sum", "mean")
+    linears: ClassVar[tuple[str, ...]] = ("lin",)
+    with_bias: ClassVar[str] = ""
 
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
-        """The reason why a layer cannot be replaced; None if it can."""
-        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in layer.parameters()):
-            return "its channels are unknown before the first call; call the model once, then accelerate it"
+        """The reason why a layer cannot be replaced; None if it can. Each call asks again, because a layer may have
+        changed since."""
         if layer.aggr not in cls.aggregations:
             return f"aggr={layer.aggr!r} is not one of {', '.join(map(repr, cls.aggregations))}"
+        if type(layer.aggr_module) is not AGGREGATIONS[layer.aggr]:
+            return "its aggr_module was replaced"
         if layer.node_dim != -2:
             return f"node_dim={layer.node_dim} is not -2"
-        if any(getattr(layer, name, None) for name in MESSAGE_HOOKS):
+        if _has_hooks(layer, MESSAGE_HOOKS) or _has_hooks(layer.aggr_module, MODULE_HOOKS):
             return "it has hooks on its messages"
+        for method in ("message", "aggregate", "update"):
+            if method in layer.__dict__:
+                return f"its {method} was replaced"
+        for name in cls.linears:
+            module = layer._modules.get(name)
+            for linear in module if type(module) is nn.ModuleList else (module,):
+                if linear is None or _is_plain(linear, name == cls.with_bias):
+                    continue
+                if is_lazy(linear._parameters.get("weight")):  # type: ignore[arg-type]
+                    return "its channels are unknown before the first call; call the model once, then accelerate it"
+                return f"its {name} has hooks, or is not a plain linear layer"
         return None
 
-    def is_slow_call(self, edge_index: Any, *tensors: Any) -> bool:
-        """Whether a call needs PyTorch Geometric's own code: adjacency matrices, explanations, integer features."""
+    def matrix(self) -> tuple[Tensor | None, int]:
+        """A parameter that multiplies the senders' features, and its axis of channels; None if any features fit."""
+        return self._modules[self.linears[0]]._parameters.get("weight"), 1
+
+    def is_slow_call(
+        self, x: tuple[Any, Any], edge_index: Any, edge_values: Any = None, dim: int = 0, size: Any = None
+    ) -> bool:
+        """Whether a call needs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, and for all
+        input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
+
+        Edge values have ``dim`` dimensions; 0 stands for weights, ``[edges]`` or ``[edges, 1]``.
+        """
         if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or self.explain:
             return True
-        for tensor in tensors:
-            if tensor is not None and not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-                return True
-        return False
+        shape = edge_index.shape
+        if len(shape) != 2 or shape[0] != 2 or edge_index.is_floating_point():
+            return True
+        if torch.jit.is_tracing() or type(self).why_not(self) is not None:
+            return True
+        senders, receivers = x
+        if not _are_features(senders) or not (receivers is None or receivers is senders or _are_features(receivers)):
+            return True
+        if edge_values is not None and not _fit_edges(edge_values, shape[1], dim):
+            return True
+        if size is not None and not all(_fits(number, of) for number, of in zip(size, x, strict=True)):
+            return True
+        matrix, axis = self.matrix()
+        if matrix is None or (senders.shape[-1] == matrix.shape[axis] and senders.dtype is matrix.dtype):
+            return False
+        return senders.shape[-1] != matrix.shape[axis] or not torch.is_autocast_enabled(senders.device.type)
 
     def weighted_edges(
         self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any, dtype: torch.dtype, center: float = 0.0
@@ -89,6 +136,34 @@ def num_vertices_of(x: tuple[Tensor, Tensor | None], size: Any) -> tuple[int, in
     return num_senders, num_senders if x[1] is None else x[1].shape[-2]
 
 
+def _has_hooks(module: nn.Module, names: tuple[str, ...]) -> bool:
+    return any(map(module.__dict__.get, names))
+
+
+def _is_plain(linear: nn.Module, may_have_bias: bool) -> bool:
+    """Whether a module computes x Wᵀ (+ b) and nothing else. Parametrizations are fine: they are part of W."""
+    forward = type(linear).forward
+    if (forward is not Linear.forward and forward is not nn.Linear.forward) or "forward" in linear.__dict__:
+        return False
+    return (may_have_bias or linear._parameters.get("bias") is None) and not _has_hooks(linear, MODULE_HOOKS)
+
+
+def _are_features(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point() and x.layout is torch.strided and x.dim() > 1
+
+
+def _fit_edges(values: Any, num_edges: int, dim: int) -> bool:
+    if not isinstance(values, Tensor) or values.layout is not torch.strided:
+        return False
+    if dim > 0:
+        return values.shape == (num_edges, dim)
+    return values.is_floating_point() and values.numel() == num_edges
+
+
+def _fits(number: int | None, x: Tensor | None) -> bool:
+    return number is None or x is None or number == x.shape[-2]
+
+
 def pair(x: Any) -> tuple[Tensor, Tensor | None]:
     return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
 
@@ -105,7 +180,7 @@ def linear_convolution(
     same vertices."""
     if root is None or x[1] is None:
         return basis_convolution(x[0], weights, theta, pattern, None, bias)
-    if x[0] is x[1]:
+    if x[0] is x[1] and root.shape[1] == x[0].shape[-1]:
         return basis_convolution(x[0], weights, theta, pattern, root.t(), bias)
     return basis_convolution(x[0], weights, theta, pattern, None, bias) + functional.linear(x[1], root)
 
@@ -116,7 +191,7 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
     _cached_edge_index: Any
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
-        if self.is_slow_call(edge_index, x, edge_weight):
+        if self.is_slow_call((x, None), edge_index, edge_weight):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
         return basis_convolution(x, weights, self.lin.weight.t(), pattern, None, self.bias)
@@ -159,11 +234,17 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
 
 class FastChebConv(FastLayer, pyg.ChebConv):
     aggregations = ("add", "sum")
+    linears = ("lins",)
+
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self.lins[0]._parameters.get("weight"), 1
 
     def forward(
         self, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
     ) -> Tensor:
-        if self.is_slow_call(edge_index, x, edge_weight):
+        eigenvalue = None if isinstance(lambda_max, Tensor) else lambda_max
+        is_number = eigenvalue is None or isinstance(eigenvalue, int | float)
+        if not is_number or self.is_slow_call((x, None), edge_index, edge_weight):
             return pyg.ChebConv.forward(self, x, edge_index, edge_weight, batch, lambda_max)
         num_vertices = x.shape[-2]
 
@@ -171,10 +252,11 @@ class FastChebConv(FastLayer, pyg.ChebConv):
             arguments = self.normalization, lambda_max, weight_dtype(x), batch
             looped, norm = self.__norm__(edge_index, num_vertices, edge_weight, *arguments)
             edges = sort(looped, num_vertices, num_vertices, self.flow)
-            return edges.pattern, norm[edges.order]
+            return edges.pattern, norm.view(-1)[edges.order]
 
         given = [t for t in (edge_weight, batch, lambda_max) if isinstance(t, Tensor)]
-        key = ("cheb", self.normalization, num_vertices, x.dtype, self.flow, len(given), str(lambda_max)[:40])
+        options = self.normalization, self.flow, eigenvalue, num_vertices, x.dtype
+        key = ("cheb", *options, edge_weight is None, batch is None, len(given))
         pattern, weights = remember((edge_index, *given), key, build)
         theta = torch.stack([lin.weight.t() for lin in self.lins])
         return chebyshev_convolution(x, weights, theta, pattern, 0, None, self.bias)
@@ -182,11 +264,12 @@ class FastChebConv(FastLayer, pyg.ChebConv):
 
 class FastFeaStConv(FastLayer, pyg.FeaStConv):
     aggregations = ("mean",)
+    linears = ("lin", "u")
 
     def forward(self, x: Any, edge_index: Any) -> Tensor:
         senders, receivers = pair(x)
         # The softmax looks at both ends of an edge, and the kernel takes them from one set of vertices.
-        if senders is not receivers or self.is_slow_call(edge_index, senders):
+        if senders is not receivers or self.is_slow_call((senders, None), edge_index):
             return pyg.FeaStConv.forward(self, x, edge_index)
         num_vertices, dtype = senders.shape[-2], weight_dtype(senders)
 
@@ -204,9 +287,14 @@ class FastFeaStConv(FastLayer, pyg.FeaStConv):
 
 
 class FastGINConv(FastLayer, pyg.GINConv):
+    linears = ()
+
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return None, 0
+
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both):
+        if self.is_slow_call(both, edge_index, size=size):
             return pyg.GINConv.forward(self, x, edge_index, size)
         dtype, center = weight_dtype(both[0]), 0.0
         if both[0] is both[1] and size is None and not is_traced():
@@ -218,9 +306,12 @@ class FastGINConv(FastLayer, pyg.GINConv):
 
 
 class FastGraphConv(FastLayer, pyg.GraphConv):
+    linears = ("lin_rel", "lin_root")
+    with_bias = "lin_rel"
+
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both, edge_weight):
+        if self.is_slow_call(both, edge_index, edge_weight, size=size):
             return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
         dtype, matrix = weight_dtype(both[0]), self.lin_rel
         edges, weights = self.weighted_edges(both, edge_index, size, dtype)
@@ -230,9 +321,12 @@ class FastGraphConv(FastLayer, pyg.GraphConv):
 
 
 class FastSAGEConv(FastLayer, pyg.SAGEConv):
+    linears = ("lin_l", "lin_r")
+    with_bias = "lin_l"
+
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both):
+        if self.is_slow_call(both, edge_index, size=size):
             return pyg.SAGEConv.forward(self, x, edge_index, size)
         edges, weights = self.weighted_edges(both, edge_index, size, weight_dtype(both[0]))
         if self.project:
@@ -243,15 +337,20 @@ class FastSAGEConv(FastLayer, pyg.SAGEConv):
 
 
 class FastGMMConv(FastLayer, pyg.GMMConv):
+    linears = ("root",)
+
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
         if layer.separate_gaussians:
             return "separate_gaussians gives each pair of channels its own kernel, which geoskip does not have"
         return super().why_not(layer)
 
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self._parameters.get("g"), 0
+
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+        if edge_attr is None or self.is_slow_call(both, edge_index, edge_attr, self.dim, size):
             return pyg.GMMConv.forward(self, x, edge_index, edge_attr, size)
         dtype, numbers = weight_dtype(both[0]), num_vertices_of(both, size)
 
@@ -262,7 +361,8 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
         pattern, pseudo = remember((edge_index, edge_attr), ("pseudo", *numbers, self.flow, dtype), build)
         theta = self.g.view(-1, self.kernel_size, self.out_channels).transpose(0, 1)
         basis = pseudo, self.mu, self.sigma
-        if self.aggr != "mean" and self.root_weight and both[0] is both[1]:
+        is_fused = self.aggr != "mean" and self.root_weight and both[0] is both[1]
+        if is_fused and self.root.weight.shape[1] == both[0].shape[-1]:
             return gaussian_convolution(both[0], *basis, theta, pattern, self.root.weight.t(), self.bias)
         y = gaussian_convolution(both[0], *basis, theta, pattern)
         if self.aggr == "mean":
@@ -280,9 +380,12 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 
 
 class FastSplineConv(FastLayer, pyg.SplineConv):
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self._parameters.get("weight"), 1
+
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+        if edge_attr is None or self.is_slow_call(both, edge_index, edge_attr, self.dim, size):
             return pyg.SplineConv.forward(self, x, edge_index, edge_attr, size)
         dtype = weight_dtype(both[0])
         edges, shares = self.weighted_edges(both, edge_index, size, dtype)
