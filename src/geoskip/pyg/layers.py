@@ -29,7 +29,7 @@ from geoskip.kernels import (
 )
 from geoskip.operators.base import weight_dtype
 from geoskip.operators.spline import bspline_products
-from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges, with_loops
+from geoskip.pyg.edge_cache import SortedEdges, looped_edges, mean_shares, remember, sort, sorted_edges
 
 MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}hooks"
@@ -117,12 +117,17 @@ class FastLayer(pyg.MessagePassing):
         num_senders, num_receivers = num_vertices_of(x, size)
 
         def build() -> tuple[SortedEdges, Tensor]:
-            edges = sorted_edges(edge_index, num_senders, num_receivers, self.flow)
-            if self.aggr == "mean":
-                shares = mean_shares(edges.pattern, dtype)
+            if center:
+                edges = looped_edges(edge_index, num_senders, self.flow)
             else:
-                shares = torch.ones(edges.pattern.num_edges, dtype=dtype, device=edge_index.device)
-            return with_loops(edges, shares, center) if center else (edges, shares)
+                edges = sorted_edges(edge_index, num_senders, num_receivers, self.flow)
+            if self.aggr == "mean":
+                weights = mean_shares(edges.pattern, dtype, num_loops=1 if center else 0)
+            else:
+                weights = torch.ones(edges.pattern.num_edges, dtype=dtype, device=edge_index.device)
+            if center:
+                weights[edges.order >= edge_index.shape[1]] = center
+            return edges, weights
 
         key = ("weighted", self.aggr, num_senders, num_receivers, self.flow, dtype, center)
         return remember((edge_index,), key, build)
