@@ -81,6 +81,21 @@ def test_reasons_of_changed_layers() -> None:
     assert "its lin has hooks" in str(accelerate(conv))
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+def test_compiled(name: str) -> None:
+    """One graph of operations, whatever the number of edges is."""
+    make, kind = LAYERS[name]
+    plain = make()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    for num_edges in (60, 2000, 1500):
+        inputs = [torch.randn(20, IN), edge_index(20, num_edges), *edge_values(kind, num_edges, torch.float32)]
+        torch.testing.assert_close(compiled(*inputs), plain(*inputs), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
 def test_jit_traces(name: str) -> None:
