@@ -43,7 +43,7 @@ OPTIONAL = {
     "trimesh",
 }
 # Modules that exist to adapt an optional package, and are imported only where it is in use.
-ADAPTERS = {"geoskip.pyg.layers": {"torch_geometric"}}
+ADAPTERS = {"geoskip.pyg.fast_layer": {"torch_geometric"}, "geoskip.pyg.layers": {"torch_geometric"}}
 
 
 # File names that several folders may have.

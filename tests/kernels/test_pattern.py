@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from geoskip.kernels import Pattern, sort_edges, sparse_product
+from geoskip.kernels.pattern import _argsort
 from tests.specimens import features
 
 NUM_SENDERS, NUM_RECEIVERS, GROUPS = 6, 4, 3
@@ -48,6 +49,30 @@ def test_sorted_by_group_receiver_sender(groups: int, num_edges: int) -> None:
     assert (pattern.groups_of is None) == (groups == 1)
     assert (pattern.groups, pattern.num_edges) == (groups, num_edges)
     assert (pattern.num_senders, pattern.num_receivers) == (NUM_SENDERS, NUM_RECEIVERS)
+
+
+@pytest.mark.parametrize("groups", [1, GROUPS])
+def test_many_edges(groups: int) -> None:
+    """Above a thousand edges another sort runs: the order is the same, also of repeated edges."""
+    random = torch.Generator().manual_seed(0)
+    senders, receivers = torch.randint(0, 40, (2, 3000), generator=random)
+    group = None if groups == 1 else torch.randint(0, groups, (3000,), generator=random)
+    pattern, order = sort_edges(senders, receivers, 45, 50, group, groups)
+    first = torch.zeros_like(senders) if group is None else group
+    keys = zip(first.tolist(), receivers.tolist(), senders.tolist(), strict=True)
+    assert order.tolist() == [at for _, at in sorted((key, at) for at, key in enumerate(keys))]
+    ends = first[order] * 45 + pattern.senders
+    assert torch.equal(pattern.by_sender, torch.argsort(ends, stable=True))
+    assert torch.equal(pattern.counts.flatten(), torch.bincount(first * 50 + receivers, minlength=groups * 50))
+    assert torch.equal(pattern.sender_offsets.diff(dim=1).flatten(), torch.bincount(ends, minlength=groups * 45))
+
+
+@pytest.mark.parametrize("largest", [100, 1 << 40, (1 << 62) - 1])
+def test_argsort_of_large_keys(largest: int) -> None:
+    """A key and its position may not fit in one number."""
+    keys = torch.randint(0, largest, (2000,), generator=torch.Generator().manual_seed(0))
+    keys[::3] = largest - 1
+    assert torch.equal(_argsort(keys), torch.argsort(keys, stable=True))
 
 
 @every

@@ -180,8 +180,9 @@ def test_mistakes_are_named(mistake: Callable[[], Any], error: type[Exception], 
         (torch.ones(7, 3).double(), "is torch.float64"),
         (torch.ones(6, 3), "has 6 vertices"),
         (torch.ones(7, 3, device="meta"), "is on meta"),
+        (torch.ones(7, 3).to_sparse(), "expects a dense tensor, got layout torch.sparse_coo"),
     ],
-    ids=["channels", "dtype", "vertices", "device"],
+    ids=["channels", "dtype", "vertices", "device", "layout"],
 )
 def test_every_operator_checks_its_features(case: Case, x: Tensor, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=f"^x: .*{message}"):

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from geoskip.graphs import Graph
 from geoskip.kernels import use_path
-from geoskip.operators import FeaStConv, MoNetConv
+from geoskip.operators import FeaStConv, MoNetConv, SpiralConv
 from tests.compiled import MODES, assert_trains_compiled
 from tests.operators.cases import CASES, FIRST, IN, OUT, Case
 from tests.specimens import features, specimen
@@ -47,6 +47,24 @@ def assert_equal_training(conv: nn.Module, compiled: Callable[..., Tensor], x: T
         return [y.detach(), *torch.autograd.grad(y.square().sum(), list(conv.parameters()))]
 
     assert_close(trained(compiled), trained(conv), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    "case", [case for case in FIRST if case.operator is not SpiralConv], ids=lambda case: case.name
+)
+def test_jit_trace_follows_its_edges(case: Case) -> None:
+    conv, random = case.make(torch.float32), torch.Generator().manual_seed(0)
+
+    def inputs(num_edges: int) -> list[Tensor]:
+        edges = torch.randint(0, 7, (2, num_edges), generator=random)
+        pseudo = [torch.rand(num_edges, case.dim, generator=random)] if conv.uses_pseudo else []
+        return [features(7, IN, dtype=torch.float32), edges, *pseudo]
+
+    traced = torch.jit.trace(conv, inputs(12), check_trace=False)
+    others = inputs(15)
+    assert_close(traced(*others), conv(*others))
+    traced(*others).sum().backward()
 
 
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)

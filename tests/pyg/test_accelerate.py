@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import gc
 import io
 import itertools
 import pickle
-import weakref
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,7 +17,6 @@ from torch import Tensor, nn
 
 import geoskip
 from geoskip.pyg import accelerate
-from geoskip.pyg.edge_cache import _MEMO
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -291,29 +287,6 @@ def test_copies_and_pickles() -> None:
         torch.testing.assert_close(other(x, edges), expected, rtol=0, atol=0)
 
 
-def test_changed_edges_are_noticed_and_dead_ones_forgotten() -> None:
-    conv = pyg.SAGEConv(IN, OUT)
-    plain = copy.deepcopy(conv)
-    accelerate(conv)
-    x, edges = torch.randn(20, IN), edge_index(20, 60)
-    conv(x, edges)
-    edges[0, 0] = (edges[0, 0] + 1) % 18
-    torch.testing.assert_close(conv(x, edges), plain(x, edges))
-    weighted, weight = pyg.GraphConv(IN, OUT), torch.rand(60)
-    other = copy.deepcopy(weighted)
-    accelerate(other)
-    other(x, edges, weight)
-    weight.mul_(2)
-    torch.testing.assert_close(other(x, edges, weight), weighted(x, edges, weight))
-    key = id(edges)
-    assert key in _MEMO
-    alive = weakref.ref(edges)
-    del edges
-    gc.collect()
-    assert alive() is None
-    assert key not in _MEMO
-
-
 @pytest.mark.parametrize("aggr", ["add", "mean"])
 def test_a_changed_epsilon_is_noticed(aggr: str) -> None:
     """The center's term of GIN is a self-loop, whose weight is cached."""
@@ -329,29 +302,6 @@ def test_a_changed_epsilon_is_noticed(aggr: str) -> None:
     fast.load_state_dict({"eps": torch.tensor([0.5])})
     plain.eps = torch.tensor([0.5])
     torch.testing.assert_close(fast(x, edges), plain(x, edges))
-
-
-def test_both_flows_of_the_same_edges() -> None:
-    """They sort the same tensor differently."""
-    x, edges, pseudo = torch.randn(20, IN), edge_index(20, 60), torch.rand(60, 2)
-    for flow in ("source_to_target", "target_to_source"):
-        plain = pyg.GMMConv(IN, OUT, dim=2, kernel_size=3, flow=flow)
-        fast = copy.deepcopy(plain)
-        accelerate(fast)
-        torch.testing.assert_close(fast(x, edges, pseudo), plain(x, edges, pseudo))
-
-
-def test_sorting_happens_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoskip.pyg import edge_cache as module
-
-    counted = Mock(wraps=module.sort_edges)
-    monkeypatch.setattr(module, "sort_edges", counted)
-    model = pyg.GraphSAGE(IN, 8, num_layers=3)
-    accelerate(model)
-    x, edges = torch.randn(20, IN), edge_index(20, 60)
-    for _ in range(4):
-        model(x, edges)
-    assert counted.call_count == 1
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

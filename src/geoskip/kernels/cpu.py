@@ -142,7 +142,7 @@ def softmax_basis(
     cache. The weights of an item are contiguous."""
     batch, _, slots = sender_scores.shape
     work = _work_dtype(sender_scores)
-    weights = torch.empty(batch, pattern.num_edges, slots, dtype=work)
+    weights = sender_scores.new_empty(batch, pattern.num_edges, slots, dtype=work)
     scale = edge_scale.to(work).unsqueeze(1)
     for i in range(batch):
         logits = sender_scores[i].to(work)[pattern.senders]
@@ -162,7 +162,7 @@ def softmax_basis_gradients(
         sums = _softmax_gradients(grad, weights, edge_scale, pattern.by_sender, pattern.sender_offsets)
         grad_senders = sums.to(sender_scores)
     if needs[1] or needs[2]:
-        edges = torch.arange(pattern.num_edges)
+        edges = torch.arange(pattern.num_edges, device=grad.device)
         sums = _softmax_gradients(grad, weights, edge_scale, edges, pattern.offsets)
         grad_receivers = sums.to(receiver_scores) if needs[1] else None
         grad_offset = sums.sum((0, 1)).to(offset) if needs[2] else None
@@ -185,7 +185,7 @@ def _softmax_gradients(grad: Tensor, weights: Tensor, edge_scale: Tensor, edges:
 def max_pool(x: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
     """y, and nothing: the gradients count the members that are equal to it."""
     y = _segment_reduce(x.index_select(-2, pattern.senders), pattern.offsets[0], "max")
-    return y, torch.empty(0, dtype=torch.int32)
+    return y, y.new_empty(0, dtype=torch.int32)
 
 
 def max_pool_gradients(
@@ -331,7 +331,7 @@ def _fill_weight_gradients(grad_weights: Tensor, grads: Tensor, table: Tensor, t
         most = int(degrees.max())
         step = max(1, BLOCK_BYTES // (table.element_size() * table.shape[1] * (len(matrices) + min(most, 8))))
         for rows in by_degree.split(step):
-            positions = torch.arange(int(degrees[rows[-1]]))
+            positions = torch.arange(int(degrees[rows[-1]]), device=table.device)
             present = positions < degrees[rows, None]
             edges = torch.where(present, offsets[group, rows, None] + positions, 0)
             block = grads[rows].view(-1, theta.shape[2])

@@ -91,12 +91,13 @@ def _module(name: str) -> ModuleType:
 
 
 def is_traced(x: Tensor | None = None) -> bool:
-    """Whether torch is tracing, so that tensors (``x``, if given) may have shapes but no values.
+    """Whether torch is tracing, so that tensors (``x``, if given) may have shapes but no values, or values that a trace
+    of ``torch.jit`` must not keep.
 
     ``torch.compiler.is_compiling()`` alone is not enough: it is False while AOTAutograd traces a backward pass, which
     runs under dispatch modes, on subclasses of tensors.
     """
-    return torch.compiler.is_compiling() or is_stand_in(x)
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or is_stand_in(x)
 
 
 def is_stand_in(x: Tensor | None) -> bool:

@@ -140,6 +140,7 @@ class Operator(nn.Module, ABC):
             and shape[-2] == pattern.offsets.shape[1] - 1
             and dtype is own.dtype
             and dtype.is_floating_point
+            and x.layout is torch.strided
             and device == own.device
             and device == pattern.offsets.device
             and (graph.given_edge_weight is None or self.uses_edge_weight)

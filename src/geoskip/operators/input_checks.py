@@ -41,6 +41,8 @@ def check_features(name: str, x: Any, channels: int, module: nn.Module, label: s
 
 def check_is_tensor(name: str, given: Any, module: nn.Module, label: str) -> None:
     if isinstance(given, Tensor):
+        if given.layout is not torch.strided:
+            raise TypeError(f"{name}: {label} expects a dense tensor, got layout {given.layout}; call .to_dense()")
         return
     advice = ""
     if isinstance(given, np.ndarray) and given.dtype.kind in "iuf":

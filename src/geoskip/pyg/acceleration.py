@@ -64,7 +64,8 @@ def accelerate(model: nn.Module, *, undo: bool = False) -> Acceleration:
     from_pyg = [(name, layer) for name, layer in layers if not isinstance(layer, Operator)]
     if not from_pyg:
         raise ValueError(f"model: {type(model).__name__} has no convolutions of PyTorch Geometric to accelerate")
-    from geoskip.pyg.layers import FAST_LAYERS, FastLayer
+    from geoskip.pyg.fast_layer import FastLayer
+    from geoskip.pyg.layers import FAST_LAYERS
 
     slow_layers = {fast: slow for slow, fast in FAST_LAYERS.items()}
     replaced, unchanged = [], []

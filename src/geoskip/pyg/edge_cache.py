@@ -9,7 +9,7 @@ from weakref import finalize, ref
 import torch
 from torch import Tensor
 
-from geoskip.graphs.checks import check_edge_index
+from geoskip.graphs.checks import check_edge_index, check_indices
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 
 T = TypeVar("T")
@@ -53,12 +53,15 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
         entry = entries.get(key)
         if entry is not None and entry.fits(tensors):
             return entry.value
-    value = build()
-    if _can_remember(tensors):
-        if entries is None:
-            entries = _MEMO.setdefault(id(first), {})
-            finalize(first, _MEMO.pop, id(first), None).atexit = False
-        entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
+    if not _can_remember(tensors):
+        return build()
+    # A value that is first needed in inference mode must also serve training.
+    with torch.inference_mode(False):
+        value = build()
+    if entries is None:
+        entries = _MEMO.setdefault(id(first), {})
+        finalize(first, _MEMO.pop, id(first), None).atexit = False
+    entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
     return value
 
 
@@ -83,20 +86,19 @@ def sort(edge_index: Tensor, num_senders: int, num_receivers: int, flow: str, ar
     senders, receivers = (sources, targets) if flow == "source_to_target" else (targets, sources)
     if not are_valid:
         check_edge_index(edge_index, max(num_senders, num_receivers))
+        if num_senders != num_receivers:
+            check_indices("senders of edge_index", senders, num_senders)
+            check_indices("receivers of edge_index", receivers, num_receivers)
     return SortedEdges(*sort_edges(senders, receivers, num_senders, num_receivers))
 
 
-def mean_shares(pattern: Pattern, dtype: torch.dtype) -> Tensor:
-    """1 / number of neighbors, for each edge."""
-    return pattern.counts[0].to(dtype).reciprocal()[pattern.receivers]
+def mean_shares(pattern: Pattern, dtype: torch.dtype, num_loops: int = 0) -> Tensor:
+    """1 / number of neighbors, for each edge; ``num_loops`` edges of each vertex do not count."""
+    return (pattern.counts[0] - num_loops).to(dtype).reciprocal()[pattern.receivers]
 
 
-def with_loops(edges: SortedEdges, weights: Tensor, weight: float) -> tuple[SortedEdges, Tensor]:
-    """Weighted edges and one more self-loop for each vertex, of this weight; its position is after those of all
-    edges."""
-    senders, receivers, num_vertices = edges.pattern.senders, edges.pattern.receivers, edges.pattern.num_receivers
-    vertices = torch.arange(num_vertices, device=senders.device)
-    ends = torch.cat([senders, vertices]), torch.cat([receivers, vertices])
-    pattern, order = sort_edges(*ends, num_vertices, num_vertices)
-    all_weights = torch.cat([weights, weights.new_full((num_vertices,), weight)])[order]
-    return SortedEdges(pattern, torch.cat([edges.order, vertices + len(senders)])[order]), all_weights
+def looped_edges(edge_index: Tensor, num_vertices: int, flow: str) -> SortedEdges:
+    """The edges and one more self-loop for each vertex; its position is after those of all edges."""
+    check_edge_index(edge_index, num_vertices)
+    loops = torch.arange(num_vertices, device=edge_index.device).expand(2, -1)
+    return sort(torch.cat([edge_index, loops], dim=1), num_vertices, num_vertices, flow, are_valid=True)

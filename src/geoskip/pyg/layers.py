@@ -6,10 +6,10 @@ turn one into the other by setting ``__class__``: parameters, buffers, their nam
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -26,67 +26,8 @@ from geoskip.kernels import (
 )
 from geoskip.operators.base import weight_dtype
 from geoskip.operators.spline import bspline_products
-from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges, with_loops
-
-MESSAGE_HOOKS = tuple(
-    f"_{step}_forward_{when}hooks"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate")
-    for when in ("", "pre_")
-)
-
-
-class FastLayer(pyg.MessagePassing):
-    """What the fast layers share. ``aggregations`` are those that the kernels have."""
-
-    aggregations: ClassVar[tuple[str, ...]] = ("add", "sum", "mean")
-
-    @classmethod
-    def why_not(cls, layer: Any) -> str | None:
-        """The reason why a layer cannot be replaced; None if it can."""
-        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in layer.parameters()):
-            return "its channels are unknown before the first call; call the model once, then accelerate it"
-        if layer.aggr not in cls.aggregations:
-            return f"aggr={layer.aggr!r} is not one of {', '.join(map(repr, cls.aggregations))}"
-        if layer.node_dim != -2:
-            return f"node_dim={layer.node_dim} is not -2"
-        if any(getattr(layer, name, None) for name in MESSAGE_HOOKS):
-            return "it has hooks on its messages"
-        return None
-
-    def is_slow_call(self, edge_index: Any, *tensors: Any) -> bool:
-        """Whether a call needs PyTorch Geometric's own code: adjacency matrices, explanations, integer features."""
-        if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or self.explain:
-            return True
-        for tensor in tensors:
-            if tensor is not None and not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-                return True
-        return False
-
-    def weighted_edges(
-        self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any, dtype: torch.dtype, center: float = 0.0
-    ) -> tuple[SortedEdges, Tensor]:
-        """Sorted edges, and the weight of each: 1, or 1 / number of neighbors for a mean. ``center`` adds a self-loop
-        of this weight to every vertex."""
-        num_senders, num_receivers = num_vertices_of(x, size)
-
-        def build() -> tuple[SortedEdges, Tensor]:
-            edges = sorted_edges(edge_index, num_senders, num_receivers, self.flow)
-            if self.aggr == "mean":
-                shares = mean_shares(edges.pattern, dtype)
-            else:
-                shares = torch.ones(edges.pattern.num_edges, dtype=dtype, device=edge_index.device)
-            return with_loops(edges, shares, center) if center else (edges, shares)
-
-        key = ("weighted", self.aggr, num_senders, num_receivers, self.flow, dtype, center)
-        return remember((edge_index,), key, build)
-
-
-def num_vertices_of(x: tuple[Tensor, Tensor | None], size: Any) -> tuple[int, int]:
-    """How many vertices send, and how many receive."""
-    num_senders = x[0].shape[-2]
-    if size is not None and size[1] is not None:
-        return num_senders, size[1]
-    return num_senders, num_senders if x[1] is None else x[1].shape[-2]
+from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges
+from geoskip.pyg.fast_layer import FastLayer, num_vertices_of
 
 
 def pair(x: Any) -> tuple[Tensor, Tensor | None]:
@@ -105,7 +46,7 @@ def linear_convolution(
     same vertices."""
     if root is None or x[1] is None:
         return basis_convolution(x[0], weights, theta, pattern, None, bias)
-    if x[0] is x[1]:
+    if x[0] is x[1] and root.shape[1] == x[0].shape[-1]:
         return basis_convolution(x[0], weights, theta, pattern, root.t(), bias)
     return basis_convolution(x[0], weights, theta, pattern, None, bias) + functional.linear(x[1], root)
 
@@ -116,7 +57,7 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
     _cached_edge_index: Any
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
-        if self.is_slow_call(edge_index, x, edge_weight):
+        if self.is_slow_call((x, None), edge_index, edge_weight):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
         return basis_convolution(x, weights, self.lin.weight.t(), pattern, None, self.bias)
@@ -159,11 +100,17 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
 
 class FastChebConv(FastLayer, pyg.ChebConv):
     aggregations = ("add", "sum")
+    linears = ("lins",)
+
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self.lins[0]._parameters.get("weight"), 1
 
     def forward(
         self, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
     ) -> Tensor:
-        if self.is_slow_call(edge_index, x, edge_weight):
+        eigenvalue = None if isinstance(lambda_max, Tensor) else lambda_max
+        is_number = eigenvalue is None or isinstance(eigenvalue, int | float)
+        if not is_number or self.is_slow_call((x, None), edge_index, edge_weight):
             return pyg.ChebConv.forward(self, x, edge_index, edge_weight, batch, lambda_max)
         num_vertices = x.shape[-2]
 
@@ -171,10 +118,11 @@ class FastChebConv(FastLayer, pyg.ChebConv):
             arguments = self.normalization, lambda_max, weight_dtype(x), batch
             looped, norm = self.__norm__(edge_index, num_vertices, edge_weight, *arguments)
             edges = sort(looped, num_vertices, num_vertices, self.flow)
-            return edges.pattern, norm[edges.order]
+            return edges.pattern, norm.view(-1)[edges.order]
 
         given = [t for t in (edge_weight, batch, lambda_max) if isinstance(t, Tensor)]
-        key = ("cheb", self.normalization, num_vertices, x.dtype, self.flow, len(given), str(lambda_max)[:40])
+        options = self.normalization, self.flow, eigenvalue, num_vertices, x.dtype
+        key = ("cheb", *options, edge_weight is None, batch is None, len(given))
         pattern, weights = remember((edge_index, *given), key, build)
         theta = torch.stack([lin.weight.t() for lin in self.lins])
         return chebyshev_convolution(x, weights, theta, pattern, 0, None, self.bias)
@@ -182,11 +130,12 @@ class FastChebConv(FastLayer, pyg.ChebConv):
 
 class FastFeaStConv(FastLayer, pyg.FeaStConv):
     aggregations = ("mean",)
+    linears = ("lin", "u")
 
     def forward(self, x: Any, edge_index: Any) -> Tensor:
         senders, receivers = pair(x)
         # The softmax looks at both ends of an edge, and the kernel takes them from one set of vertices.
-        if senders is not receivers or self.is_slow_call(edge_index, senders):
+        if senders is not receivers or self.is_slow_call((senders, None), edge_index):
             return pyg.FeaStConv.forward(self, x, edge_index)
         num_vertices, dtype = senders.shape[-2], weight_dtype(senders)
 
@@ -204,9 +153,14 @@ class FastFeaStConv(FastLayer, pyg.FeaStConv):
 
 
 class FastGINConv(FastLayer, pyg.GINConv):
+    linears = ()
+
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return None, 0
+
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both):
+        if self.is_slow_call(both, edge_index, size=size):
             return pyg.GINConv.forward(self, x, edge_index, size)
         dtype, center = weight_dtype(both[0]), 0.0
         if both[0] is both[1] and size is None and not is_traced():
@@ -218,9 +172,12 @@ class FastGINConv(FastLayer, pyg.GINConv):
 
 
 class FastGraphConv(FastLayer, pyg.GraphConv):
+    linears = ("lin_rel", "lin_root")
+    with_bias = "lin_rel"
+
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both, edge_weight):
+        if self.is_slow_call(both, edge_index, edge_weight, size=size):
             return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
         dtype, matrix = weight_dtype(both[0]), self.lin_rel
         edges, weights = self.weighted_edges(both, edge_index, size, dtype)
@@ -230,9 +187,12 @@ class FastGraphConv(FastLayer, pyg.GraphConv):
 
 
 class FastSAGEConv(FastLayer, pyg.SAGEConv):
+    linears = ("lin_l", "lin_r")
+    with_bias = "lin_l"
+
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both):
+        if self.is_slow_call(both, edge_index, size=size):
             return pyg.SAGEConv.forward(self, x, edge_index, size)
         edges, weights = self.weighted_edges(both, edge_index, size, weight_dtype(both[0]))
         if self.project:
@@ -243,15 +203,20 @@ class FastSAGEConv(FastLayer, pyg.SAGEConv):
 
 
 class FastGMMConv(FastLayer, pyg.GMMConv):
+    linears = ("root",)
+
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
         if layer.separate_gaussians:
             return "separate_gaussians gives each pair of channels its own kernel, which geoskip does not have"
         return super().why_not(layer)
 
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self._parameters.get("g"), 0
+
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+        if edge_attr is None or self.is_slow_call(both, edge_index, edge_attr, self.dim, size):
             return pyg.GMMConv.forward(self, x, edge_index, edge_attr, size)
         dtype, numbers = weight_dtype(both[0]), num_vertices_of(both, size)
 
@@ -262,7 +227,8 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
         pattern, pseudo = remember((edge_index, edge_attr), ("pseudo", *numbers, self.flow, dtype), build)
         theta = self.g.view(-1, self.kernel_size, self.out_channels).transpose(0, 1)
         basis = pseudo, self.mu, self.sigma
-        if self.aggr != "mean" and self.root_weight and both[0] is both[1]:
+        is_fused = self.aggr != "mean" and self.root_weight and both[0] is both[1]
+        if is_fused and self.root.weight.shape[1] == both[0].shape[-1]:
             return gaussian_convolution(both[0], *basis, theta, pattern, self.root.weight.t(), self.bias)
         y = gaussian_convolution(both[0], *basis, theta, pattern)
         if self.aggr == "mean":
@@ -280,9 +246,12 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 
 
 class FastSplineConv(FastLayer, pyg.SplineConv):
+    def matrix(self) -> tuple[Tensor | None, int]:
+        return self._parameters.get("weight"), 1
+
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
-        if self.is_slow_call(edge_index, *both) or edge_attr is None:
+        if edge_attr is None or self.is_slow_call(both, edge_index, edge_attr, self.dim, size):
             return pyg.SplineConv.forward(self, x, edge_index, edge_attr, size)
         dtype = weight_dtype(both[0])
         edges, shares = self.weighted_edges(both, edge_index, size, dtype)

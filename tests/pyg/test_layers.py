@@ -1,0 +1,190 @@
+"""Accelerated layers respect what users attach to them, and take or refuse the input that the original layers do."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import prune
+
+from geoskip.pyg import accelerate
+from tests.pyg.test_accelerate import DIM, IN, LAYERS, OUT, assert_same, edge_index, edge_values
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+
+def double(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return 2 * output
+
+
+class LowRank(nn.Module):
+    """A linear layer with a correction, as in LoRA."""
+
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        self.linear, self.correction = linear, nn.Parameter(torch.rand_like(linear.weight))
+
+    @property
+    def weight(self) -> Tensor:
+        return self.linear.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) + x @ self.correction.t()
+
+
+def negate(x_j: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    return -x_j
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "message hook": lambda conv: conv.register_message_forward_hook(lambda module, inputs, out: 2 * out),
+    "aggregate hook": lambda conv: conv.register_aggregate_forward_hook(lambda module, inputs, out: 2 * out),
+    "aggregation hook": lambda conv: conv.aggr_module.register_forward_hook(double),
+    "linear hook": lambda conv: conv.lin_rel.register_forward_hook(double),
+    "pruned": lambda conv: prune.l1_unstructured(conv.lin_root, "weight", 0.5),
+    "low rank": lambda conv: setattr(conv, "lin_rel", LowRank(conv.lin_rel)),
+    "one more bias": lambda conv: setattr(conv, "lin_root", nn.Linear(IN, OUT, dtype=torch.float64)),
+    "forward of a linear layer": lambda conv: setattr(conv.lin_rel, "forward", lambda x: x[:, :OUT]),
+    "message": lambda conv: setattr(conv, "message", negate),
+    "aggregation": lambda conv: setattr(conv, "aggr_module", pyg.aggr.MaxAggregation()),
+    "parametrized": lambda conv: nn.utils.parametrizations.weight_norm(conv.lin_rel),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_later_changes_of_a_layer(change: str) -> None:
+    """Everything that is attached to a layer after ``accelerate`` counts, as it would without."""
+    x, edges, outputs = torch.randn(20, IN).double(), edge_index(20, 60), []
+    for is_fast in (False, True):
+        torch.manual_seed(0)
+        conv = pyg.GraphConv(IN, OUT).double()
+        before = conv(x, edges)
+        if is_fast:
+            accelerate(conv)
+            torch.testing.assert_close(conv(x, edges), before)
+        CHANGES[change](conv)
+        with torch.no_grad():
+            for parameter in conv.parameters():
+                parameter.mul_(2)
+        outputs.append(conv(x, edges))
+        assert not torch.allclose(outputs[-1], before)
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-10, atol=1e-10)
+
+
+def test_reasons_of_changed_layers() -> None:
+    conv = pyg.GCNConv(IN, OUT)
+    conv.lin.register_forward_hook(double)
+    assert "its lin has hooks" in str(accelerate(conv))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+def test_compiled(name: str) -> None:
+    """One graph of operations, whatever the number of edges is."""
+    make, kind = LAYERS[name]
+    plain = make()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    for num_edges in (60, 2000, 1500):
+        inputs = [torch.randn(20, IN), edge_index(20, num_edges), *edge_values(kind, num_edges, torch.float32)]
+        torch.testing.assert_close(compiled(*inputs), plain(*inputs), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+def test_jit_traces(name: str) -> None:
+    """A trace follows the edges that it is called with."""
+    make, kind = LAYERS[name]
+    conv = make()
+    plain = copy.deepcopy(conv)
+    accelerate(conv)
+    x = torch.randn(20, IN)
+    inputs = [x, edge_index(20, 60), *edge_values(kind, 60, torch.float32)]
+    conv(*inputs)
+    traced = torch.jit.trace(conv, inputs, check_trace=False)
+    others = [x, edge_index(20, 40, 1), *edge_values(kind, 40, torch.float32, 1)]
+    torch.testing.assert_close(traced(*others), plain(*others))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("GCNConv", "w"), ("ChebConv", "w"), ("GraphConv", "w"), ("GCNConv not normalized", "w"), ("GraphConv", "scalar")],
+)
+def test_shapes_of_edge_weights(name: str, kind: str) -> None:
+    make, _ = LAYERS[name]
+    plain = make().double()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges = torch.randn(20, IN).double(), edge_index(20, 60)
+    weight = torch.rand(60, 1).double() if kind == "w" else torch.rand(1).double()
+    assert_same(plain, fast, [x, edges, weight], torch.float64)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_features() -> None:
+    plain = pyg.GCNConv(IN, OUT)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges = torch.randn(20, IN).relu(), edge_index(20, 60)
+    torch.testing.assert_close(fast(x.to_sparse_csr(), edges), plain(x, edges))
+
+
+WRONG: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
+    "transposed edges": ("SAGEConv", lambda: (torch.randn(20, IN), edge_index(20, 60).t())),
+    "real edges": ("GCNConv", lambda: (torch.randn(20, IN), edge_index(20, 60).float())),
+    "too many channels": ("GCNConv", lambda: (torch.randn(20, IN + 1), edge_index(20, 60))),
+    "other dtype": ("SAGEConv", lambda: (torch.randn(20, IN).double(), edge_index(20, 60))),
+    "too many weights": ("GraphConv", lambda: (torch.randn(20, IN), edge_index(20, 60), torch.rand(70))),
+    "weights, not normalized": (
+        "GCNConv not normalized",
+        lambda: (torch.randn(20, IN), edge_index(20, 60), torch.rand(70)),
+    ),
+    "one coordinate of two": ("GMMConv", lambda: (torch.randn(20, IN), edge_index(20, 60), torch.rand(60, 1))),
+    "too many pseudo": ("GMMConv", lambda: (torch.randn(20, IN), edge_index(20, 60), torch.rand(70, DIM))),
+    "size": ("GraphConv", lambda: ((torch.randn(20, IN), torch.randn(9, IN)), edge_index(9, 60), None, (5, 9))),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_raises_the_same_errors(what: str) -> None:
+    name, make_inputs = WRONG[what]
+    plain, inputs = LAYERS[name][0](), make_inputs()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    with pytest.raises((RuntimeError, ValueError, IndexError)) as expected:
+        plain(*inputs)
+    with pytest.raises(type(expected.value)) as error:
+        fast(*inputs)
+    assert str(error.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("largest", [1.5, torch.tensor(1.5), [2.0, 1.5]])
+def test_largest_eigenvalues(largest: Any) -> None:
+    plain = pyg.ChebConv(IN, OUT, K=3).double()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, batch = torch.randn(20, IN).double(), torch.arange(20) // 10
+    edges = torch.cat([edge_index(10, 30), edge_index(10, 30, 1) + 10], dim=1)
+    for value in (largest, None, largest):
+        torch.testing.assert_close(
+            fast(x, edges, None, batch, value), plain(x, edges, None, batch, value), rtol=1e-10, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize("name", ["FeaStConv", "GMMConv", "GCNConv", "ChebConv", "GINConv"])
+def test_another_default_device(name: str) -> None:
+    make, kind = LAYERS[name]
+    plain = make()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges, values = torch.randn(20, IN), edge_index(20, 60), edge_values(kind, 60, torch.float32)
+    with torch.device("meta"):
+        loss = fast(x, edges, *values).sum()
+        loss.backward()
+    torch.testing.assert_close(loss, plain(x, edges, *values).sum())
