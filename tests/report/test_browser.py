@@ -701,3 +701,17 @@ def test_printing_fills_every_section(browser: Any) -> None:
         tab.emulate_media(media="print")
         assert tab.locator("nav").is_hidden()
         assert tab.locator(".mast").evaluate("element => getComputedStyle(element).position") == "static"
+
+
+def test_values_under_the_pointer_stay_on_a_phone(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "curves", viewport={"width": 390, "height": 844}) as tab:
+        tab.wait_for_selector(".chart svg[role=img]")
+        for chart in tab.locator(".chart").all():
+            drawing = chart.locator("svg[role=img]")
+            drawing.scroll_into_view_if_needed()
+            box = drawing.bounding_box()
+            for part in (0.3, 0.5, 0.7):
+                tab.mouse.move(box["x"] + part * box["width"], box["y"] + 60)
+                tip = chart.locator(".tip").bounding_box()
+                if tip is not None:
+                    assert 0 <= tip["x"] <= tip["x"] + tip["width"] <= 390

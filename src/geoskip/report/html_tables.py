@@ -239,7 +239,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     comparisons = _claims_html(
         "All comparisons",
         "Difference: first method minus second; ± is half the width of its 95 % interval. "
-        "p: Welch's t-test, corrected by Holm's method.",
+        "p: Welch's t-test, corrected by Holm's method. “The best of all” is compared with its closest rival here.",
         {
             "Claim": "",
             "Compared": "words",
