@@ -589,6 +589,10 @@ def test_headlines_stand_in_rows(browser: Any) -> None:
             tops = [one.bounding_box()["y"] for one in tab.locator(f".glance {part}").all()]
             assert len(tops) > 2
             assert max(tops) - min(tops) < 1
+        tab.set_viewport_size({"width": 900, "height": 800})
+        tops = [round(one.bounding_box()["y"]) for one in tab.locator(".glance li").all()]
+        assert len(set(tops)) == 2, "two rows of two, not three and one"
+        assert tops.count(tops[0]) == len(tops) / 2
         counts = [int(n) for n in re.findall(r"\d+", tab.locator(".outcome").inner_text())]
         last = tab.locator("#claims table >> nth=0 >> tbody tr").last.locator("td").all_inner_texts()
         total, holds, same, opposite, fails, _ = (int(re.sub(r"\D", "", text) or 0) for text in last)
