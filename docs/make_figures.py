@@ -49,7 +49,8 @@ def results(runs: Path = RUNS) -> Figure:
     Where the rows of a table have been trained with several schedules, all are shown.
     """
     tables = [t for t in result_tables(find_runs([runs]).runs, published_tables()) if is_comparable(t.data)]
-    by_name = [[t for t in tables if t.name == name] for name in ("table1", "table2", "correspondence")]
+    # The rows with the longest training come last.
+    by_name = [[t for t in reversed(tables) if t.name == name] for name in ("table1", "table2", "correspondence")]
     shown = [of_name[0] for of_name in by_name]
     rows = [
         [row for t in of_name for row in t.rows if _is_main(row, t.description.metrics[0].key)] for of_name in by_name

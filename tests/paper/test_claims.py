@@ -154,6 +154,14 @@ def test_rows_of_the_report() -> None:
     assert (row.p, row.verdict) == (None, "one seed")
 
 
+def test_rows_of_the_report_say_how_long_training_took() -> None:
+    """In epochs rather than by the name of a schedule, where the records have their number."""
+    runs = page_runs({"MoNet M=9": [0.5, 0.52], "Aff-MoNet M=9": [0.4, 0.41]})
+    config = {"optim": {"epochs": 60}}
+    trained = [replace(run, record=replace(run.record, config={**run.record.config, **config})) for run in runs]
+    assert [row.data for row in claim_rows(trained)] == ["faces, 60 epochs"]
+
+
 def test_runs_that_settle_nothing() -> None:
     smoke = [replace(run.record, schedule="smoke") for run in page_runs({"MoNet M=9": [1.0], "Aff-MoNet M=9": [0.5]})]
     own = [replace(record, experiment="", row="mine", schedule="own") for record in smoke]

@@ -580,3 +580,142 @@ def test_without_webgl_a_picture_remains(browser: Any, path: Path) -> None:
     assert tab.locator("#mesh-views img").is_visible()
     assert "no WebGL" in tab.locator("#mesh-status").inner_text()
     context.close()
+
+
+def test_headlines_stand_in_rows(browser: Any) -> None:
+    """Figures at one height and sentences at one height, however long the titles are; then what the claims say."""
+    with opened(browser, PUBLISHED) as tab:
+        for part in (".what", "strong", "strong + span", ".example"):
+            tops = [one.bounding_box()["y"] for one in tab.locator(f".glance {part}").all()]
+            assert len(tops) > 2
+            assert max(tops) - min(tops) < 1
+        tab.set_viewport_size({"width": 900, "height": 800})
+        tops = [round(one.bounding_box()["y"]) for one in tab.locator(".glance li").all()]
+        assert len(set(tops)) == 2, "two rows of two, not three and one"
+        assert tops.count(tops[0]) == len(tops) / 2
+        counts = [int(n) for n in re.findall(r"\d+", tab.locator(".outcome").inner_text())]
+        last = tab.locator("#claims table >> nth=0 >> tbody tr").last.locator("td").all_inner_texts()
+        total, holds, same, opposite, fails, _ = (int(re.sub(r"\D", "", text) or 0) for text in last)
+        assert counts == [total, holds, same + opposite, fails]
+        tab.locator(".outcome a").click()
+        until(tab, partial(is_at, tab, "claims"))
+        assert tab.locator("nav a", has_text="Charts").is_visible()
+        assert 0 <= tab.locator("nav").bounding_box()["y"] < 60
+
+
+def test_a_phone_cuts_nothing_off(browser: Any) -> None:
+    with opened(browser, PUBLISHED, viewport={"width": 390, "height": 844}) as tab:
+        drawn(tab)
+        excess = "element => element.scrollWidth - element.clientWidth"
+        assert tab.locator("nav").evaluate(excess) <= 0
+        assert tab.locator("#claims .scroll").first.evaluate(excess) <= 0
+        for table in tab.locator(".experiment .scroll:has(tbody)").all():
+            box, caption = table.bounding_box(), table.locator("caption span").bounding_box()
+            if box is not None and caption is not None:
+                assert caption["x"] + caption["width"] <= box["x"] + box["width"]
+        for table in tab.locator("#results .experiment:not(#claims) .scroll").all():
+            cell = table.locator("tbody td", has_text=re.compile(r"\d\.\d")).first
+            right = cell.bounding_box()["x"] + cell.bounding_box()["width"]
+            assert right <= table.bounding_box()["x"] + table.bounding_box()["width"] + 1, "our main figure"
+        assert tab.locator("#mesh-rule").bounding_box()["y"] > tab.locator("#mesh-views").bounding_box()["y"]
+
+
+def test_all_comparisons_fit_on_a_screen(browser: Any) -> None:
+    with opened(browser, PUBLISHED) as tab:
+        tab.locator("#claims summary").click()
+        table = tab.locator("#claims details .scroll")
+        assert table.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+        assert table.bounding_box()["height"] < 80 * table.locator("tbody tr").count()
+        assert not re.search(r"in60|first200|short schedule", table.inner_text())
+
+
+def test_figures_of_the_test_set_stand_next_to_those_of_whole_samples(browser: Any) -> None:
+    """Not next to those of a level or of a part, which they cannot be compared with."""
+    with opened(browser, PUBLISHED) as tab:
+        drawn(tab)
+        tests = tab.locator("#mesh-views figcaption", has_text="test set")
+        assert tests.count() == 3
+        tab.select_option("#mesh-level", index=1)
+        until(tab, lambda: tests.count() == 0)
+        assert tab.locator("#mesh-views figcaption", has_text="these vertices: mean").count() == 3
+        tab.select_option("#mesh-level", index=0)
+        until(tab, lambda: tests.count() == 3)
+        tab.locator("#mesh-part label", has_text="skip only").click()
+        until(tab, lambda: tests.count() == 0)
+        assert tab.locator("#mesh-rule").is_visible()
+        tab.select_option("#mesh-scene", label="ChebNet, M = 9, mixed-faces")
+        until(tab, lambda: tab.locator("#mesh-rule").is_hidden())
+        tab.locator("#mesh-part label", has_text="everything").click()
+        assert tab.locator("#mesh-end").inner_text() == "5 mm", "as for the other operators"
+
+
+def test_tiny_errors_are_not_told_apart(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "bodies") as tab:
+        drawn(tab, "body")
+        until(tab, lambda: "Mean geodesic error" in tab.locator("#body-status").inner_text())
+        assert "FeaStNet < 0.01 %" in tab.locator("#body-status").inner_text()
+        assert "points on this body" in tab.locator("#body-status").inner_text()
+        assert not re.search(r"0\.00\d", tab.locator("#bodies").inner_text())
+
+
+def test_digits_have_the_accuracy_on_the_test_set(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "graphs") as tab:
+        tab.locator("#graph-list li").first.wait_for()
+        assert "20 epochs" in tab.locator("#graph-set option:checked").inner_text()
+        assert re.search(r"MoNet 22 \(test set: 91\.65 ± 0\.27 %\)", tab.locator("#graph-status").inner_text())
+        assert "spread evenly over the test set" in tab.locator("#graphs").inner_text().replace("\n", " ")
+
+
+# Texts whose contrast with their background is below that of WCAG AA, except those of disabled controls.
+FAINT = """() => {
+    const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+    const light = (rgb) => rgb.slice(0, 3).map((v) => (v <= 10 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0.05);
+    const opaque = (element) => (numbers(getComputedStyle(element).backgroundColor)[3] ?? 1) === 1;
+    const written = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    return [...document.querySelectorAll('body *')].filter((element) => {
+        if (!written(element) || !element.checkVisibility()) return false;
+        if (element.matches(':disabled, :disabled + *')) return false;
+        let back = element;
+        while (!opaque(back)) back = back.parentElement;
+        const style = getComputedStyle(element), text = element.closest('svg') ? style.fill : style.color;
+        const [a, b] = [light(numbers(text)), light(numbers(getComputedStyle(back).backgroundColor))];
+        return Math.max(a, b) / Math.min(a, b) < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5);
+    }).map((element) => element.outerHTML.slice(0, 120));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_contrast_and_controls_have_names(browser: Any, scheme: str) -> None:
+    with opened(browser, PUBLISHED, "curves", color_scheme=scheme) as tab:
+        tab.wait_for_selector(".chart svg[role=img]")
+        tab.locator("#claims summary").click()
+        assert tab.evaluate(FAINT) == []
+        nameless = """[...document.querySelectorAll('button, select, input, a, summary, [tabindex]')].filter((e) =>
+            !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())).map((e) => e.outerHTML)"""
+        assert tab.evaluate(nameless) == []
+
+
+def test_printing_fills_every_section(browser: Any) -> None:
+    """Also those that the reader has not come near, right after the page has been opened."""
+    with opened(browser, PUBLISHED) as tab:
+        tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert tab.locator(".chart svg[role=img]").count() == tab.locator(".chart").count() > 10
+        until(tab, lambda: tab.locator("#graph-list li").count() == 24)
+        tab.emulate_media(media="print")
+        assert tab.locator("nav").is_hidden()
+        assert tab.locator(".mast").evaluate("element => getComputedStyle(element).position") == "static"
+
+
+def test_values_under_the_pointer_stay_on_a_phone(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "curves", viewport={"width": 390, "height": 844}) as tab:
+        tab.wait_for_selector(".chart svg[role=img]")
+        for chart in tab.locator(".chart").all():
+            drawing = chart.locator("svg[role=img]")
+            drawing.scroll_into_view_if_needed()
+            box = drawing.bounding_box()
+            for part in (0.3, 0.5, 0.7):
+                tab.mouse.move(box["x"] + part * box["width"], box["y"] + 60)
+                tip = chart.locator(".tip").bounding_box()
+                if tip is not None:
+                    assert 0 <= tip["x"] <= tip["x"] + tip["width"] <= 390

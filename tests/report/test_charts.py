@@ -103,6 +103,23 @@ def test_titles_are_distinct() -> None:
         assert len(titles) == len(set(titles)) > 1
 
 
+def test_a_chart_of_a_table_has_all_of_its_rows() -> None:
+    """Table 3 compares FeaStNet† with rows of Table 1; a table without rows of its own has no charts."""
+    rows = [*EXPERIMENTS["table3"].rows[:4], *EXPERIMENTS["correspondence"].rows]
+    found = charts(result_tables([made_run(row, "faces" if row.column == 9 else "bodies", 0) for row in rows]))
+    (chart,) = (chart for chart in found if chart.title.startswith("Self-loops") and chart.name == "Training loss")
+    assert {series.name for series in chart.series} == {f"{n} M=9" for n in (
+        "FeaStNet", "Aff-FeaStNet", "FeaStNet†", "Aff-FeaStNet†")}  # fmt: skip
+    assert not any(chart.title.startswith("Self-loops") and "bodies" in chart.title for chart in found)
+
+
+def test_variants_of_one_size_have_no_chart_of_sizes() -> None:
+    (row,) = EXPERIMENTS["table2"].select(["GCN"])
+    runs = [made_run(row, "superpixels", 0, row=f"GCN, {name}") for name in "ab"]
+    runs.append(made_run(EXPERIMENTS["table2"].select(["Aff-GCN"])[0], "superpixels", 0))
+    assert set(by_key(runs)) == {"e0-loss"}
+
+
 def test_one_size_is_no_chart() -> None:
     assert "e0-size" not in by_key([made_run(row, "faces", 0) for row in TABLE1.select(["Aff-MoNet M=9"])])
 

@@ -1,7 +1,7 @@
 import re
 from dataclasses import replace
 
-from geoskip.report.html_tables import ClaimRow, claims_table
+from geoskip.report.html_tables import ClaimRow, claims_sentence, claims_table
 
 ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
 
@@ -42,3 +42,12 @@ def test_words_are_text() -> None:
     table = claims_table([replace(ROW, claim="<b>", compared="<i>", data="<u>", difference="<s>", verdict="<a>")])
     for tag in ("<b>", "<u>", "<s>", "<a>"):
         assert tag not in table
+
+
+def test_one_sentence_counts_distinct_comparisons_with_several_seeds() -> None:
+    rows = [ROW, replace(ROW, claim="It is the best"), replace(ROW, compared="C against D", verdict="one seed")]
+    rows += [replace(ROW, data=name, verdict="same direction, too small to tell") for name in ("coma", "faust")]
+    assert "Of 3 comparisons of the paper that have several seeds here, <b>1 holds</b>" in claims_sentence(rows)
+    assert "2 are too close to tell and <b>none fails</b>" in claims_sentence(rows)
+    assert claims_sentence(rows[2:3]) == ""
+    assert claims_sentence([]) == ""

@@ -181,6 +181,25 @@ def test_the_scale_ends_where_the_paper_ends_it_or_before() -> None:
     assert 0.01 < scenes.saturation_mm(small) < 0.1
 
 
+def test_equal_colors_are_equal_errors_on_one_data_set() -> None:
+    """Whichever operator is chosen: a small error must not look as bad as a large one."""
+    rows = TABLE1.select(["FeaStNet M=9", "ChebNet M=9"])
+    sizes = zip(rows, (2, 0.1), strict=True)
+    runs = [made_run(row, "f", 0, mesh_samples(SPHERES, "none", 0, size)) for row, size in sizes]
+    runs.append(made_run(rows[0], "g", 0, mesh_samples(SPHERES, "none", 0, 0.1)))
+    by_title = {scene.title: scene.high for scene in scenes.mesh_scenes(result_tables(runs))}
+    assert by_title["FeaStNet, M = 9, f"] == by_title["ChebNet, M = 9, f"] > by_title["ChebNet, M = 9, g"] > 0
+
+
+def test_scenes_of_two_schedules_have_their_length_in_the_title() -> None:
+    (row,) = EXPERIMENTS["table2"].select(["GCN"])
+    config = {name: {**made_run(row, "superpixels", 0).record.config, "optim": {"epochs": n}} for name, n in (
+        ("short", 20), ("full", 500))}  # fmt: skip
+    runs = [made_run(row, "superpixels", 0, digit_samples(0.5, 0), schedule=n, config=c) for n, c in config.items()]
+    titles = [scene.title for scene in scenes.graph_scenes(result_tables(runs))]
+    assert sorted(titles) == ["GCN, superpixels, 20 epochs", "GCN, superpixels, 500 epochs"]
+
+
 def test_a_matching_carries_predictions_and_errors() -> None:
     runs = [made_run(r, "bodies", 0, matched(SPHERES, 0.3, n)) for n, r in enumerate(MATCHING.select(["*GCN"]))]
     (matching,) = scenes.match_scenes(result_tables(runs))

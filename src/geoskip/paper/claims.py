@@ -30,7 +30,7 @@ from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
 from geoskip.report.html_tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow
-from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun
+from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun, describe_epochs
 from geoskip.report.summary import PublishedRow, PublishedTable
 
 SIGNIFICANT = 0.05
@@ -225,17 +225,21 @@ def claim_rows(runs: Iterable[ReportRun]) -> tuple[ClaimRow, ...]:
             continue
         key = (str(record.config.get("data", "")), record.schedule)
         groups.setdefault(key, {}).setdefault(row, {})[record.seed] = record
-    return tuple(map(_claim_row, judge_all(groups)))
+    lengths = {
+        key: describe_epochs(record for records in members.values() for record in records.values())
+        for key, members in groups.items()
+    }
+    return tuple(_claim_row(result, lengths[result.data, result.schedule]) for result in judge_all(groups))
 
 
-def _claim_row(result: ClaimResult) -> ClaimRow:
+def _claim_row(result: ClaimResult, epochs: str) -> ClaimRow:
     claim, comparison = result.claim, result.comparison
     # The gain is positive if the claim holds; the table shows the first method minus the second.
     sign = 1 if claim.unit.better == "higher" else -1
     return ClaimRow(
         claim=claim.subject[:1].upper() + claim.subject[1:],
         compared=f"{claim.better.label} against {result.rival.label}",
-        data=result.data if result.schedule == "full" else f"{result.data}, {result.schedule} schedule",
+        data=result.data if result.schedule == "full" else f"{result.data}, {epochs or f'{result.schedule} schedule'}",
         seeds=comparison.seeds,
         difference=claim.shown(sign * comparison.gain, comparison.half, "+").replace("-", "−"),
         paper=claim.shown(sign * claim.paper_gain(result.rival), sign="+").replace("-", "−"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -50,16 +50,25 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Axes and lines. ``kind`` is ``"curve"`` (many points) or ``"points"`` (few, each with a marker)."""
+    """Axes and lines. ``kind`` is ``"curve"`` (many points) or ``"points"`` (few, each with a marker).
+
+    name: what it shows.
+    table: the title of the table whose rows it shows.
+    """
 
     key: str
-    title: str
+    name: str
     text: str
     x: str
     y: str
     series: tuple[Series, ...]
     kind: str = "curve"
     log_y: bool = False
+    table: str = ""
+
+    @property
+    def title(self) -> str:
+        return ": ".join(filter(None, (self.table, self.name.lower() if self.table else self.name)))
 
     @property
     def first(self) -> str:
@@ -70,7 +79,7 @@ class Chart:
         return max(reversed(looks), key=lambda group: len(looks[group]), default="")
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self) | {"first": self.first}
+        return asdict(self) | {"first": self.first, "title": self.title}
 
 
 def charts(tables: Sequence[ResultTable]) -> list[Chart]:
@@ -78,41 +87,40 @@ def charts(tables: Sequence[ResultTable]) -> list[Chart]:
 
     Every title names its table, so no two charts of a page have the same title.
     """
-    drawn = [chart for table in tables for chart in _charts_of(table)]
+    # A table with no rows of its own has those of another table, and the same charts.
+    drawn = [replace(chart, table=table.title) for table in tables if table.own for chart in _charts_of(table)]
     return [chart for chart in drawn if chart.series]
 
 
 def _charts_of(table: ResultTable) -> list[Chart]:
-    band = ", averaged over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.own) else ""
+    band = ", averaged over seeds; the band spans all seeds" if any(len(row.runs) > 1 for row in table.rows) else ""
     curves = [
         Chart(
             f"{table.key}-loss",
-            f"{table.title}: training loss",
+            "Training loss",
             f"Mean loss of each epoch{band}.",
             "Epoch",
             "Loss",
-            _curves(table.own, "loss"),
+            _curves(table.rows, "loss"),
             log_y=True,
         ),
-        geodesic_chart(
-            f"{table.key}-geodesic", f"{table.title}: cumulative geodesic error", _curves(table.own, "geodesic")
-        ),
+        geodesic_chart(f"{table.key}-geodesic", "Cumulative geodesic error", _curves(table.rows, "geodesic")),
     ]
     metric = next((m for m in table.description.metrics if m.better), None)
     return curves + (_versus(table, metric) if metric else [])
 
 
-def geodesic_chart(key: str, title: str, series: tuple[Series, ...]) -> Chart:
+def geodesic_chart(key: str, name: str, series: tuple[Series, ...]) -> Chart:
     """The cumulative geodesic error of the Princeton protocol."""
     text = "Percentage of vertices matched within a given geodesic distance; higher is better."
-    return Chart(key, title, text, "Geodesic error, % of the diameter", "Vertices, %", series)
+    return Chart(key, name, text, "Geodesic error, % of the diameter", "Vertices, %", series)
 
 
 def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
     """The metric versus kernel size, if there are several sizes, and versus the number of parameters."""
-    sized = [row for row in table.own if row.matrices is not None]
-    printed = [row for row in table.own if metric.key in row.paper]
-    bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.own) else ""
+    sized = [row for row in table.rows if row.matrices is not None]
+    printed = [row for row in table.rows if metric.key in row.paper]
+    bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.rows) else ""
     better = f"{metric.better.capitalize()} is better.{bars}"
     drawn = []
     # The additional weight matrix of MoNet+ does not make another size.
@@ -121,28 +129,29 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
         drawn.append(
             Chart(
                 f"{table.key}-size",
-                f"{table.title}: {metric.heading.lower()} versus kernel size",
+                f"{metric.heading} versus kernel size",
                 f"One line per method{_powers(sized)}. {better}{hollow}",
                 "Weight matrices M",
                 metric.label,
-                _lines(sized, metric, lambda row: float(row.matrices or 0)),
+                _lines(table, sized, metric, lambda row: float(row.matrices or 0)),
                 "points",
             )
         )
-    if len({row.parameters for row in table.own}) > 1:
+    if len({row.parameters for row in table.rows}) > 1:
         hollow = f" Hollow marks are the paper's results, {_whose_counts(printed)}." if printed else ""
         drawn.append(
             Chart(
                 f"{table.key}-parameters",
-                f"{table.title}: {metric.heading.lower()} versus model size",
+                f"{metric.heading} versus model size",
                 f"{better}{hollow}",
                 "Parameters",
                 metric.label,
-                _lines(table.own, metric, lambda row: float(row.parameters), _paper_count),
+                _lines(table, table.rows, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
             )
         )
-    return drawn
+    # Variants of a method with other settings have the same size: there is nothing to see.
+    return [chart for chart in drawn if all(len({x for x, _ in s.points}) == len(s.points) for s in chart.series)]
 
 
 def _paper_count(row: ResultRow) -> float:
@@ -167,15 +176,12 @@ def _powers(rows: Sequence[ResultRow]) -> str:
 
 
 def _lines(
-    rows: Sequence[ResultRow], metric: Metric, x: Coordinate, paper_x: Coordinate | None = None
+    table: ResultTable, rows: Sequence[ResultRow], metric: Metric, x: Coordinate, paper_x: Coordinate | None = None
 ) -> tuple[Series, ...]:
     """One line per method, and one for its results in the paper."""
     methods: dict[tuple[str, str, tuple[str, ...]], list[ResultRow]] = {}
-    # Name the pseudo-coordinates only if they differ between rows.
-    several = len({row.group.pseudo for row in rows}) > 1
     for row in rows:
-        key = (row.method, row.group.pseudo if several else "", row.group.details)
-        methods.setdefault(key, []).append(row)
+        methods.setdefault((row.method, table.pseudo(row), row.group.details), []).append(row)
     ours, paper = [], []
     for (method, pseudo, details), members in methods.items():
         suffixes = [pseudo, *details]

@@ -15,9 +15,11 @@ from geoskip.records import CorrespondenceSamples, GraphSamples, MeshSamples
 from geoskip.report.palette import colored, position_colors
 from geoskip.report.picture_grids import PAPER_PCT, Shape, errors_mm, shape_pictures
 from geoskip.report.pictures import image_grid, png_bytes
+from geoskip.report.runs import TASK_DESCRIPTIONS
 from geoskip.report.scenes import Kind, Scene, describe_item, saturation_mm
 from geoskip.shapes import Float, Shaped
 
+ACCURACY = TASK_DESCRIPTIONS["classification"].metrics[0]
 TYPES = {"uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32"}
 
 
@@ -86,7 +88,7 @@ def embedded_meshes(scene: Scene[MeshSamples], blobs: Blobs, count: int) -> dict
     return _described(scene, count) | {
         "unit": first.unit_mm,
         "paper": scene.in_paper,
-        "saturation": {part: saturation_mm(scene, part) for part in sorted(parts)},
+        "saturation": {part: scene.high if part == "full" else saturation_mm(scene, part) for part in sorted(parts)},
         "faces": blobs.indices(first.faces),
         "levels": [{"kept": blobs.indices(x.kept), "faces": blobs.indices(x.faces)} for x in first.levels],
         "inputs": [blobs.steps(verts - center, step) for verts in inputs],
@@ -153,6 +155,7 @@ def embedded_graphs(scene: Scene[GraphSamples], blobs: Blobs, count: int = 24) -
         "graphs": [_graph(graphs, number, blobs) | {"true": int(graphs.true[number])} for number in chosen],
         "methods": [
             {"name": row.method, "skip": row.look, "predicted": [int(samples.predicted[n]) for n in chosen]}
+            | {"test": f"{ACCURACY.shown_summary(row.metrics[ACCURACY.key])} %" if ACCURACY.key in row.metrics else ""}
             for row, samples in scene.shown
         ],
     }
@@ -188,7 +191,7 @@ class Still:
 
 def mesh_still(scene: Scene[MeshSamples]) -> Still:
     """The input and the reconstruction of each method, colored by the error."""
-    first, high = scene.first, saturation_mm(scene)
+    first, high = scene.first, scene.high
     results = [(row, samples, errors_mm(samples)[0]) for row, samples in scene.shown]
     shapes: list[Shape] = [(first.parts["input"][0], first.faces, colored(np.zeros_like(results[0][2]), high))]
     shapes += [(samples.parts["full"][0], first.faces, colored(errors, high)) for _, samples, errors in results]

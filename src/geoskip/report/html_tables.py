@@ -18,9 +18,9 @@ from geoskip.report.summary import ResultRow, ResultTable
 class Headline:
     """How many methods of a task are better with an affine skip, and by how much on average.
 
-    change: mean of :func:`change` over the pairs.
+    change: mean of :func:`change` over the pairs; ``least`` and ``most``: the smallest and the largest of them.
     uncounted: pairs left out because a row has a single seed, which settles nothing. If all have one, they all count.
-    example: the pair with the best affine row.
+    example: the pair with the best affine row, and its name.
     """
 
     title: str
@@ -29,7 +29,9 @@ class Headline:
     pairs: int
     uncounted: int
     change: float
-    example: tuple[ResultRow, ResultRow]
+    least: float
+    most: float
+    example: tuple[str, ResultRow, ResultRow]
 
 
 def headlines(tables: Sequence[ResultTable]) -> dict[tuple[str, str, str], Headline]:
@@ -45,43 +47,48 @@ def headlines(tables: Sequence[ResultTable]) -> dict[tuple[str, str, str], Headl
 def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     first = tables[0]
     metric = next((m for m in first.description.metrics if m.better and not m.key.startswith(VALIDATION)), None)
-    by_group = {} if metric is None else {pair[0].group: pair for table in tables for pair in _pairs(table, metric)}
+    by_group = {} if metric is None else {pair[1].group: pair for table in tables for pair in _pairs(table, metric)}
     if metric is None or not by_group:
         return None
-    several = [pair for pair in by_group.values() if all(row.metrics[metric.key].count > 1 for row in pair)]
+    several = [pair for pair in by_group.values() if all(row.metrics[metric.key].count > 1 for row in pair[1:])]
     pairs = several or list(by_group.values())
-    values = [(a.metrics[metric.key].mean, b.metrics[metric.key].mean) for a, b in pairs]
+    values = [(a.metrics[metric.key].mean, b.metrics[metric.key].mean) for _, a, b in pairs]
     changes = [metric.change(*pair) for pair in values]
     better = sum(change < 0 if metric.better == "lower" else change > 0 for change in changes)
     pick = min if metric.better == "lower" else max
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
     title = ", ".join(filter(None, (first.description.title, first.data, first.training)))
     uncounted = len(by_group) - len(pairs)
-    return Headline(title, metric, better, len(pairs), uncounted, statistics.fmean(changes), example)
+    least, most = sorted((min(changes), max(changes)), key=abs)
+    return Headline(title, metric, better, len(pairs), uncounted, statistics.fmean(changes), least, most, example)
 
 
-def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[ResultRow, ResultRow]]:
-    """Each plain row with its affine counterpart, without the ablations of the center weight."""
+def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[str, ResultRow, ResultRow]]:
+    """Each plain row with its name and its affine counterpart, without the ablations of the center weight."""
     measured = [row for row in table.rows if metric.key in row.metrics]
     plain = {row.group: row for row in measured if row.is_plain}
     for row in measured:
         if row.skip == "affine" and row.group in plain:
-            yield plain[row.group], row
+            before = plain[row.group]
+            yield ", ".join(filter(None, (table.named(before), row.size))), before, row
 
 
 def headline_html(headline: Headline) -> str:
-    plain, affine = headline.example
-    key, shown = headline.metric.key, headline.metric.shown
-    values = f"{shown(plain.metrics[key].mean)} → {shown(affine.metrics[key].mean)} {headline.metric.unit}"
-    size = f", {affine.size}" if affine.size else ""
-    number, unit = headline.metric.shown_change(headline.change).split()
-    left_out = f" ({headline.uncounted} with a single seed not counted)" if headline.uncounted else ""
+    name, plain, affine = headline.example
+    key, metric = headline.metric.key, headline.metric
+    values = f"{metric.shown(plain.metrics[key].mean)} → {metric.shown(affine.metrics[key].mean)} {metric.unit}"
+    number, unit = metric.shown_change(headline.change).split()
+    over = "one pair"
+    if headline.pairs > 1:
+        least, most = metric.shown_change(headline.least).split()[0], metric.shown_change(headline.most)
+        better = "all" if headline.better == headline.pairs else f"{headline.better} of {headline.pairs}"
+        over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better"
+    left_out = f" ({headline.uncounted} more with a single seed)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'
         f"<strong>{number}&#8239;<small>{unit}</small></strong>"
-        f"<span>{escape(headline.metric.heading.lower())} with affine skips, on average; better in "
-        f"{headline.better} of {headline.pairs} pair{'s' if headline.pairs > 1 else ''}{left_out}</span>"
-        f'<span class="example">{escape(plain.method)}{escape(size)}: {escape(values)}</span></li>'
+        f"<span>{escape(metric.heading.lower())} with affine skips: {over}{left_out}</span>"
+        f'<span class="example">{escape(name)}: {escape(values)}</span></li>'
     )
 
 
@@ -89,7 +96,8 @@ def _table_html(name: str, kind: str, caption: str, head: str, bodies: str) -> s
     """A sortable table that scrolls sideways on narrow screens."""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f'<table class="sortable {kind}"><caption>{caption}</caption><thead>{head}</thead>{bodies}</table></div>'
+        f'<table class="sortable {kind}"><caption><span>{caption}</span></caption>'
+        f"<thead>{head}</thead>{bodies}</table></div>"
     )
 
 
@@ -117,11 +125,12 @@ def best(rows: list[ResultRow], metric: Metric) -> tuple[float | None, float | N
 def _result_caption(table: ResultTable) -> str:
     counts = sorted({len(row.runs) for row in table.rows})
     seeds = " to ".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
+    alone = "; rows without ± have a single seed" if counts[0] == 1 < counts[-1] else ""
     spread = "; ± is half the width of the 95 % confidence interval of the mean (Student’s t)" if counts[-1] > 1 else ""
     sizes = Counter(row.group for row in table.rows)
     compared = max(sizes.values()) > 1 and any(m.better for m in table.description.metrics)
     marks = "Bold: best in its group." if compared else ""
-    return escape(f"{seeds} seed{'s' if counts[-1] > 1 else ''} per row{spread}. {marks}")
+    return escape(f"{seeds} seed{'s' if counts[-1] > 1 else ''} per row{spread}{alone}. {marks}")
 
 
 def _result_head(metrics: tuple[Metric, ...], in_paper: dict[str, bool], sized: bool) -> str:
@@ -204,7 +213,7 @@ class ClaimRow:
 
     claim: the claim as a sentence; several comparisons may test it.
     compared: the two methods: ``"A against B"``.
-    data: the data set, and the schedule if it is not the paper's.
+    data: the data set, and the length of training if it is not the paper's.
     seeds: the number of seeds of the method that has fewer.
     difference: the mean of A minus B, with half of its 95 % interval and its unit.
     paper: the same difference in the paper.
@@ -227,38 +236,63 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     by_claim: dict[str, list[ClaimRow]] = {}
     for row in claims:
         by_claim.setdefault(row.claim, []).append(row)
-    distinct = list({(row.compared, row.data, row.difference): row for row in claims}.values())
     comparisons = _claims_html(
         "All comparisons",
         "Difference: first method minus second; ± is half the width of its 95 % interval. "
-        "p: Welch's t-test, corrected by Holm's method.",
+        "p: Welch's t-test, corrected by Holm's method. “The best of all” is compared with its closest rival here.",
         {
             "Claim": "",
-            "Compared": "",
-            "Data": "",
+            "Compared": "words",
+            "Data": "words",
             "Seeds": "number",
             "Difference": "number",
             "In the paper": "number",
             "<i>p</i>": "number",
-            "Verdict": "",
+            "Verdict": "words",
         },
         map(_claim_line, claims),
+        "claims comparisons",
     )
     overview = _claims_html(
         "The paper’s claims",
         f"Number of comparisons with each verdict. {COUNTED_ONCE}",
-        # On phones there is no room for the number of comparisons.
-        {"Claim": "", "Comparisons": "number lesser"} | {heading.capitalize(): "number" for heading in VERDICT_COLUMNS},
-        (_claim_overview(claim, rows) for claim, rows in (by_claim | {"All": distinct}).items()),
+        # On phones there is no room for the number of comparisons, and for those that do not count.
+        {"Claim": "", "Comparisons": "number lesser"}
+        | {heading.capitalize(): "number lesser" if ONE_SEED in heading else "number" for heading in VERDICT_COLUMNS},
+        (_claim_overview(claim, rows) for claim, rows in (by_claim | {"All": _distinct(claims)}).items()),
     )
     note = f'<p class="note">{escape(VERDICT_RULE)}</p>'
     return f"{note}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
 
 
+def claims_sentence(claims: Sequence[ClaimRow]) -> str:
+    """How many distinct comparisons with several seeds hold, fail or are too close to tell; empty if there are none."""
+    counts = Counter(row.verdict for row in _distinct(claims))
+    judged = counts.total() - counts[ONE_SEED]
+    if not judged:
+        return ""
+    said = [f"<b>{count or 'none'} {verb[:-1] if count > 1 else verb}</b>"
+            for count, verb in ((counts[HOLDS], HOLDS), (counts[FAILS], FAILS))]  # fmt: skip
+    open_ = counts[SAME] + counts[OPPOSITE]
+    return (
+        f"Of {judged} comparisons of the paper that have several seeds here, {said[0]}, {open_ or 'none'} "
+        f"{'is' if open_ == 1 else 'are'} too close to tell and {said[1]}."
+    )
+
+
+def _distinct(claims: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """Each comparison once, also if it serves two claims."""
+    return list({(row.compared, row.data, row.difference): row for row in claims}.values())
+
+
 def _claim_overview(claim: str, rows: Sequence[ClaimRow]) -> str:
     counts = Counter(row.verdict for row in rows)
     cells = "".join(
-        _number(_verdict_html(verdict, str(counts[verdict])) if counts[verdict] else "–", counts[verdict])
+        _number(
+            _verdict_html(verdict, str(counts[verdict])) if counts[verdict] else "–",
+            counts[verdict],
+            kind="lesser" if verdict == ONE_SEED else "",
+        )
         for verdict in VERDICTS
     )
     judged = f'<td class="number lesser">{len(rows) - counts[ONE_SEED] or "–"}</td>'
@@ -279,7 +313,9 @@ def _claim_line(row: ClaimRow) -> str:
     )
 
 
-def _claims_html(name: str, caption: str, columns: Mapping[str, str], lines: Iterable[str]) -> str:
+def _claims_html(
+    name: str, caption: str, columns: Mapping[str, str], lines: Iterable[str], kind: str = "claims"
+) -> str:
     """``columns``: the CSS class of each heading."""
     heads = "".join(f'<th scope="col" class="{kind}">{heading}</th>' for heading, kind in columns.items())
-    return _table_html(name, "claims", caption, f"<tr>{heads}</tr>", f"<tbody>{''.join(lines)}</tbody>")
+    return _table_html(name, kind, caption, f"<tr>{heads}</tr>", f"<tbody>{''.join(lines)}</tbody>")

@@ -26,9 +26,16 @@ from geoskip.report.embed import (
     match_still,
     mesh_still,
 )
-from geoskip.report.html_tables import ClaimRow, claims_table, headline_html, headlines, result_table_html
+from geoskip.report.html_tables import (
+    ClaimRow,
+    claims_sentence,
+    claims_table,
+    headline_html,
+    headlines,
+    result_table_html,
+)
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.runs import DATA, ReportRun, describe_schedule
+from geoskip.report.runs import DATA, ReportRun, describe_coarsening, describe_schedule
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
@@ -83,17 +90,19 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         "claims": page.claims,
     }
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+    outcome = claims_sentence(page.claims)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src 'sha256-{digest}'",
         title=escape(page.title),
         lede=_lede(runs, tables),
-        style=css() + _asset("page.css") + _asset("figures.css"),
+        style=css() + "".join(_asset(f"{name}.css") for name in ("page", "tables", "figures")),
         headlines="".join(map(headline_html, headlines(tables).values())),
         meshes_still=_image(mesh_still(meshes[0])) if meshes else "",
         matches_still=_image(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
-        tables="".join(map(_section, tables)),
+        tables="".join(_section(table, tables) for table in tables),
+        outcome=f'<p class="outcome">{outcome} <a href="#claims">See each claim.</a></p>' if outcome else "",
         about=_about(runs, page.problems),
         **{f"hidden_{name}": "" if shown else " hidden" for name, shown in sections.items()},
         data=json_text(data),
@@ -105,20 +114,40 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
 def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
     rows = len({tuple(map(id, row.runs)) for table in tables for row in table.rows})
     seeds = len({run.record.seed for run in runs})
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}, {rows} method{'s' if rows > 1 else ''}, " + (
-        f"{seeds} seeds" if seeds > 1 else "one seed"
+    return f"{len(runs)} run{'s' if len(runs) > 1 else ''} for {rows} row{'s' if rows > 1 else ''} of the tables, " + (
+        f"up to {seeds} seeds each" if seeds > 1 else "one seed"
     )
 
 
-def _section(table: ResultTable) -> str:
-    text = " ".join(filter(None, (table.description.text, DATA.get(table.data))))
-    schedule = describe_schedule(table.schedule)
-    training = ", ".join(filter(None, (table.epochs, schedule)))
-    note = f'<p class="note">Training: {escape(training)}.</p>' if schedule else ""
+def _section(table: ResultTable, tables: Sequence[ResultTable]) -> str:
+    training = describe_training(table)
+    note = f'<p class="note">Training: {escape(training)}.</p>' if training else ""
     return (
         f'<section class="experiment" id="{table.key}"><h3>{escape(table.title)}</h3>'
-        f"<p>{escape(text)}</p>{note}{result_table_html(table)}</section>"
+        f"<p>{_introduction(table, tables)}</p>{note}{result_table_html(table)}</section>"
     )
+
+
+def _introduction(table: ResultTable, tables: Sequence[ResultTable]) -> str:
+    """Task and data, or links to the first tables that explain them."""
+
+    def like(other: ResultTable) -> str:
+        return f'as in <a href="#{other.key}">{escape(other.title)}</a>.'
+
+    task = next(other for other in tables if other.description.text == table.description.text)
+    data = next(other for other in tables if other.data == table.data) if table.data in DATA else table
+    if task is data is not table:
+        return f"Task and data {like(task)}"
+    first = escape(table.description.text) if task is table else f"Task {like(task)}"
+    second = escape(DATA.get(table.data, "")) if data is table else f"Data {like(data)}"
+    return f"{first} {second}".strip()
+
+
+def describe_training(table: ResultTable) -> str:
+    """The length of training, how it differs from the paper's, and how graphs were coarsened; empty if not known."""
+    schedule = describe_schedule(table.schedule)
+    length = ", ".join(filter(None, (table.epochs, schedule))) if schedule else ""
+    return "; ".join(filter(None, (length, describe_coarsening(run.record for row in table.rows for run in row.runs))))
 
 
 def _image(still: Still) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from geoskip.records import RecordError, RunRecord, Samples, read_record, read_samples
 from geoskip.records.reading import ReadError, read_json
@@ -187,6 +188,14 @@ SCHEDULES = {
 }
 
 
+# How the coarser levels of graphs are made, which matters more than the length of training.
+COARSENINGS = {
+    "": "",
+    "epoch": "a new coarsening of every graph in every epoch, as in the authors’ code",
+    "once": "one coarsening per graph for all epochs",
+}
+
+
 def describe_schedule(name: str) -> str:
     """A schedule in a few words; empty if it has no name of the paper's rows."""
     if name in SCHEDULES:
@@ -194,6 +203,28 @@ def describe_schedule(name: str) -> str:
     if re.fullmatch(r"in\d+", name):
         return "passing through all learning rates of the paper's schedule"
     return "the first of the paper's schedule" if re.fullmatch(r"first\d+", name) else ""
+
+
+def describe_epochs(records: Iterable[RunRecord]) -> str:
+    """The length of training, such as ``20 epochs``; empty if the records differ or do not say."""
+    lengths = {_setting(record, "optim", "epochs") for record in records}
+    epochs = lengths.pop() if len(lengths) == 1 else None
+    return "" if epochs is None else f"{epochs} epoch{'' if epochs == 1 else 's'}"
+
+
+def describe_coarsening(records: Iterable[RunRecord]) -> str:
+    """How the graphs of a classification are coarsened, in words; empty for other tasks, or if the records differ."""
+    drawn = set()
+    for record in records:
+        kind = "epoch" if _setting(record, "coarsening", "drawn") == "epoch" else "once"
+        drawn.add(kind if record.config.get("task") == "classification" else "")
+    return COARSENINGS[drawn.pop()] if len(drawn) == 1 else ""
+
+
+def _setting(record: RunRecord, group: str, name: str) -> Any:
+    """One of the nested settings of a run; None if it has no such setting."""
+    settings = record.config.get(group)
+    return settings.get(name) if isinstance(settings, Mapping) else None
 
 
 def describe_task(task: str, keys: list[str]) -> TaskDescription:

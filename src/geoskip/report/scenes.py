@@ -28,6 +28,7 @@ class Scene(Generic[Kind]):
     tests: the result of each method on the whole test set, in words.
     changes: for each item, how it and the test set change from plain to affine, in words; empty if one is missing.
     distance: how far the change of the first item is from the headline's.
+    high: the initial end of the color scale of errors in mm: one for all scenes of a data set; 0 without such a scale.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Scene(Generic[Kind]):
     tests: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     distance: float = float("inf")
+    high: float = 0.0
 
     @property
     def shown(self) -> list[tuple[ResultRow, Kind]]:
@@ -59,11 +61,13 @@ class Measure(Generic[Kind]):
 
     metric: the key of the same figure of the whole test set.
     of_items: its value for each sample; NaN if it is not known.
+    item: what a sample is.
     tests: how to say the results on the test set, by metric.
     take: the samples of the given numbers, in this order.
     """
 
     metric: str
+    item: str
     of_items: Callable[[Kind], Sequence[float]]
     tests: Mapping[str, str]
     take: Callable[[Kind, Sequence[int]], Kind]
@@ -122,7 +126,7 @@ def _scene(table: ResultTable, members: Mapping[ResultRow, Kind | None]) -> Scen
     methods = tuple(row for row in table.own if row in members)
     row = methods[0]
     pseudo = table.pseudo(row)
-    words = (row.family, row.size, f"by {pseudo}" if pseudo else "", *row.group.details, table.data)
+    words = (row.family, row.size, f"by {pseudo}" if pseudo else "", *row.group.details, table.data, table.training)
     return Scene("", ", ".join(filter(None, words)), methods, tuple(members[row] for row in methods))
 
 
@@ -141,7 +145,7 @@ def _arranged(scene: Scene[Kind], table: ResultTable, measure: Measure[Kind], he
         of_items = [metric.change(*pair) for pair in values]
     order = arrangement(names, [abs(change - goal) for change in of_items])
     changes = [
-        f"{metric.shown_change(of_items[i])} on this sample, {metric.shown_change(goal)} on the test set"
+        f"{metric.shown_change(of_items[i])} on this {measure.item}, {metric.shown_change(goal)} on the test set"
         if metric and not math.isnan(of_items[i])
         else ""
         for i in order
@@ -205,8 +209,18 @@ def mesh_scenes(tables: Sequence[ResultTable]) -> list[Scene[MeshSamples]]:
         parts = {name: part[list(order)] for name, part in samples.parts.items()}
         return replace(samples, names=tuple(samples.names[i] for i in order), parts=parts)
 
-    measure = Measure("mean_mm", lambda s: errors_mm(s).mean(axis=1).tolist(), {"mean_mm": "mean {} mm"}, take)
-    return _scenes(tables, "s", MeshSamples, same, measure)
+    def errors(samples: MeshSamples) -> list[float]:
+        return cast(list[float], errors_mm(samples).mean(axis=1).tolist())
+
+    measure = Measure("mean_mm", "sample", errors, {"mean_mm": "mean {} mm"}, take)
+    scenes = _scenes(tables, "s", MeshSamples, same, measure)
+    # Equal colors are equal errors, also when the reader switches to another operator.
+    data = [scene.methods[0].runs[0].record.config.get("data") for scene in scenes]
+    highs = [saturation_mm(scene) for scene in scenes]
+    return [
+        replace(scene, high=max(high for other, high in zip(data, highs, strict=True) if other == own))
+        for scene, own in zip(scenes, data, strict=True)
+    ]
 
 
 def match_scenes(tables: Sequence[ResultTable]) -> list[Scene[CorrespondenceSamples]]:
@@ -221,7 +235,7 @@ def match_scenes(tables: Sequence[ResultTable]) -> list[Scene[CorrespondenceSamp
         return replace(samples, meshes=tuple(samples.meshes[i] for i in order))
 
     words = {"geodesic_mean_pct": "mean error {} %", "accuracy_pct": "{} % exact"}
-    return _scenes(tables, "b", CorrespondenceSamples, same, Measure("accuracy_pct", exact, words, take))
+    return _scenes(tables, "b", CorrespondenceSamples, same, Measure("accuracy_pct", "body", exact, words, take))
 
 
 def graph_scenes(tables: Sequence[ResultTable]) -> list[Scene[GraphSamples]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
-from geoskip.report.runs import ReportRun, TaskDescription, describe_task
+from geoskip.report.runs import ReportRun, TaskDescription, describe_epochs, describe_task
 
 # Settings that may differ between the runs of one row, since they do not change what is trained.
 UNCOMPARED = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
@@ -143,9 +143,9 @@ class ResultTable:
         return tuple(row for row in self.rows if row.runs[0].record.experiment == self.name)
 
     def pseudo(self, row: ResultRow) -> str:
-        """The pseudo-coordinates of a row, if the rows of its operator differ in them; otherwise empty."""
+        """The pseudo-coordinates of a row, if its label names them or the rows of its operator differ in them."""
         kinds = {other.group.pseudo for other in self.rows if other.family == row.family}
-        return row.group.pseudo if len(kinds) > 1 else ""
+        return row.group.pseudo if len(kinds) > 1 or f"({row.group.pseudo})" in row.label else ""
 
     def named(self, row: ResultRow) -> str:
         """The name of the method, with its pseudo-coordinates if they differ.
@@ -165,9 +165,7 @@ class ResultTable:
     @property
     def epochs(self) -> str:
         """The length of training, such as ``20 epochs``; empty if the rows differ or do not say."""
-        lengths = {dict(_settings(run.record.config)).get("optim.epochs") for row in self.rows for run in row.runs}
-        epochs = lengths.pop() if len(lengths) == 1 else None
-        return "" if epochs is None else f"{epochs} epoch{'' if epochs == '1' else 's'}"
+        return describe_epochs(run.record for row in self.rows for run in row.runs)
 
     @property
     def title(self) -> str:
@@ -176,7 +174,9 @@ class ResultTable:
 
 
 def result_tables(runs: Sequence[ReportRun], published: Published | None = None) -> list[ResultTable]:
-    """The runs by experiment, task, data and schedule, in the order in which each first occurs.
+    """The runs by experiment, task, data and schedule, in the order of the published tables and of their rows.
+
+    What is not published comes last, in the order in which it first occurs.
 
     ``published`` adds the titles of tables, the order of their rows, the rows that they repeat from other tables, and
     published parameter counts. A table may consist of repeated rows alone: the bodies of Table 3.
@@ -186,15 +186,21 @@ def result_tables(runs: Sequence[ReportRun], published: Published | None = None)
     for run in runs:
         groups.setdefault((_text(run.record, "task"), _data(run.record), run.record.schedule), []).append(run)
     tables: list[ResultTable] = []
-    for name in dict.fromkeys(run.record.experiment for run in runs):
+    names = dict.fromkeys(run.record.experiment for run in runs)
+    for name in (*(name for name in published if name in names), *(name for name in names if name not in published)):
         rows = published[name].rows if name in published else ()
+        places = {(row.home, row.label): n for n, row in enumerate(rows)}
+        parts: list[tuple[int, tuple[str, str, str], list[ReportRun]]] = []
         repeated = {(row.home, row.label) for row in rows if row.home != name}
         for key, members in groups.items():
             own = [run for run in members if run.record.experiment == name]
             others = [run for run in members if (run.record.experiment, run.record.row) in repeated]
             has_own_rows = any((row.home, row.task) == (name, key[0]) for row in rows)
             if own or (others and not has_own_rows):
-                tables.append(_result_table(f"e{len(tables)}", [*own, *others], name, key, published))
+                first = min(places.get((r.record.experiment, r.record.row), len(rows)) for r in (*own, *others))
+                parts.append((first, key, [*own, *others]))
+        for _, key, members in sorted(parts, key=lambda part: part[0]):
+            tables.append(_result_table(f"e{len(tables)}", members, name, key, published))
     return _with_distinct_titles(tables)
 
 

@@ -10,7 +10,7 @@ class Chart {
     this.status = make('p', { class: 'status', role: 'status', 'aria-live': 'polite' });
     this.reset = make('button', { type: 'button', disabled: true, onclick: () => this.zoomTo(null) }, 'Reset zoom');
     const values = make('details', { class: 'values', ontoggle: () => values.open && this.tabulate(values) }, make('summary', {}, 'Show as table'));
-    this.figure = make('figure', { class: 'chart', id: chart.key }, make('h3', {}, chart.title), make('p', {}, chart.text),
+    this.figure = make('figure', { class: 'chart', id: chart.key }, make('h3', {}, chart.name, make('small', {}, chart.table)), make('p', {}, chart.text),
       this.plot, this.legend, make('div', { class: 'tools' }, this.chooser(), this.reset, this.status), values);
     this.reading = new Reading(this.plot, this.status);
     this.render = once(() => this.paint());

@@ -15,8 +15,8 @@ class Graphs {
     const chosen = gallery.graphs.map((_, n) => n).filter((n) => wanted === 'all' || misread(n) === (wanted === 'wrong'));
     this.cards = chosen.map((n) => this.card(gallery, n));
     byId('graph-list').replaceChildren(...this.cards.map(({ card }) => card));
-    const scores = gallery.methods.map(({ name, predicted }) =>
-      `${name} ${chosen.filter((n) => predicted[n] === gallery.graphs[n].true).length}`);
+    const scores = gallery.methods.map(({ name, predicted, test }) =>
+      `${name} ${chosen.filter((n) => predicted[n] === gallery.graphs[n].true).length}${test && ` (test set: ${test})`}`);
     byId('graph-status').textContent = `${chosen.length} of ${gallery.graphs.length} graphs. Correct: ${scores.join(', ')}.`;
     this.paint();
   }

@@ -51,17 +51,21 @@ class Matches {
       }
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-      const words = known.length ? `this body: mean error ${short(mean)} %, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
+      const words = known.length ? `this body: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
       const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
       stage.set(number + 1, shape, [words, method.test], `${method.name} on ${matching.samples[sample]}: ${words}; ${method.test}`);
-      return `${method.name} ${known.length ? `${short(mean)} %` : 'unknown'}`;
+      return `${method.name} ${known.length ? percent(mean) : 'unknown'}`;
     });
+    byId('body-rule').hidden = !matching.changes[sample];
     const change = matching.changes[sample] ? ` Exact matches from plain to affine: ${matching.changes[sample]}.` : '';
     byId('body-status').textContent = `${matching.samples[sample]}. Mean geodesic error: ${means.filter(Boolean).join(', ')}.${change}`;
   }
 }
+
+// Errors below the precision of the tables are not told apart.
+const percent = (value) => (value > 0 && value < 0.01 ? '< 0.01 %' : `${short(value)} %`);
 
 function transferred(colors, predicted) {
   const result = new Uint8Array(3 * predicted.length);

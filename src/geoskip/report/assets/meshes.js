@@ -28,6 +28,7 @@ class Meshes {
     const { scene } = this;
     options(byId('mesh-sample'), scene.samples);
     byId('mesh-paper').hidden = !scene.paper;
+    byId('mesh-rule').hidden = !scene.changes[0];
     byId('mesh-before').hidden = byId('mesh-next').hidden = scene.samples.length < 2;
     for (const input of byId('mesh-part').querySelectorAll('input')) {
       input.disabled = !scene.methods.some((method) => method.parts[input.value]);
@@ -94,16 +95,17 @@ class Meshes {
   showMethod(number, method, moved, { input, faces, frame, level, part }) {
     if (!moved) {
       const missing = method.parts.full ? `${method.name} ${MISSING[part]}` : `No sample of ${method.name} was kept.`;
-      this.stage.set(number, null, [method.test], `${method.name}: nothing to show`, missing);
+      this.stage.set(number, null, [part === 'full' ? method.test : ''], `${method.name}: nothing to show`, missing);
       return '';
     }
     const verts = input.map((value, i) => value + moved[i]), errors = lengths(moved, this.scene.unit);
     const own = part === 'full' ? frame : frameOf(verts), how = decodedWith(part, method.skip);
     const shown = level ? Float32Array.from(level.kept, (vertex) => errors[vertex]) : errors;
     const mean = shown.reduce((sum, value) => sum + value, 0) / shown.length, largest = shown.reduce((a, b) => Math.max(a, b), 0);
-    const words = `${how || 'this sample'}: mean ${short(mean)}, max ${short(largest)} mm`;
-    this.stage.set(number, shaped({ verts, values: errors, faces, frame: own }, level), [words, how ? '' : method.test],
-      `${method.name}, ${words}${how ? '' : `; ${method.test}`}`);
+    // The result on the test set is that of whole meshes.
+    const words = `${how || (level ? 'these vertices' : 'this sample')}: mean ${short(mean)}, max ${short(largest)} mm`, test = how || level ? '' : method.test;
+    this.stage.set(number, shaped({ verts, values: errors, faces, frame: own }, level), [words, test],
+      `${method.name}, ${words}${test && `; ${test}`}`);
     return `${method.name}${how ? `, ${how},` : ''} ${short(mean)} mm`;
   }
 

@@ -48,9 +48,9 @@ class Reading {
     if (values.length > 10) lines.push(make('div', {}, `and ${values.length - 10} more`));
     this.tip.replaceChildren(make('b', {}, `${chart.x}: ${Number(this.x.toPrecision(6)).toLocaleString('en')}`), ...lines);
     this.tip.hidden = false;
-    const right = column > box.width / 2;
-    this.tip.style.left = right ? '' : `${column + 14}px`;
-    this.tip.style.right = right ? `${box.width - column + 14}px` : '';
+    // Beside the line, as far as there is room.
+    const width = this.tip.offsetWidth, left = column > box.width / 2 ? column - 14 - width : column + 14;
+    this.tip.style.left = `${Math.max(0, Math.min(left, box.width - width))}px`;
     this.tip.style.top = `${box.top + 4}px`;
     this.status.textContent = `${chart.x} ${short(this.x)}: ${values.map((entry) => `${entry.series.name} ${short(entry.y)}`).join(', ')}`;
     return undefined;
