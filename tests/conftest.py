@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import jaxtyping
@@ -19,6 +20,14 @@ def pytest_configure(config: pytest.Config) -> None:
     inductor recommends TensorFloat32, which the tests do without."""
     config.addinivalue_line("filterwarnings", r"ignore:`torch\.jit\.\w+` is deprecated:DeprecationWarning")
     config.addinivalue_line("filterwarnings", r"ignore:TensorFloat32 tensor cores:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def small_inputs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels are tested with small inputs, for which users get the formulas on the CPU."""
+    monkeypatch.setattr("geoskip.kernels.paths.SMALL", 0)
+    if "geoskip.pyg.fast_layer" in sys.modules:
+        monkeypatch.setattr("geoskip.pyg.fast_layer.SMALL", 0)
 
 
 @pytest.fixture

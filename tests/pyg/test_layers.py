@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from geoskip.pyg import accelerate
+from geoskip.pyg import accelerate, fast_layer
 from tests.pyg.test_accelerate import DIM, IN, LAYERS, OUT, assert_same, edge_index, edge_values
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -188,3 +188,16 @@ def test_another_default_device(name: str) -> None:
         loss = fast(x, edges, *values).sum()
         loss.backward()
     torch.testing.assert_close(loss, plain(x, edges, *values).sum())
+
+
+@pytest.mark.parametrize("num_edges", [40, 80])
+def test_small_graphs_run_the_layers_own_code(num_edges: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, where it starts faster."""
+    monkeypatch.setattr(fast_layer, "SMALL", 60)
+    conv, x, edge_index = pyg.GCNConv(4, 5), torch.randn(20, 4), torch.randint(20, (2, num_edges))
+    expected = conv(x, edge_index)
+    accelerate(conv)
+    calls: list[int] = []
+    monkeypatch.setattr(pyg.GCNConv, "forward", lambda self, x, edges, weight: calls.append(edges.shape[1]) or expected)
+    torch.testing.assert_close(conv(x, edge_index), expected)
+    assert calls == ([40] if num_edges == 40 else [])

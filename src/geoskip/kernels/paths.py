@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 PATHS = ("fast", "interpreter", "reference")
 _HAS_TRITON = find_spec("triton") is not None
+# Features with fewer numbers than this take longer to start the CPU kernels than to run the formula.
+SMALL = 1 << 14
 _path = "fast"
 # Inside of `recorded_launches`, the list that launches are appended to.
 recorded: list[tuple[Any, ...]] | None = None
@@ -28,7 +30,8 @@ def use_path(name: str) -> Iterator[None]:
     """Choose the path of every kernel call inside the context.
 
     ``"fast"``, the default, runs the Triton kernels on CUDA and the CPU kernels on the CPU; everything else, such as
-    float64 on CUDA, runs the reference formulas. ``"reference"`` always runs the reference formulas.
+    float64 on CUDA and small inputs on the CPU, runs the reference formulas. ``"reference"`` always runs the reference
+    formulas.
     ``"interpreter"`` runs the Triton kernels on CPU tensors, in Triton's interpreter; set ``TRITON_INTERPRET=1``
     before triton is imported.
     """
@@ -72,7 +75,10 @@ def is_fast(x: Tensor) -> bool:
     if x.is_cuda:
         # The Triton kernels accumulate in float32.
         return _HAS_TRITON and x.dtype != torch.float64
-    return x.device.type == "cpu"
+    if x.device.type != "cpu":
+        return False
+    # Autocast has other output types in plain PyTorch, which must not depend on the size.
+    return x.numel() >= SMALL or _path == "interpreter" or torch.is_autocast_enabled("cpu") or is_traced(x)
 
 
 def on_triton(x: Tensor) -> bool:

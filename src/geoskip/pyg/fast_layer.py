@@ -19,6 +19,8 @@ MESSAGE_HOOKS = tuple(
     for when in ("", "pre_")
 )
 MODULE_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+# With fewer edges, PyTorch Geometric's code is faster on the CPU.
+SMALL = 6000
 AGGREGATIONS = {"add": SumAggregation, "sum": SumAggregation, "mean": MeanAggregation}
 
 
@@ -29,11 +31,13 @@ class FastLayer(pyg.MessagePassing):
         aggregations: those that the kernels have.
         linears: names of the linear layers (or lists of them) whose weights the kernels take without calling them.
         with_bias: name of the one among them that may have a bias.
+        has_slow_code: whether PyTorch Geometric's own code runs without further packages.
     """
 
     aggregations: ClassVar[tuple[str, ...]] = ("add", "sum", "mean")
     linears: ClassVar[tuple[str, ...]] = ("lin",)
     with_bias: ClassVar[str] = ""
+    has_slow_code: ClassVar[bool] = True
 
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
@@ -67,8 +71,8 @@ class FastLayer(pyg.MessagePassing):
     def is_slow_call(
         self, x: tuple[Any, Any], edge_index: Any, edge_values: Any = None, dim: int = 0, size: Any = None
     ) -> bool:
-        """Whether a call needs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, and for all
-        input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
+        """Whether a call runs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, small graphs on
+        the CPU, and all input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
 
         Edge values have ``dim`` dimensions; 0 stands for weights, ``[edges]`` or ``[edges, 1]``.
         """
@@ -76,6 +80,8 @@ class FastLayer(pyg.MessagePassing):
             return True
         shape = edge_index.shape
         if len(shape) != 2 or shape[0] != 2 or edge_index.is_floating_point():
+            return True
+        if self.has_slow_code and shape[1] < SMALL and edge_index.device.type == "cpu":
             return True
         if torch.jit.is_tracing() or type(self).why_not(self) is not None:
             return True

@@ -246,6 +246,8 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 
 
 class FastSplineConv(FastLayer, pyg.SplineConv):
+    has_slow_code = False
+
     def matrix(self) -> tuple[Tensor | None, int]:
         return self._parameters.get("weight"), 1
 
