@@ -271,18 +271,18 @@ def _prepared(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
     matrices in any order of their axes."""
-    if torch.is_autocast_enabled(device := x.device.type):
+    # First on any device: that is known sooner than the device.
+    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(device := x.device.type):
         dtype = torch.get_autocast_dtype(device)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    if any_order and on_triton(x) and not is_traced(x):
-        return x.contiguous(), _dense(theta), None if skip is None else _dense(skip), bias
-    return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
+    order = _dense if any_order and on_triton(x) else Tensor.contiguous
+    return x.contiguous(), order(theta), None if skip is None else order(skip), bias
 
 
 def _dense(matrices: Tensor) -> Tensor:
-    """Matrices without gaps in memory, as they are if they have none."""
-    if matrices.is_contiguous() or _is_dense(matrices.shape, matrices.stride()):
+    """Matrices without gaps in memory, as they are if they have none; contiguous while torch traces."""
+    if matrices.is_contiguous() or (not is_traced(matrices) and _is_dense(matrices.shape, matrices.stride())):
         return matrices
     return matrices.contiguous()
 

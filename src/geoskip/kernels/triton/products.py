@@ -317,14 +317,20 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
     Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes. Each part is
     contiguous."""
     sums: list[Tensor | None] = []
+    given: list[Tensor] = []
+    outputs: list[Tensor] = []
     for part, one in zip(parts, like, strict=True):
         if part is None or one is None:
             sums.append(None)
-        elif part.dim() == 2 or one.is_contiguous():
-            sums.append(torch.empty_like(one))
+            continue
+        if part.dim() == 2 or one.is_contiguous():
+            y = torch.empty_like(one)
         else:
-            sums.append(torch.empty_like(one, memory_format=torch.contiguous_format))
-    add_parts_into(list(zip(parts, sums, strict=True)))
+            y = torch.empty_like(one, memory_format=torch.contiguous_format)
+        sums.append(y)
+        given.append(part)
+        outputs.append(y)
+    _add_parts(given, outputs)
     return sums
 
 
@@ -332,17 +338,22 @@ def add_parts_into(sums: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
     """Write the sum of each first tensor over its first axis into the second, which is contiguous. Pairs with None are
     left out."""
     present = [(parts, y) for parts, y in sums if parts is not None and y is not None]
-    for first in range(0, len(present), MAX_SUMS):
-        given, outputs = zip(*present[first : first + MAX_SUMS], strict=True)
+    _add_parts([parts for parts, _ in present], [y for _, y in present])
+
+
+def _add_parts(parts: list[Tensor], sums: list[Tensor]) -> None:
+    for first in range(0, len(parts), MAX_SUMS):
+        given, outputs = parts[first : first + MAX_SUMS], sums[first : first + MAX_SUMS]
+        plan = _plan_of_sums(*[part.shape for part in given], *[part.stride() for part in given])
         unused = MAX_SUMS - len(given)
-        plan = _plan_of_sums(*[(part.stride(0), *part.shape) for part in given])
         plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
 
 
 @lru_cache(CACHE_SIZE)
-def _plan_of_sums(*parts: tuple[int, ...]) -> LaunchPlan:
-    """How to add parts with these strides from part to part, and these shapes."""
-    counts = [(num_parts, prod(shape), stride) for stride, num_parts, *shape in parts]
+def _plan_of_sums(*layouts: tuple[int, ...]) -> LaunchPlan:
+    """How to add parts with these shapes and, in the second half, these strides."""
+    half = len(layouts) // 2
+    counts = [(s[0], prod(s[1:]), strides[0]) for s, strides in zip(layouts[:half], layouts[half:], strict=True)]
     rows = [FEW_ROWS if num_parts <= FEW_ROWS else PART_ROWS for num_parts, _, _ in counts]
     blocks = sum(ceil_div(length, PART_BLOCK // high) for (_, length, _), high in zip(counts, rows, strict=True))
     unused = MAX_SUMS - len(counts)
