@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.library import Library
 
 from geoskip.kernels import reference
-from geoskip.kernels.paths import is_traced, is_transformed, kernels_for
+from geoskip.kernels.paths import is_stand_in, is_traced, is_transformed, kernels_for
 from geoskip.kernels.pattern import Pattern
 
 _PATTERN = tuple(field.name for field in fields(Pattern))
@@ -28,8 +28,8 @@ class Kernel:
 
     It is a ``torch.autograd.Function``. While torch traces, it is called as the operator ``geoskip::name``: opaque and
     with known shapes. What ``torch.compile`` makes of it calls the kernels as ``geoskip::name_forward`` and
-    ``geoskip::name_gradients``. These have no gradients, so that the kernel is all the Python that the dispatcher runs:
-    operators of ``torch.library.custom_op`` take longer than some of the kernels.
+    ``geoskip::name_gradients``. These have no gradients, and outside of a trace they do not pass through torch's
+    dispatcher, which takes longer than some of the kernels.
 
     The kernels of the gradients have no gradients themselves. A backward pass that will be differentiated again
     (``create_graph=True``) or transformed (``torch.func``) uses the gradients of the reference formula instead.
@@ -143,6 +143,8 @@ class Kernel:
         gradients = f"(Tensor grad_y, bool[] needs, {optional}{saved}) -> Tensor[]"
         self._forward_op = _define(f"{self.name}_forward", f"({inputs}) -> {outputs}", run, self._fake(fake))
         self._gradients_op = _define(f"{self.name}_gradients", gradients, run_gradients, fake_gradients)
+        _call_directly(self._forward_op, run)
+        _call_directly(self._gradients_op, run_gradients)
         self._op = _define(self.name, f"({inputs}) -> Tensor", self._first(run), self._fake(self._first(fake)))
         traced = self._node(self._traced_forward).apply
         _LIBRARY.impl(self.name, lambda *flat: traced(*self._nested(flat)), "Autograd")
@@ -179,6 +181,17 @@ def _define(name: str, schema: str, run: Callable[..., Any], fake: Callable[...,
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"geoskip::{name}", fake, lib=_LIBRARY)
     return getattr(torch.ops.geoskip, name).default
+
+
+def _call_directly(op: Any, run: Callable[..., Any]) -> None:
+    """Have ``op(…)``, as compiled code calls it, run the kernel without torch's dispatcher, unless torch traces or
+    transforms."""
+    dispatch = op._op
+
+    def call(x: Tensor, *rest: Any) -> Any:
+        return dispatch(x, *rest) if is_stand_in(x) or is_transformed() else run(x, *rest)
+
+    op._op = call
 
 
 def must_be_differentiable(grad_y: Tensor) -> bool:
