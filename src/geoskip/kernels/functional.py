@@ -227,9 +227,14 @@ def _is_eager_on_triton(x: Tensor) -> bool:
     return on_triton(x) and is_fast(x) and not is_traced(x)
 
 
+def _is_autocast(x: Tensor) -> bool:
+    # First on any device: that is known sooner than the name of the device.
+    return torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type)
+
+
 def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
     """Whether GIN's two layers are one kernel, which has no gradient of ε."""
-    if not _is_eager_on_triton(x) or torch.is_autocast_enabled(x.device.type):
+    if not _is_eager_on_triton(x) or _is_autocast(x):
         return False
     return not _is_differentiated(epsilon) and epsilon.device == x.device
 
@@ -271,9 +276,8 @@ def _prepared(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
     matrices in any order of their axes."""
-    # First on any device: that is known sooner than the device.
-    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(device := x.device.type):
-        dtype = torch.get_autocast_dtype(device)
+    if _is_autocast(x):
+        dtype = torch.get_autocast_dtype(x.device.type)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
     order = _dense if any_order and on_triton(x) else Tensor.contiguous
