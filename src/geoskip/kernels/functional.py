@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.kernels import reference
 from geoskip.kernels.autograd import Kernel
-from geoskip.kernels.paths import is_fast, is_traced, on_triton
+from geoskip.kernels.paths import is_autocast, is_fast, is_traced, on_triton
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.shapes import Float, Int
 
@@ -227,14 +227,9 @@ def _is_eager_on_triton(x: Tensor) -> bool:
     return on_triton(x) and is_fast(x) and not is_traced(x)
 
 
-def _is_autocast(x: Tensor) -> bool:
-    # First on any device: that is known sooner than the name of the device.
-    return torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type)
-
-
 def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
     """Whether GIN's two layers are one kernel, which has no gradient of ε."""
-    if not _is_eager_on_triton(x) or _is_autocast(x):
+    if not _is_eager_on_triton(x) or is_autocast(x):
         return False
     return not _is_differentiated(epsilon) and epsilon.device == x.device
 
@@ -276,7 +271,7 @@ def _prepared(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
     matrices in any order of their axes."""
-    if _is_autocast(x):
+    if is_autocast(x):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
