@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from geoskip.kernels import functional, use_path
 from geoskip.kernels.autograd import Kernel
@@ -71,7 +72,7 @@ def test_operators_follow_the_rules_of_torch(name: str, path: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PATHS))
 def test_compiled_code_calls_operators_without_gradients(name: str) -> None:
-    """The dispatcher then runs the kernel and nothing else in Python."""
+    """Outside of a trace, they run the kernel without the dispatcher."""
     kernel: Kernel = getattr(functional, f"_{name}")
     assert torch._C._dispatch_has_kernel_for_dispatch_key(kernel._op.name(), "Autograd")
     for op in (kernel._forward_op, kernel._gradients_op):
@@ -88,6 +89,29 @@ def test_compiled_code_calls_operators_without_gradients(name: str) -> None:
         call(*values).sum().backward()
     assert {kernel._forward_op, kernel._gradients_op} <= targets
     assert kernel._op not in targets
+
+
+class _Calls(TorchDispatchMode):
+    """Notes the operators that the dispatcher is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ops.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", sorted(PATHS))
+def test_traces_see_the_operators_that_compiled_code_calls_directly(name: str) -> None:
+    kernel: Kernel = getattr(functional, f"_{name}")
+    given = [value.detach() if isinstance(value, Tensor) else value for value in inputs(name)]
+    with use_path(PATHS[name][0]):
+        output = kernel._forward_op(*given)
+        with _Calls() as calls:
+            torch.testing.assert_close(kernel._forward_op(*given), output)
+    assert kernel._forward_op in calls.ops
 
 
 def test_every_kernel_with_an_operator_is_tried() -> None:

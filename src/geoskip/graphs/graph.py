@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,8 @@ from geoskip.shapes import Float, Int
 
 T = TypeVar("T")
 register_record(Pattern)
+# Reads attributes of many tensors without a line of Python for each.
+_version_of = attrgetter("_version")
 
 
 @register_record
@@ -216,11 +219,12 @@ class Graph:
             return build()
         if torch.compiler.is_dynamo_compiling():
             return self._memo[key][1] if key in self._memo else build()
-        versions = [tensor._version for tensor in self._indices]
+        versions = [*map(_version_of, self._indices)]
         if of is not None:
             versions.append(of._version)
-        if key in self._memo and self._memo[key][0] == versions:
-            return self._memo[key][1]
+        before = self._memo.get(key)
+        if before is not None and before[0] == versions:
+            return before[1]
         if is_stand_in(self.order) or is_transformed():
             # Stand-ins must not outlive the trace or transform that uses them.
             return build()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.library import Library
 
 from geoskip.kernels import reference
-from geoskip.kernels.paths import is_traced, is_transformed, kernels_for
+from geoskip.kernels.paths import is_stand_in, is_traced, is_transformed, kernels_for
 from geoskip.kernels.pattern import Pattern
 
 _PATTERN = tuple(field.name for field in fields(Pattern))
@@ -28,8 +28,8 @@ class Kernel:
 
     It is a ``torch.autograd.Function``. While torch traces, it is called as the operator ``geoskip::name``: opaque and
     with known shapes. What ``torch.compile`` makes of it calls the kernels as ``geoskip::name_forward`` and
-    ``geoskip::name_gradients``. These have no gradients, so that the kernel is all the Python that the dispatcher runs:
-    operators of ``torch.library.custom_op`` take longer than some of the kernels.
+    ``geoskip::name_gradients``. These have no gradients, and outside of a trace they do not pass through torch's
+    dispatcher, which takes longer than some of the kernels.
 
     The kernels of the gradients have no gradients themselves. A backward pass that will be differentiated again
     (``create_graph=True``) or transformed (``torch.func``) uses the gradients of the reference formula instead.
@@ -56,8 +56,9 @@ class Kernel:
         is_linear: bool = False,
     ) -> None:
         self.name, self.num_saved, self.saves_output, self.is_linear = name, num_saved, saves_output, is_linear
+        self._gradients_name = f"{name}_gradients"
         self.formula = formula or getattr(reference, name)
-        node = self._make_node()
+        node = self._node(self.forward)
         # The latter in C, without the wrapper in Python that unpacks what has escaped from a transform of torch.func.
         self._careful_apply, self._apply = node.apply, super(torch.autograd.Function, node).apply  # type: ignore[misc]
         # Positions of the inputs that are no tensors.
@@ -72,47 +73,30 @@ class Kernel:
             return self._call_op
         return self._apply if torch._C._functorch.unwrap_if_dead(x) is x else self._careful_apply
 
-    def _make_node(self) -> type[torch.autograd.Function]:
-        kernel = self
+    def _node(self, forward: Callable[..., Tensor]) -> type[torch.autograd.Function]:
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(self.backward)}
+        return type(self.name, (torch.autograd.Function,), methods)
 
-        class Node(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, *inputs: Any) -> Tensor:
-                # Backward may run where another path is chosen.
-                ctx.kernels = kernels = kernels_for(inputs[0])
-                output = getattr(kernels, kernel.name)(*inputs)
-                kernel._save(ctx, inputs, output)
-                return output[0] if kernel.num_saved else output
+    def forward(self, ctx: Any, *inputs: Any) -> Tensor:
+        # Backward may run where another path is chosen.
+        ctx.kernels = kernels = kernels_for(inputs[0])
+        output = getattr(kernels, self.name)(*inputs)
+        self._save(ctx, inputs, output)
+        return output[0] if self.num_saved else output
 
-            @staticmethod
-            def backward(ctx: Any, grad_y: Tensor) -> Any:
-                return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
-
-        return Node
-
-    def _make_traced_node(self) -> type[torch.autograd.Function]:
-        """The node of the operator ``geoskip::name``, which a trace takes apart."""
-        kernel = self
-
-        class TracedNode(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, *inputs: Any) -> Tensor:
-                ctx.kernels = kernels_for(inputs[0])
-                output = kernel._forward_op(*kernel._flat(inputs))
-                kernel._save(ctx, inputs, output)
-                return output[0] if kernel.num_saved else output
-
-            @staticmethod
-            def backward(ctx: Any, grad_y: Tensor) -> Any:
-                return kernel._backward(ctx, grad_y, ctx.needs_input_grad)
-
-        return TracedNode
+    def _traced_forward(self, ctx: Any, *inputs: Any) -> Tensor:
+        """Of the operator ``geoskip::name``, which a trace takes apart."""
+        ctx.kernels = kernels_for(inputs[0])
+        output = self._forward_op(*self._flat(inputs))
+        self._save(ctx, inputs, output)
+        return output[0] if self.num_saved else output
 
     def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         tensors = list(inputs)
-        ctx.others = [(at, inputs[at]) for at in self._others]
-        for at in reversed(self._others):
-            del tensors[at]
+        ctx.others = others = []
+        for at in self._others:
+            others.append(inputs[at])
+            tensors[at] = None
         if self.is_linear and not inputs[1].requires_grad:
             tensors[0] = None
         if self.num_saved:
@@ -121,10 +105,11 @@ class Kernel:
             tensors.append(output[0] if self.num_saved else output)
         ctx.save_for_backward(*tensors)
 
-    def _backward(self, ctx: Any, grad_y: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    def backward(self, ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
+        needs: tuple[bool, ...] = ctx.needs_input_grad
         values = list(ctx.saved_tensors)
-        for at, value in ctx.others:
-            values.insert(at, value)
+        for at, value in zip(self._others, ctx.others, strict=True):
+            values[at] = value
         if must_be_differentiable(grad_y):
             inputs = values[: len(needs)]
             if inputs[0] is None:
@@ -133,7 +118,7 @@ class Kernel:
         if is_traced(grad_y):
             gradients = iter(self._gradients_op(grad_y, list(needs), *self._flat(values)))
             return tuple(next(gradients) if need else None for need in needs)
-        return getattr(ctx.kernels, f"{self.name}_gradients")(grad_y, needs, *values)
+        return getattr(ctx.kernels, self._gradients_name)(grad_y, needs, *values)
 
     def _register(self, inputs: str, fake: Callable[..., Any]) -> None:
         """Define the operators. Each tensor of the pattern is an input of them."""
@@ -142,7 +127,7 @@ class Kernel:
             return getattr(kernels_for(flat[0]), self.name)(*self._nested(flat))
 
         def run_gradients(grad_y: Tensor, needs: list[bool], *flat: Any) -> list[Tensor]:
-            gradients = getattr(kernels_for(grad_y), f"{self.name}_gradients")(grad_y, needs, *self._nested(flat))
+            gradients = getattr(kernels_for(grad_y), self._gradients_name)(grad_y, needs, *self._nested(flat))
             return [gradient for gradient in gradients if gradient is not None]
 
         def fake_gradients(grad_y: Tensor, needs: list[bool], *flat: Any) -> list[Tensor]:
@@ -158,8 +143,10 @@ class Kernel:
         gradients = f"(Tensor grad_y, bool[] needs, {optional}{saved}) -> Tensor[]"
         self._forward_op = _define(f"{self.name}_forward", f"({inputs}) -> {outputs}", run, self._fake(fake))
         self._gradients_op = _define(f"{self.name}_gradients", gradients, run_gradients, fake_gradients)
+        _call_directly(self._forward_op, run)
+        _call_directly(self._gradients_op, run_gradients)
         self._op = _define(self.name, f"({inputs}) -> Tensor", self._first(run), self._fake(self._first(fake)))
-        traced = self._make_traced_node().apply
+        traced = self._node(self._traced_forward).apply
         _LIBRARY.impl(self.name, lambda *flat: traced(*self._nested(flat)), "Autograd")
 
     def _fake(self, fake: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,6 +181,17 @@ def _define(name: str, schema: str, run: Callable[..., Any], fake: Callable[...,
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"geoskip::{name}", fake, lib=_LIBRARY)
     return getattr(torch.ops.geoskip, name).default
+
+
+def _call_directly(op: Any, run: Callable[..., Any]) -> None:
+    """Have ``op(…)``, as compiled code calls it, run the kernel without torch's dispatcher, unless torch traces or
+    transforms."""
+    dispatch = op._op
+
+    def call(x: Tensor, *rest: Any) -> Any:
+        return dispatch(x, *rest) if is_stand_in(x) or is_transformed() else run(x, *rest)
+
+    op._op = call
 
 
 def must_be_differentiable(grad_y: Tensor) -> bool:

@@ -18,16 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Runs a call on a branch of its own: its result may be read after the context of `branches` has ended.
-Fork = Callable[[Callable[[], Any]], Any]
+# Runs a function with arguments on a branch of its own: its result may be read after the context of `branches` has
+# ended.
+Fork = Callable[..., Any]
 _HAS_CUDA = torch.backends.cuda.is_built()
 # How many branches of each stream are open: those of a nested context take other streams.
 _open: dict[tuple[int, int], int] = defaultdict(int)
 
 
-def run_inline(call: Callable[[], Any]) -> Any:
-    """Run the call now, without a branch."""
-    return call()
+def run_inline(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function now, without a branch."""
+    return function(*arguments)
 
 
 # One object for all calls: creating a context takes the host longer than allocating a tensor.
@@ -35,7 +36,8 @@ _NO_BRANCHES = nullcontext(run_inline)
 
 
 def branches(x: Tensor) -> AbstractContextManager[Fork]:
-    """A context that yields ``fork``: ``fork(call)`` starts a branch, and the end of the context joins all of them."""
+    """A context that yields ``fork``: ``fork(function, *arguments)`` starts a branch, and the end of the context joins
+    all of them."""
     if x.is_cuda and _HAS_CUDA and torch.cuda.is_current_stream_capturing():
         return _branches(x)
     return _NO_BRANCHES
@@ -47,13 +49,13 @@ def _branches(x: Tensor) -> Iterator[Fork]:
     stream_key = main.device_index, main.cuda_stream
     used: list[torch.cuda.Stream] = []
 
-    def fork(call: Callable[[], Any]) -> Any:
+    def fork(function: Callable[..., Any], *arguments: Any) -> Any:
         side = _side_stream(*stream_key, _open[stream_key])
         side.wait_stream(main)
         used.append(side)
         _open[stream_key] += 1
         with torch.cuda.stream(side):
-            return call()
+            return function(*arguments)
 
     try:
         yield fork

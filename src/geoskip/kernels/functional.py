@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.kernels import reference
 from geoskip.kernels.autograd import Kernel
-from geoskip.kernels.paths import is_fast, is_traced, on_triton
+from geoskip.kernels.paths import is_autocast, is_fast, is_traced, on_triton
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.shapes import Float, Int
 
@@ -229,7 +229,7 @@ def _is_eager_on_triton(x: Tensor) -> bool:
 
 def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
     """Whether GIN's two layers are one kernel, which has no gradient of ε."""
-    if not _is_eager_on_triton(x) or torch.is_autocast_enabled(x.device.type):
+    if not _is_eager_on_triton(x) or is_autocast(x):
         return False
     return not _is_differentiated(epsilon) and epsilon.device == x.device
 
@@ -271,18 +271,17 @@ def _prepared(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
     matrices in any order of their axes."""
-    if torch.is_autocast_enabled(device := x.device.type):
-        dtype = torch.get_autocast_dtype(device)
+    if is_autocast(x):
+        dtype = torch.get_autocast_dtype(x.device.type)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    if any_order and on_triton(x) and not is_traced(x):
-        return x.contiguous(), _dense(theta), None if skip is None else _dense(skip), bias
-    return x.contiguous(), theta.contiguous(), None if skip is None else skip.contiguous(), bias
+    order = _dense if any_order and on_triton(x) else Tensor.contiguous
+    return x.contiguous(), order(theta), None if skip is None else order(skip), bias
 
 
 def _dense(matrices: Tensor) -> Tensor:
-    """Matrices without gaps in memory, as they are if they have none."""
-    if matrices.is_contiguous() or _is_dense(matrices.shape, matrices.stride()):
+    """Matrices without gaps in memory, as they are if they have none; contiguous while torch traces."""
+    if matrices.is_contiguous() or (not is_traced(matrices) and _is_dense(matrices.shape, matrices.stride())):
         return matrices
     return matrices.contiguous()
 

@@ -86,6 +86,12 @@ def on_triton(x: Tensor) -> bool:
     return x.is_cuda or _path == "interpreter"
 
 
+def is_autocast(x: Tensor) -> bool:
+    """Whether autocast is enabled on the device of ``x``."""
+    # First on any device: that is known sooner than the name of the device.
+    return torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type)
+
+
 def kernels_for(x: Tensor) -> ModuleType:
     """The fast kernels for ``x``: :mod:`geoskip.kernels.triton` or :mod:`geoskip.kernels.cpu`."""
     return _module("triton" if on_triton(x) else "cpu")

@@ -104,6 +104,13 @@ class Operator(nn.Module, ABC):
     ) -> Float[Tensor, "*batch vertices out"]:
         """The formula, on checked input."""
 
+    def _tensors(self, *names: str) -> list[Any]:
+        """The parameters and buffers of these names. As attributes, each would be looked up in Python, which takes as
+        long as allocating a tensor."""
+        parameters = self._parameters
+        # Buffers and parametrized parameters are attributes alone.
+        return [parameters[name] if name in parameters else getattr(self, name) for name in names]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args or not isinstance(args[0], Tensor):
             advice = "Build the model with PyTorch Geometric's convolutions, transform it, then call add_skips"
@@ -133,16 +140,16 @@ class Operator(nn.Module, ABC):
         tested at once, because small graphs wait for the host."""
         if not (isinstance(graph, Graph) and isinstance(x, Tensor) and (skip is None or isinstance(skip, Tensor))):
             return False
-        own, pattern, shape, dtype, device = first_tensor(self), graph.pattern, x.shape, x.dtype, x.device
+        own, offsets, shape, dtype, device = first_tensor(self), graph.pattern.offsets, x.shape, x.dtype, x.device
         return (
             len(shape) > 1
             and shape[-1] == self.in_channels
-            and shape[-2] == pattern.offsets.shape[1] - 1
+            and shape[-2] == offsets.shape[1] - 1
             and dtype is own.dtype
             and dtype.is_floating_point
             and x.layout is torch.strided
             and device == own.device
-            and device == pattern.offsets.device
+            and device == offsets.device
             and (graph.given_edge_weight is None or self.uses_edge_weight)
             and (skip is None or skip.shape == (self.in_channels, self.out_channels))
             and (skip is None or (skip.dtype is dtype and skip.device == device))

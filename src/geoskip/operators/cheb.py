@@ -65,7 +65,8 @@ class ChebConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pattern, weights = laplacian_edges(graph, weight_dtype(x))
-        return chebyshev_convolution(x, weights, self.theta, pattern, 0 if self.center else 1, skip, self.bias)
+        theta, bias = self._tensors("theta", "bias")
+        return chebyshev_convolution(x, weights, theta, pattern, 0 if self.center else 1, skip, bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, center={self.center}"

@@ -81,8 +81,9 @@ class FeaStConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pattern, shares = self._edges(graph, weight_dtype(x))
-        steering = self.attention, self.receiver_attention, self.offset
-        return softmax_convolution(x, *steering, shares, self.theta, pattern, skip, self.bias)
+        names = "attention", "receiver_attention", "offset", "theta", "bias"
+        attention, receiver_attention, offset, theta, bias = self._tensors(*names)
+        return softmax_convolution(x, attention, receiver_attention, offset, shares, theta, pattern, skip, bias)
 
     def _edges(self, graph: Graph, dtype: torch.dtype) -> WeightedEdges:
         """The edges, each with the weight 1/|N(i)|."""

@@ -52,7 +52,8 @@ class GCNConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pattern, weights = gcn_edges(graph, weight_dtype(x), self.renormalize)
-        return basis_convolution(x, weights, self.theta, pattern, skip, self.bias)
+        theta, bias = self._tensors("theta", "bias")
+        return basis_convolution(x, weights, theta, pattern, skip, bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

@@ -74,9 +74,9 @@ class GINConv(Operator):
 
     def convolve(self, x: Tensor, graph: Graph, skip: Tensor | None) -> Tensor:
         pattern, weights = weighted_edges(graph, weight_dtype(x))
-        assert self.bias is not None
-        network = self.theta, pattern, self.hidden_bias, self.theta_out, skip, self.bias
-        return perceptron_convolution(x, weights, self.epsilon, *network)
+        names = "epsilon", "theta", "hidden_bias", "theta_out", "bias"
+        epsilon, theta, hidden_bias, theta_out, bias = self._tensors(*names)
+        return perceptron_convolution(x, weights, epsilon, theta, pattern, hidden_bias, theta_out, skip, bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, hidden_channels={self.theta.shape[1]}"

@@ -79,7 +79,8 @@ class MoNetConv(Operator):
         pseudo, dtype = pseudo_of(graph, self.dim, "MoNetConv"), weight_dtype(x)
         if pseudo.dtype is not dtype:
             pseudo = pseudo.to(dtype)
-        return gaussian_convolution(x, pseudo, self.mean, self.scale, self.theta, graph.pattern, skip, self.bias)
+        mean, scale, theta, bias = self._tensors("mean", "scale", "theta", "bias")
+        return gaussian_convolution(x, pseudo, mean, scale, theta, graph.pattern, skip, bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dim={self.dim}"

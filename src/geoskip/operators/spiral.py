@@ -70,7 +70,8 @@ class SpiralConv(Operator):
         dtype = weight_dtype(x)
         key = "spiral", self.kernel_size, self.dilation, self.center, dtype
         pattern, weights = graph.remember(key, lambda: self._edges(graph, dtype))
-        return basis_convolution(x, weights, self.theta, pattern, skip, self.bias)
+        theta, bias = self._tensors("theta", "bias")
+        return basis_convolution(x, weights, theta, pattern, skip, bias)
 
     def _edges(self, graph: Graph, dtype: torch.dtype) -> tuple[Pattern, Float[Tensor, "edges 1"]]:
         """One set of edges per step, of weight 1: vertex i receives from the vertex at that step of its spiral.

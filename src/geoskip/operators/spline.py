@@ -100,7 +100,8 @@ class SplineConv(Operator):
             return products.t().contiguous().t()
 
         weights = graph.remember(("spline", self.sizes, self.degree, self.closed, dtype), build, of=pseudo)
-        return basis_convolution(x, weights, self.theta, graph.pattern, skip, self.bias)
+        theta, bias = self._tensors("theta", "bias")
+        return basis_convolution(x, weights, theta, graph.pattern, skip, bias)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dim={self.dim}, degree={self.degree}, closed={self.closed}"

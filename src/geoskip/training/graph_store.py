@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -59,9 +59,8 @@ class GraphStore:
         steps = pairwise(zip(self.levels, shapes, strict=True))
         # The levels do not need each other, and their kernels are small.
         with branches(items) as fork:
-            coarser = [fork(partial(self._level, depth, items, shapes[depth])) for depth in range(1, len(shapes))]
-            pooling = [partial(fine[0].clusters, items, fine[1], *coarse, self.padded) for fine, coarse in steps]
-            clusters = tuple(fork(call) for call in pooling)
+            coarser = [fork(self._level, depth, items, shapes[depth]) for depth in range(1, len(shapes))]
+            clusters = tuple(fork(fine[0].clusters, items, fine[1], *coarse, self.padded) for fine, coarse in steps)
             finest = self._level(0, items, shapes[0])
         graphs, verts, (x, *_) = zip(finest, *coarser, strict=True)
         real = tuple(rows.real for rows in verts) if self.padded else None

@@ -135,7 +135,7 @@ def softmax(
     """Weights [slots, edges, batch or 1] of :func:`attention_scores`. Without scores at the receivers, those are minus
     the scores at the senders."""
     senders = pattern.senders
-    shape, plan = _softmax_plan(at_senders.shape, len(senders), at_receivers is None)
+    shape, plan = _softmax_plan(at_senders.shape, senders.shape[0], at_receivers is None)
     weights = at_senders.new_empty(*shape, dtype=torch.float32)
     if plan is not None:
         other = at_senders if at_receivers is None else at_receivers

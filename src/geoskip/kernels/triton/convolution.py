@@ -26,7 +26,6 @@ from geoskip.kernels.triton.launch import (
     Shape,
     convolution_sizes,
     forward_tiles,
-    is_tf32,
     precision,
     sender_tiles,
     theta_tiles,
@@ -149,8 +148,8 @@ def perceptron_convolution_gradients(
     """There is no gradient of ε: one that is trained has its own formula."""
     grad_y = grad_y.contiguous()
     with branches(x) as fork:
-        out_parts, bias_parts = fork(lambda: over_rows(hidden, grad_y, needs[6], needs[8]))
-        skip_parts = fork(lambda: over_rows(x, grad_y, True, False)[0]) if needs[7] else None
+        out_parts, bias_parts = fork(over_rows, hidden, grad_y, needs[6], needs[8])
+        skip_parts, _ = fork(over_rows, x, grad_y, needs[7], False)
         grad_hidden = _threshold_backward(functional.linear(grad_y, theta_out), hidden, 0)
         grad_x, grad_weights, (theta_parts, _, hidden_parts, *_) = _gradients(
             grad_hidden, (needs[0], needs[1], needs[3], False, needs[5]), x, weights, theta, pattern, None, fork,
@@ -178,8 +177,7 @@ def _convolve(
     written into the weights first."""
     shape, plan, is_dense, copies = _convolve_plan(
         x.shape, weights.shape, theta.shape, theta.stride(), None if skip is None else skip.stride(),
-        offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu,
-        is_tf32(), precision(),
+        offsets.shape, offsets.stride(0), order is not None, bias is not None, epsilon is not None, relu, precision(),
     )  # fmt: skip
     if is_dense:
         return neighborhoods.convolve(x, weights, theta, neighbors, order, offsets, skip, bias, gaussians)
@@ -197,7 +195,7 @@ def _convolve(
 @lru_cache(CACHE_SIZE)
 def _convolve_plan(
     x: Shape, weights: Shape, theta: Shape, theta_strides: Shape, skip_strides: Shape | None, offsets: Shape,
-    group_stride: int, reverse: bool, has_bias: bool, has_center: bool, relu: bool, fast: bool, precision: str,
+    group_stride: int, reverse: bool, has_bias: bool, has_center: bool, relu: bool, precision: str,
 ) -> tuple[Shape, LaunchPlan | None, bool, bool]:  # fmt: skip
     """The shape of y; how to launch its kernel, None if there is nothing to sum; whether :mod:`.neighborhoods` computes
     it instead; and whether to copy Θ first, so that its summed axis is contiguous: then the plan is for the copy."""
@@ -207,7 +205,7 @@ def _convolve_plan(
         return shape, None, False, False
     if neighborhoods.pays(sizes):
         return shape, None, True, False
-    tiles = forward_tiles(*sizes.of_tiles, sizes.num_receivers, fast)
+    tiles = forward_tiles(*sizes.of_tiles, sizes.num_receivers, precision == "tf32")
     kernels = items if tiles.of_items else vertices
     is_matrix = sizes.channels > 1 and sizes.out > 1
     many = sizes.batch * sizes.num_receivers * sizes.slots >= MANY_SUMS
@@ -305,12 +303,12 @@ def _gradients(
         )
         return grad_x, None if grad_weights is None else _in_dtype_of(weights, grad_weights), parts
     if not plans.is_fused:
-        own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
+        own = fork(over_rows, x, grad_y, needs_skip, needs_bias)
     if plans.is_empty:
         zeros = [torch.zeros_like(t) if need else None for t, need in zip((x, weights, theta), needs, strict=False)]
         return zeros[0], zeros[1], (None if zeros[2] is None else zeros[2].unsqueeze(0), *own, *of_gaussians)
     if plans.theta is not None:
-        theta_parts, *fused = fork(lambda: _theta_gradients(grad_y, x, weights, epsilon, pattern, plans, needs))
+        theta_parts, *fused = fork(_theta_gradients, grad_y, x, weights, epsilon, pattern, plans, needs)
         own = fused if plans.is_fused else own
     if plans.both is not None:
         grad_x, grad_weights = _sender_gradients(grad_y, x, weights, theta, pattern, skip, epsilon, needs_x, plans)
@@ -318,7 +316,7 @@ def _gradients(
     if needs_x:
         # The same operator on the reversed graph.
         backwards = pattern.receivers, pattern.by_sender, sender_offsets
-        grad_x = (fork_x or fork)(lambda: _convolve(grad_y, weights, theta, *backwards, skip, None, epsilon))
+        grad_x = (fork_x or fork)(_convolve, grad_y, weights, theta, *backwards, skip, None, epsilon)
     if plans.weights is not None:
         grad_weights = (torch.zeros_like if plans.zeros else torch.empty_like)(weights, dtype=torch.float32)
         basis: Sequence[Tensor | None] = (None,) * 4
@@ -345,8 +343,8 @@ def _theta_gradients(
     parts, out, of_skip, of_bias = plans.theta_parts, grad_y.shape[-1], None, None
     of_theta = x.new_empty(parts, plans.theta_length, dtype=torch.float32)
     if plans.is_fused:
-        of_skip = x.new_empty(parts, x.shape[-1] * out, dtype=torch.float32) if needs[3] else None
-        of_bias = x.new_empty(parts, out, dtype=torch.float32) if needs[4] else None
+        of_skip = of_theta.new_empty(parts, x.shape[-1] * out) if needs[3] else None
+        of_bias = of_theta.new_empty(parts, out) if needs[4] else None
     plans.theta(grad_y, x, weights, epsilon, of_theta, of_skip, of_bias, pattern.senders, pattern.offsets)
     return of_theta, of_skip, of_bias
 

@@ -60,12 +60,12 @@ def _gaussian_kernel(
 
 def empty_gaussian(pseudo: Tensor, mean: Tensor) -> Tensor:
     """Space for the weights [slots, edges] of pseudo-coordinates [edges, dim]."""
-    return pseudo.new_empty(len(mean), len(pseudo), dtype=torch.float32)
+    return pseudo.new_empty(mean.shape[0], pseudo.shape[0], dtype=torch.float32)
 
 
 def fill_gaussian(weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor) -> None:
     """Compute the weights."""
-    plan = _gaussian_plan(pseudo.shape, len(mean))
+    plan = _gaussian_plan(pseudo.shape, mean.shape[0])
     if plan is not None:
         plan(pseudo, mean, scale, weights)
 
@@ -115,7 +115,7 @@ def gaussian_gradients(
     grad: Tensor, weights: Tensor, pseudo: Tensor, mean: Tensor, scale: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """The gradient of the pseudo-coordinates, if needed, and those of μ and σ in parts."""
-    shape, plan = _gaussian_gradients_plan(pseudo.shape, len(mean), needs[0])
+    shape, plan = _gaussian_gradients_plan(pseudo.shape, mean.shape[0], needs[0])
     grad_mean, grad_scale = grad.new_empty(*shape), grad.new_empty(*shape)
     grad_pseudo = torch.empty_like(pseudo, dtype=torch.float32) if needs[0] else None
     plan(grad, weights, pseudo, mean, scale, grad_mean, grad_scale, grad_pseudo)

@@ -243,14 +243,14 @@ def convolution_sizes(
     )
 
 
-def is_tf32() -> bool:
-    # torch.backends.cuda.matmul.fp32_precision, whose lookup takes longer than an allocation.
-    return torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"
-
-
 def precision() -> str:
     """Full float32 unless the user has allowed TF32: three TF32 products replace one of float32."""
-    return "tf32" if is_tf32() else "tf32x3"
+    # torch.backends.cuda.matmul.fp32_precision, whose lookup takes longer than an allocation.
+    return "tf32" if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else "tf32x3"
+
+
+def is_tf32() -> bool:
+    return precision() == "tf32"
 
 
 # Of loops over memory, which are pipelined.

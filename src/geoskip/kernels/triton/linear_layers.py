@@ -27,8 +27,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if not halves.pays(x, weight):
             return functional.linear(x, weight, bias)
         return halves.product(x.view(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
-    y = x.new_empty(*x.shape[:-1], len(weight))
-    multiply_terms(y, OwnTerm(x, None, weight, bias), x.unsqueeze(0)[:0], weight, True)
+    y = x.new_empty(*x.shape[:-1], weight.shape[0])
+    multiply_terms(y, OwnTerm(x, None, weight, bias), x.new_empty(0, *x.shape), weight, True)
     return y
 
 
@@ -62,7 +62,8 @@ def linear_gradients(
 
 def _is_small(x: Tensor, weight: Tensor) -> bool:
     """Whether a layer has few programs in any case; cuBLAS would take three kernels for it."""
-    return 0 < x.numel() <= SMALL * x.shape[-1] and 0 < len(weight) <= SMALL and x.shape[-1] <= SMALL
+    channels = x.shape[-1]
+    return 0 < x.numel() <= SMALL * channels and 0 < weight.shape[0] <= SMALL and channels <= SMALL
 
 
 @triton.jit(do_not_specialize=SIZES)

@@ -261,7 +261,7 @@ def gradients(
 
     own: tuple[Tensor | None, Tensor | None] = (None, None)
     if not has_own:
-        own = fork(lambda: over_rows(x, grad_y, needs_skip, needs_bias))
+        own = fork(over_rows, x, grad_y, needs_skip, needs_bias)
     grad_x, theta_parts, bias_parts = fork_x(through_senders)
     if has_own and theta_parts is not None:
         own = theta_parts[:, slots] if needs_skip else None, bias_parts

@@ -11,7 +11,6 @@ gradients:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -57,7 +56,7 @@ def chebyshev_convolution_gradients(
     own: OwnTerm | None = OwnTerm(grad_y, None if first else theta[0], skip, None)
     edges = pattern.receivers, pattern.by_sender, pattern.sender_offsets
     with branches(x) as fork:
-        products, columns = fork(lambda: over_rows(x, grad_y, has_center or needs_skip, needs_bias))
+        products, columns = fork(over_rows, x, grad_y, has_center or needs_skip, needs_bias)
         sums = [(products, grad_skip), (columns, grad_bias)]
         if first == 0 and grad_theta is not None:
             # Both multiply x.
@@ -67,7 +66,7 @@ def chebyshev_convolution_gradients(
                 if grad_theta is not None and low < high:
                     # No branch reads terms that will be overwritten.
                     run = fork if high == len(theta) else run_inline
-                    products, _ = run(partial(over_rows, x, terms, True, False, high - low))
+                    products, _ = run(over_rows, x, terms, True, False, high - low)
                     sums.append((products, grad_theta[low:high]))
                 if grad_x is not None:
                     multiply_terms(grad_x, own, terms, theta[low:high], True)

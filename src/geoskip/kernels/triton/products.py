@@ -18,15 +18,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geoskip.kernels.pattern import sizes_of
 from geoskip.kernels.triton.blocks import product, zeros_of
 from geoskip.kernels.triton.launch import (
     CACHE_SIZE,
     ENOUGH_BLOCKS,
     SIZES,
     LaunchPlan,
+    Shape,
     ceil_div,
-    launch,
     power_of_two,
     precision,
     shares,
@@ -96,20 +95,28 @@ def spmm(
 ) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``. All
     tensors are contiguous; ``out`` may be ``minus``, but not x."""
-    (batch, num_senders, channels), num_receivers = sizes_of(x), offsets.shape[1] - 1
-    y = x.new_empty(*x.shape[:-2], num_receivers, channels) if out is None else out
-    if y.numel() == 0:
-        return y
-    grid, at_once, block_v, block_c, warps = _spmm_tiles(batch, num_receivers, channels)
-    arguments = (
-        x, weights, minus, y, neighbors, order, offsets, num_senders, num_receivers, channels, scale,
-        order is not None, minus is not None, at_once, block_v, block_c,
-    )  # fmt: skip
-    launch(_spmm_kernel, grid, arguments, warps)
+    shape, plan = _spmm_plan(x.shape, offsets.shape, scale, order is not None, minus is not None)
+    y = x.new_empty(*shape) if out is None else out
+    if plan is not None:
+        plan(x, weights, minus, y, neighbors, order, offsets)
     return y
 
 
 @lru_cache(CACHE_SIZE)
+def _spmm_plan(
+    x: Shape, offsets: Shape, scale: float, has_order: bool, has_minus: bool
+) -> tuple[Shape, LaunchPlan | None]:
+    """The shape of y, and how to launch the kernel; None if y is empty."""
+    *items, num_senders, channels = x
+    batch, num_receivers = prod(items), offsets[1] - 1
+    shape = *items, num_receivers, channels
+    if not prod(shape):
+        return shape, None
+    grid, at_once, block_v, block_c, warps = _spmm_tiles(batch, num_receivers, channels)
+    numbers = num_senders, num_receivers, channels, scale, has_order, has_minus, at_once, block_v, block_c
+    return shape, LaunchPlan(_spmm_kernel, grid, numbers, warps)
+
+
 def _spmm_tiles(batch: int, num_receivers: int, channels: int) -> tuple[tuple[int, int, int], int, int, int, int]:
     """The grid, the neighbors at a time, the rows and columns of a block, and the warps."""
     c = power_of_two(channels, 1, 128)
@@ -179,20 +186,29 @@ class OwnTerm(NamedTuple):
 def multiply_terms(y: Tensor, own: OwnTerm | None, terms: Tensor, theta: Tensor, transposed: bool) -> None:
     """Write the product of x, and the sum of those of terms [slots, *rows, channels] with Θ, into y; without ``own``,
     add to y. ``transposed`` is whether all matrices are to be."""
-    num_rows, inner, outer = y.shape[:-1].numel(), terms.shape[-1], y.shape[-1]
-    if not y.numel():
-        return
     x, center, skip, bias = (terms, None, None, None) if own is None else own
-    r, k, n, warps = _multiply_tiles(num_rows, inner, outer)
-    arguments = (
-        x, terms, center, skip, theta, bias, y, num_rows, len(terms), inner, outer, ceil_div(inner, k),
-        *((1, inner) if transposed else (outer, 1)),
-        center is not None, skip is not None, bias is not None, own is None, r, k, n, precision(),
-    )  # fmt: skip
-    launch(_multiply_kernel, (ceil_div(num_rows, r), ceil_div(outer, n)), arguments, warps)
+    kinds = center is not None, skip is not None, bias is not None, own is None
+    plan = _multiply_plan(y.shape, terms.shape[0], terms.shape[-1], transposed, kinds, precision())
+    if plan is not None:
+        plan(x, terms, center, skip, theta, bias, y)
 
 
 @lru_cache(CACHE_SIZE)
+def _multiply_plan(
+    y: Shape, num_terms: int, inner: int, transposed: bool, kinds: tuple[bool, ...], precision: str
+) -> LaunchPlan | None:
+    """How to launch the kernel; None if y is empty. ``kinds`` are whether there is a center, a skip and a bias, and
+    whether to add to y."""
+    *rows, outer = y
+    num_rows = prod(rows)
+    if not num_rows * outer:
+        return None
+    r, k, n, warps = _multiply_tiles(num_rows, inner, outer)
+    strides = (1, inner) if transposed else (outer, 1)
+    numbers = num_rows, num_terms, inner, outer, ceil_div(inner, k), *strides, *kinds, r, k, n, precision
+    return LaunchPlan(_multiply_kernel, (ceil_div(num_rows, r), ceil_div(outer, n)), numbers, warps)
+
+
 def _multiply_tiles(num_rows: int, inner: int, outer: int) -> tuple[int, int, int, int]:
     """Rows of a block, its channels of the terms and of y, and warps."""
     k, n = power_of_two(inner, 16, 32), power_of_two(outer, 16, 64)
@@ -317,14 +333,20 @@ def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> 
     Parts [parts, numbers] are in the order in which ``like`` lies in memory, others in that of its axes. Each part is
     contiguous."""
     sums: list[Tensor | None] = []
+    given: list[Tensor] = []
+    outputs: list[Tensor] = []
     for part, one in zip(parts, like, strict=True):
         if part is None or one is None:
             sums.append(None)
-        elif part.dim() == 2 or one.is_contiguous():
-            sums.append(torch.empty_like(one))
+            continue
+        if part.dim() == 2 or one.is_contiguous():
+            y = torch.empty_like(one)
         else:
-            sums.append(torch.empty_like(one, memory_format=torch.contiguous_format))
-    add_parts_into(list(zip(parts, sums, strict=True)))
+            y = torch.empty_like(one, memory_format=torch.contiguous_format)
+        sums.append(y)
+        given.append(part)
+        outputs.append(y)
+    _add_parts(given, outputs)
     return sums
 
 
@@ -332,17 +354,22 @@ def add_parts_into(sums: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
     """Write the sum of each first tensor over its first axis into the second, which is contiguous. Pairs with None are
     left out."""
     present = [(parts, y) for parts, y in sums if parts is not None and y is not None]
-    for first in range(0, len(present), MAX_SUMS):
-        given, outputs = zip(*present[first : first + MAX_SUMS], strict=True)
+    _add_parts([parts for parts, _ in present], [y for _, y in present])
+
+
+def _add_parts(parts: list[Tensor], sums: list[Tensor]) -> None:
+    for first in range(0, len(parts), MAX_SUMS):
+        given, outputs = parts[first : first + MAX_SUMS], sums[first : first + MAX_SUMS]
+        plan = _plan_of_sums(*[part.shape for part in given], *[part.stride() for part in given])
         unused = MAX_SUMS - len(given)
-        plan = _plan_of_sums(*[(part.stride(0), *part.shape) for part in given])
         plan(*given, *given[:1] * unused, *outputs, *outputs[:1] * unused)
 
 
 @lru_cache(CACHE_SIZE)
-def _plan_of_sums(*parts: tuple[int, ...]) -> LaunchPlan:
-    """How to add parts with these strides from part to part, and these shapes."""
-    counts = [(num_parts, prod(shape), stride) for stride, num_parts, *shape in parts]
+def _plan_of_sums(*layouts: tuple[int, ...]) -> LaunchPlan:
+    """How to add parts with these shapes and, in the second half, these strides."""
+    half = len(layouts) // 2
+    counts = [(s[0], prod(s[1:]), strides[0]) for s, strides in zip(layouts[:half], layouts[half:], strict=True)]
     rows = [FEW_ROWS if num_parts <= FEW_ROWS else PART_ROWS for num_parts, _, _ in counts]
     blocks = sum(ceil_div(length, PART_BLOCK // high) for (_, length, _), high in zip(counts, rows, strict=True))
     unused = MAX_SUMS - len(counts)
