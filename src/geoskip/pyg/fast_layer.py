@@ -71,8 +71,8 @@ class FastLayer(pyg.MessagePassing):
     def is_slow_call(
         self, x: tuple[Any, Any], edge_index: Any, edge_values: Any = None, dim: int = 0, size: Any = None
     ) -> bool:
-        """Whether a call runs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, small graphs on
-        the CPU, and all input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
+        """Whether a call runs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, small graphs
+        on the CPU, and all input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
 
         Edge values have ``dim`` dimensions; 0 stands for weights, ``[edges]`` or ``[edges, 1]``.
         """
