@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geoskip import AffineSkip, FeaStConv, Graph
+from geoskip import AffineSkip, ChebConv, FeaStConv, GCNConv, GINConv, Graph
 from geoskip.kernels import cpu, paths
 from geoskip.meshes import icosphere
+from geoskip.operators import Operator
 
 MESH = icosphere(2)
 GRAPH = Graph.from_faces(MESH.faces, MESH.num_vertices)
@@ -47,3 +48,15 @@ def test_types_do_not_depend_on_the_size(small: int, monkeypatch: pytest.MonkeyP
     with torch.autocast("cpu", torch.bfloat16):
         assert block(x, GRAPH).dtype is torch.bfloat16
     assert block(x, GRAPH).dtype is torch.float32
+
+
+@pytest.mark.parametrize("operator", [ChebConv, FeaStConv, GCNConv, GINConv])
+def test_autocast_leaves_float64_alone(operator: type[Operator]) -> None:
+    """As it does in PyTorch's own layers."""
+    sizes = {} if operator in (GCNConv, GINConv) else {"kernel_size": 3}
+    block = AffineSkip(operator(8, 8, **sizes)).double()
+    x = torch.randn(MESH.num_vertices, 8, dtype=torch.float64, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = block(x, GRAPH)
+    assert torch.equal(y, block(x, GRAPH))
+    y.sum().backward()

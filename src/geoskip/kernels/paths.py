@@ -78,7 +78,7 @@ def is_fast(x: Tensor) -> bool:
     if x.device.type != "cpu":
         return False
     # Autocast has other output types in plain PyTorch, which must not depend on the size.
-    return x.numel() >= SMALL or _path == "interpreter" or torch.is_autocast_enabled("cpu") or is_traced(x)
+    return x.numel() >= SMALL or _path == "interpreter" or is_autocast(x) or is_traced(x)
 
 
 def on_triton(x: Tensor) -> bool:
@@ -87,9 +87,11 @@ def on_triton(x: Tensor) -> bool:
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Whether autocast is enabled on the device of ``x``."""
+    """Whether autocast is enabled on the device of ``x``, and applies to it: float64 stays as it is."""
     # First on any device: that is known sooner than the name of the device.
-    return torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type)
+    if not torch._C._is_any_autocast_enabled():
+        return False
+    return x.dtype is not torch.float64 and torch.is_autocast_enabled(x.device.type)
 
 
 def kernels_for(x: Tensor) -> ModuleType:
