@@ -35,10 +35,10 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
     from benchmarks.training.trainers import Way, ours, peer
     from benchmarks.training.trainings import TRAININGS, Run
     from geoskip.training import session
-    from geoskip.training.devices import arithmetic
+    from geoskip.training.devices import arithmetic, own_device
     from geoskip.training.tasks import make_task
 
-    where = torch.device(device)
+    where = own_device(device)
 
     def wait() -> None:
         if where.type == "cuda":
@@ -48,11 +48,8 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
     wait()
     imports = perf_counter() - BEGAN
     inside: dict[str, Any] = {"trace": 0.0, "compile": 0.0, "kernels": 0}
-    if side == "geoskip" and where.type == "cuda":
-        from geoskip.kernels.triton import ahead
-
-        session.traced_launches = _timed(session.traced_launches, inside, "trace")
-        ahead.compile_launches = _timed(ahead.compile_launches, inside, "compile")
+    session.traced_launches = _timed(session.traced_launches, inside, "trace")
+    session.compile_ahead = _timed(session.compile_ahead, inside, "compile")
     training = TRAININGS[task]
     run = Run(training, operator, True)
     prepared = make_task(run.config(False), training.make_data())
@@ -64,6 +61,7 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
         first = perf_counter() - began
         trainer.step()
         wait()
+    inside["compile"] -= inside["trace"]
     return {"imports": imports, "first_step": first, "second_step": perf_counter() - began - first, **inside}
 
 

@@ -16,7 +16,7 @@ from benchmarks.training.peer_layers import EDGES
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.training.cuda_graphs import CapturedStep
 from geoskip.training.learner import Learner
-from geoskip.training.session import make_step
+from geoskip.training.session import make_step, start_device
 from geoskip.training.tasks import Task
 
 WORKERS = 4
@@ -65,6 +65,7 @@ def order(num_items: int, batch: int, seed: int = 0) -> list[list[int]]:
 
 def ours(task: Task, device: torch.device) -> Trainer:
     """As geoskip trains: captured on CUDA, plain elsewhere; ``task`` is on the CPU."""
+    start_device(device)
     task = task.to(device)
     learner = Learner(task, task.make_model(), task.config)
     step = make_step(learner)

@@ -15,7 +15,7 @@ from torch import Tensor
 from geoskip.kernels import use_path
 from geoskip.kernels.triton.launch import Pointer
 from geoskip.training.learner import Learner
-from geoskip.training.session import Session, compile_ahead, traced_launches
+from geoskip.training.session import Session, compile_ahead, start_device, traced_launches
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -92,8 +92,11 @@ def test_a_step_that_cannot_be_traced_is_left_alone() -> None:
     task = make_task(config, sets.data(config.task))
     learner = Learner(task, task.make_model(), config)
     before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
-    learner.device = torch.device("cuda")
+    learner.device = torch.device("cuda", 7)
     compile_ahead(learner, 2)
+    starting = start_device(learner.device)
+    assert starting is not None
+    assert not starting.is_alive()
     learner.device = torch.device("cpu")
     learner.update(torch.tensor([0, 1]))
     assert all(torch.isfinite(tensor).all() for tensor in learner.tensors().values())
@@ -113,13 +116,18 @@ class Hopper:
         return 0
     def get_current_stream(self, device=None):
         return 0
+    def launcher_cls(self, source, metadata):
+        launchers.append(tuple(source.signature.values()))
 
+launchers = []
 driver.set_active(Hopper())
 from geoskip.kernels import sparse_product, use_path
 from geoskip.kernels.paths import recorded_launches
 from geoskip.kernels.pattern import sort_edges
 from geoskip.kernels.triton import ahead
 
+ahead.start_compiler(0)
+make_ir = ahead.ASTSource.make_ir
 pattern = sort_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), 2, 2)[0]
 with use_path("interpreter"), recorded_launches() as launches:
     for channels in (3, 32, 3):
@@ -129,6 +137,9 @@ assert len(launches) == 6, launches
 compiled = ahead.compile_launches(launches)
 assert len(compiled) == 4, compiled
 assert all(kernel.asm["cubin"] for kernel in compiled)
+# One for each signature, before the kernels are compiled.
+assert sorted(launchers) == sorted({tuple(kernel.src.signature.values()) for kernel in compiled}), launchers
+assert ahead.ASTSource.make_ir is make_ir
 again = ahead.compile_launches(launches)
 assert {id(kernel) for kernel in again} == {id(kernel) for kernel in compiled}
 """

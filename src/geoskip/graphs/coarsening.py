@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
 from torch import Tensor
 
 from geoskip.arguments import number_array, whole_number
@@ -126,6 +125,8 @@ def contract(
     num_clusters: int,
 ) -> tuple[Int[np.ndarray, "2 coarse"], Float[np.ndarray, " coarse"]]:
     """The edges between clusters, with parallel edges added up."""
+    from scipy.sparse import coo_array
+
     senders, receivers = clusters[edge_index[0]], clusters[edge_index[1]]
     between = senders != receivers
     ends = (receivers[between], senders[between])

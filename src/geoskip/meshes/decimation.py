@@ -33,7 +33,6 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from geoskip.arguments import check_type, whole_number
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -343,6 +342,8 @@ def _merge(moving: Quadric, fixed: Quadric, x: float, y: float, z: float, c: flo
 
 def _vertex_planes(mesh: Mesh) -> Float[np.ndarray, "vertices 6"]:
     """A of every vertex as (xx, xy, xz, yy, yz, zz), from the planes of its faces and border edges."""
+    from scipy.sparse import csr_array
+
     normals = mesh.face_normals()
     of_faces = mesh.face_areas()[:, None] * _outer(normals)
     start, end = mesh.faces.ravel(), np.roll(mesh.faces, -1, axis=1).ravel()

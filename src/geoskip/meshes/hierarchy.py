@@ -6,15 +6,20 @@ Also the closest points of a mesh, which give the matrices from a coarse to a fi
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from geoskip.arguments import check_type, whole_numbers
 from geoskip.meshes.decimation import decimate
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Float, Int
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+else:
+    # scipy is imported where it is needed: training on data in the cache can do without.
+    csr_array = Any
 
 _FIRST_FACES = 4
 _PAIRS_PER_CHUNK = 1 << 19
@@ -68,9 +73,15 @@ def mesh_hierarchy(
     return MeshHierarchy(tuple(levels), tuple(kept), down, up)
 
 
+def _sparse(entries: tuple[np.ndarray, tuple[np.ndarray, np.ndarray]], shape: tuple[int, int]) -> csr_array:
+    from scipy.sparse import csr_array
+
+    return csr_array(entries, shape=shape)
+
+
 def _selection(kept: np.ndarray, num_vertices: int) -> csr_array:
     rows = np.arange(len(kept))
-    return csr_array((np.ones(len(kept)), (rows, kept)), shape=(len(kept), num_vertices))
+    return _sparse((np.ones(len(kept)), (rows, kept)), (len(kept), num_vertices))
 
 
 def _barycentric(fine: Mesh, coarse: Mesh, kept: np.ndarray) -> csr_array:
@@ -82,9 +93,8 @@ def _barycentric(fine: Mesh, coarse: Mesh, kept: np.ndarray) -> csr_array:
         rows.append(np.repeat(removed, 3))
         columns.append(coarse.faces[closest.faces].ravel())
         weights.append(closest.weights.ravel())
-    shape = (fine.num_vertices, coarse.num_vertices)
     entries = (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns)))
-    matrix = csr_array(entries, shape=shape)
+    matrix = _sparse(entries, (fine.num_vertices, coarse.num_vertices))
     matrix.eliminate_zeros()
     matrix.sort_indices()
     return matrix
@@ -176,18 +186,22 @@ def _foot(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     return np.where((weights >= 0).all(axis=1, keepdims=True), weights, [1.0, 0.0, 0.0])
 
 
-SizeClass = tuple[np.ndarray, cKDTree, float]
+SizeClass = tuple[np.ndarray, Any, float]
 
 
 def _size_classes(centers: np.ndarray, radii: np.ndarray) -> list[SizeClass]:
     """Face indices, tree of their centers and largest radius, for each power of two."""
     exponents = np.frexp(radii)[1]
     members = [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)]
+    from scipy.spatial import cKDTree
+
     return [(faces, cKDTree(centers[faces]), float(radii[faces].max())) for faces in members]
 
 
 def _first_bounds(corners: np.ndarray, centers: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """An upper bound of each distance, with a margin for rounding."""
+    from scipy.spatial import cKDTree
+
     near = cKDTree(centers).query(queries, k=np.arange(1, min(_FIRST_FACES, len(centers)) + 1))[1]
     pairs = np.repeat(queries, near.shape[1], axis=0)
     squares = closest_on_triangles(pairs, corners[near.ravel()])[1].reshape(near.shape)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from geoskip.arguments import number_array
 from geoskip.shapes import Bool, Float, Int
@@ -81,6 +79,9 @@ class Mesh:
 
     def components(self) -> Int[np.ndarray, "vertices"]:
         """The connected component of each vertex, numbered by first appearance. An isolated vertex is a component."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
         i, j = self.edges().T
         shape = (self.num_vertices, self.num_vertices)
         adjacency = coo_array((np.ones(len(i), dtype=np.int8), (i, j)), shape=shape)

@@ -120,7 +120,7 @@ class CapturedStep:
         *,
         scaler: torch.amp.GradScaler | None = None,
         layout: Callable[..., Hashable] | None = None,
-        prepare: Callable[..., None] | None = None,
+        prepare: Callable[..., Any] | None = None,
         record: Callable[[Callable[[], Any]], Replay] = record_graph,
     ) -> None:
         self.step, self.state, self.scaler, self.layout, self.record = step, state, scaler, layout, record

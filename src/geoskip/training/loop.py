@@ -41,7 +41,7 @@ from geoskip.training.run import (
     method_name,
     row_name,
 )
-from geoskip.training.session import Session, prefix_metrics
+from geoskip.training.session import Session, prefix_metrics, start_device
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Evaluation, Task, make_task
 
@@ -92,10 +92,12 @@ def train(
         state = find_state(run, resume)
         if is_finished(run, state):
             return run
+        place = own_device(device)
+        start_device(place)
         if task is None:
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
-        session = Session(config, task.to(own_device(device)), group, capture)
+        session = Session(config, task.to(place), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.is_main else Progress(), lock)
         loop.start(state, tensorboard)
         try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
+from functools import cache
 from importlib.util import find_spec
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -78,19 +81,42 @@ def captured_step(learner: Learner, **options: Any) -> CapturedStep:
     )
 
 
-def compile_ahead(learner: Learner, num_items: int) -> None:
-    """Compile the kernels of a step on ``num_items`` items, in parallel. If the step cannot be traced, each kernel is
-    compiled when it is launched."""
-    if learner.device.type != "cuda" or find_spec("triton") is None:
-        return
+@cache
+def start_device(device: torch.device) -> Thread | None:
+    """Start CUDA and Triton's compiler, which takes about a second, in a thread: most of it runs while this one reads
+    data. None if there is nothing to start."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+
+    def start() -> None:
+        # What fails here fails again, with a message, when it is needed.
+        with suppress(Exception):
+            torch.cuda.set_device(device)
+            from geoskip.kernels.triton.ahead import start_compiler
+
+            start_compiler(torch.cuda.current_device())
+
+    thread = Thread(target=start, name="geoskip-start")
+    thread.start()
+    return thread
+
+
+def compile_ahead(learner: Learner, num_items: int) -> list[Any]:
+    """Compile the kernels of a step on ``num_items`` items, in parallel, and return them. If the step cannot be traced,
+    each kernel is compiled when it is launched."""
+    starting = start_device(learner.device)
+    if starting is None:
+        return []
     try:
         launches = traced_launches(learner, num_items)
     except Exception:
         # A task of the user's own may do anything at all.
-        return
+        return []
+    finally:
+        starting.join()
     from geoskip.kernels.triton.ahead import compile_launches
 
-    compile_launches(launches)
+    return compile_launches(launches)
 
 
 def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:

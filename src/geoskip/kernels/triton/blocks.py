@@ -2,6 +2,10 @@
 
 Channels can be read in parts of fewer columns. A thread then holds fewer rows and more columns of each: it reads fewer
 weights, and a sum over the channels crosses fewer threads.
+
+Bodies of loops in loops are functions here and in the modules of the kernels: Triton's front end goes through the body
+of a loop twice, and so through a body in three loops eight times, but through a function once. The machine code is the
+same.
 """
 
 from __future__ import annotations
@@ -107,6 +111,15 @@ def product_of_parts(a, b, FIRST: tl.constexpr, PARTS: tl.constexpr, PRECISION: 
         for p in tl.static_range(PARTS):
             b_sum = tl.dot(a[FIRST + p].to(b[p].dtype), b[p], b_sum, input_precision="tf32")
     return b_sum
+
+
+@triton.jit
+def plus_transposed_products(b_sum, b_z, b_gy, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
+    """A sum for each slot, plus zᵀ times the gradient of y."""
+    b_more = ()
+    for s in tl.static_range(SLOTS):
+        b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
+    return b_more
 
 
 @triton.jit

@@ -23,6 +23,7 @@ from geoskip.kernels.triton.blocks import (
     from_center,
     in_layout_of_loads,
     index_at,
+    plus_transposed_products,
     plus_weighted,
     product,
     product_of_parts,
@@ -38,6 +39,38 @@ def slot_stride(num_edges, stride_we):
     """From one slot of the weights to the next: one for each edge, or with ``stride_we`` one for each edge and item.
     As an argument, it would be divisible by 16 in some graphs, and the kernel would be compiled again for them."""
     return tl.cast(num_edges, tl.int64) * stride_we
+
+
+@triton.jit
+def _plus_neighbors(
+    b_z, p_b, p_w, neighbors, order, i_first, i_last, o_c, C, o_b, m_b, stride_we, stride_wm,
+    HAS_ORDER: tl.constexpr, PER_ITEM: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
+    WIDE: tl.constexpr,
+):  # fmt: skip
+    """z plus the weighted features of the neighbors."""
+    for i_k in range(i_first, i_last):
+        i_e = as_index(tl.load(order + i_k), WIDE) if HAS_ORDER else i_k
+        i_j = as_index(tl.load(neighbors + i_e), WIDE)
+        b_x = features_of(p_b + i_j * C, o_c, C, m_b, WIDTH, PARTS)
+        b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
+        b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
+    return b_z
+
+
+@triton.jit
+def _plus_products(
+    b_y, b_z, theta, i_m, o_c, C, o_o, m_o, stride_tm, stride_tc, stride_to,
+    SLOTS: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y plus the products of z with Θ."""
+    for s in tl.static_range(SLOTS):
+        b_theta = ()
+        for p in tl.static_range(PARTS):
+            o_p = o_c + p * WIDTH
+            p_theta = theta + (i_m + s) * stride_tm + o_p[:, None] * stride_tc + o_o[None, :] * stride_to
+            b_theta = b_theta + (tl.load(p_theta, mask=(o_p < C)[:, None] & m_o[None, :], other=0.0),)
+        b_y += product_of_parts(b_z, b_theta, s * PARTS, PARTS, PRECISION)
+    return b_y
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -69,19 +102,13 @@ def _convolve_kernel(
             if HAS_CENTER:
                 p_own = p_b + i_v.to(tl.int64) * C + o_c[None, :]
                 b_z = from_center(epsilon, p_own, m_b[:, None] & (o_c < C)[None, :])
-            for i_k in range(i_first, i_last):
-                i_e = as_index(tl.load(order + i_k), WIDE) if HAS_ORDER else i_k
-                i_j = as_index(tl.load(neighbors + i_e), WIDE)
-                b_x = features_of(p_b + i_j * C, o_c, C, m_b, WIDTH, PARTS)
-                b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
-                b_z = plus_weighted(b_z, b_w, b_x, SLOTS, PARTS)
-            for s in tl.static_range(SLOTS):
-                b_theta = ()
-                for p in tl.static_range(PARTS):
-                    o_p = o_c + p * WIDTH
-                    p_theta = theta + (i_m + s) * stride_tm + o_p[:, None] * stride_tc + o_o[None, :] * stride_to
-                    b_theta = b_theta + (tl.load(p_theta, mask=(o_p < C)[:, None] & m_o[None, :], other=0.0),)
-                b_y += product_of_parts(b_z, b_theta, s * PARTS, PARTS, PRECISION)
+            b_z = _plus_neighbors(
+                b_z, p_b, p_w, neighbors, order, i_first, i_last, o_c, C, o_b, m_b, stride_we, stride_wm,
+                HAS_ORDER, PER_ITEM, SLOTS, PARTS, WIDTH, WIDE,
+            )  # fmt: skip
+            b_y = _plus_products(
+                b_y, b_z, theta, i_m, o_c, C, o_o, m_o, stride_tm, stride_tc, stride_to, SLOTS, PARTS, WIDTH, PRECISION
+            )
         if HAS_SKIP:
             o_c = i_c + tl.arange(0, BLOCK_C)
             m_c = o_c < C
@@ -279,10 +306,7 @@ def _theta_gradients_kernel(
             b_w = weights_of(p_w + i_e * stride_we, stride_wm, o_b, m_b, PER_ITEM, SLOTS)
             b_z = plus_weighted(b_z, b_w, b_x, SLOTS, 1)
             i_j = i_next
-        b_more = ()
-        for s in tl.static_range(SLOTS):
-            b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
-        b_sum = b_more
+        b_sum = plus_transposed_products(b_sum, b_z, b_gy, SLOTS, PRECISION)
         if NEEDS_BIAS and not APART:
             b_bias += b_gy.to(tl.float32)
     o_theta = i_part * M * C * O + o_c[:, None] * stride_tc + o_o[None, :] * stride_to

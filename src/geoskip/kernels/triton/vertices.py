@@ -12,6 +12,7 @@ from geoskip.kernels.triton.blocks import (
     from_center,
     in_layout_of_loads,
     index_at,
+    plus_transposed_products,
     product,
     relu,
     zeros_of,
@@ -33,6 +34,44 @@ def rows_of(offsets, o_v, m_v, WIDE: tl.constexpr):
 def slot_offset(i_m, stride_wm, WIDE: tl.constexpr):
     """The position of a slot's first weight."""
     return tl.cast(i_m, tl.int64) * stride_wm if WIDE else i_m * stride_wm
+
+
+@triton.jit
+def _plus_neighbors(
+    b_z, x, weights, neighbors, order, b_start, b_degree, b_most, o_c, m_c, C, i_m, stride_wm, stride_we,
+    HAS_ORDER: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """z plus the weighted features of the neighbors."""
+    for k in range(b_most):
+        m_e = k < b_degree
+        o_e = b_start + k
+        if HAS_ORDER:
+            o_e = tl.load(order + o_e, mask=m_e, other=0)
+        b_j = index_at(neighbors + o_e, m_e, WIDE)
+        o_e = as_index(o_e, WIDE)
+        # The mask is computed again in two dimensions: shared with the loads above, it breaks Triton 3.6.
+        m_x = (k < b_degree[:, None]) & m_c[None, :]
+        b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
+        b_more = ()
+        for s in tl.static_range(SLOTS):
+            p_w = weights + slot_offset(i_m + s, stride_wm, WIDE)
+            b_w = tl.load(p_w + o_e * stride_we, mask=m_e, other=0.0)
+            b_more = b_more + (b_z[s] + b_w.to(tl.float32)[:, None] * b_x,)
+        b_z = b_more
+    return b_z
+
+
+@triton.jit
+def _plus_products(
+    b_y, b_z, theta, i_m, o_c, m_c, o_o, m_o, stride_tm, stride_tc, stride_to,
+    SLOTS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y plus the products of z with Θ."""
+    for s in tl.static_range(SLOTS):
+        p_theta = theta + (i_m + s) * stride_tm + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
+        b_theta = tl.load(p_theta, mask=m_c[:, None] & m_o[None, :], other=0.0)
+        b_y += product(b_z[s].to(b_theta.dtype), b_theta, PRECISION)
+    return b_y
 
 
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
@@ -64,26 +103,13 @@ def _convolve_kernel(
             if HAS_CENTER:
                 p_own = x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
                 b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
-            for k in range(b_most):
-                m_e = k < b_degree
-                o_e = b_start + k
-                if HAS_ORDER:
-                    o_e = tl.load(order + o_e, mask=m_e, other=0)
-                b_j = index_at(neighbors + o_e, m_e, WIDE)
-                o_e = as_index(o_e, WIDE)
-                # The mask is computed again in two dimensions: shared with the loads above, it breaks Triton 3.6.
-                m_x = (k < b_degree[:, None]) & m_c[None, :]
-                b_x = tl.load(x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
-                b_more = ()
-                for s in tl.static_range(SLOTS):
-                    p_w = weights + slot_offset(i_m + s, stride_wm, WIDE)
-                    b_w = tl.load(p_w + o_e * stride_we, mask=m_e, other=0.0)
-                    b_more = b_more + (b_z[s] + b_w.to(tl.float32)[:, None] * b_x,)
-                b_z = b_more
-            for s in tl.static_range(SLOTS):
-                p_theta = theta + (i_m + s) * stride_tm + o_c[:, None] * stride_tc + o_o[None, :] * stride_to
-                b_theta = tl.load(p_theta, mask=m_c[:, None] & m_o[None, :], other=0.0)
-                b_y += product(b_z[s].to(b_theta.dtype), b_theta, PRECISION)
+            b_z = _plus_neighbors(
+                b_z, x, weights, neighbors, order, b_start, b_degree, b_most, o_c, m_c, C, i_m, stride_wm, stride_we,
+                HAS_ORDER, SLOTS, WIDE,
+            )  # fmt: skip
+            b_y = _plus_products(
+                b_y, b_z, theta, i_m, o_c, m_c, o_o, m_o, stride_tm, stride_tc, stride_to, SLOTS, PRECISION
+            )
     if HAS_SKIP:
         for i_c in range(0, C, BLOCK_C):
             o_c = i_c + tl.arange(0, BLOCK_C)
@@ -188,22 +214,12 @@ def _theta_gradients_kernel(
             p_own = p_x + o_v[:, None].to(tl.int64) * C + o_c[None, :]
             if HAS_CENTER:
                 b_z = from_center(epsilon, p_own, m_v[:, None] & m_c[None, :])
-            for k in range(b_most):
-                m_e = k < b_degree
-                o_e = b_start + k
-                b_j = index_at(senders + o_e, m_e, WIDE)
-                m_x = (k < b_degree[:, None]) & m_c[None, :]
-                b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
-                b_more = ()
-                for s in tl.static_range(SLOTS):
-                    b_w = tl.load(p_w + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, mask=m_e, other=0.0)
-                    b_more = b_more + (b_z[s] + b_w.to(tl.float32)[:, None] * b_x,)
-                b_z = b_more
+            b_z = _plus_neighbors(
+                b_z, p_x, p_w, senders, None, b_start, b_degree, b_most, o_c, m_c, C, 0, stride_wm, stride_we,
+                False, SLOTS, WIDE,
+            )  # fmt: skip
             b_gy = tl.load(p_y, mask=m_v[:, None] & m_o[None, :], other=0.0)
-            b_more = ()
-            for s in tl.static_range(SLOTS):
-                b_more = b_more + (b_sum[s] + product(tl.trans(b_z[s]).to(b_gy.dtype), b_gy, PRECISION),)
-            b_sum = b_more
+            b_sum = plus_transposed_products(b_sum, b_z, b_gy, SLOTS, PRECISION)
             if NEEDS_SKIP and not APART:
                 b_own = tl.load(p_own, mask=m_v[:, None] & m_c[None, :], other=0.0)
                 b_skip += product(tl.trans(b_own).to(b_gy.dtype), b_gy, PRECISION)
@@ -241,6 +257,56 @@ def theta_gradients_plan(
     return LaunchPlan(_theta_gradients_kernel, grid, numbers, tiles.warps), parts
 
 
+@triton.jit
+def _gradients_of_z(
+    p_y, theta, i_m, m_v, o_c, m_c, O, stride_tm, stride_tc, stride_to,
+    SLOTS: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """For each slot, the gradient of y times Θᵀ."""
+    b_gz = ()
+    for s in tl.static_range(SLOTS):
+        b_gs = _times_theta(
+            p_y, theta, i_m + s, m_v, o_c, m_c, O, stride_tm, stride_tc, stride_to, BLOCK_V, BLOCK_C, BLOCK_O, PRECISION
+        )
+        b_gz = b_gz + (in_layout_of_loads(b_gs, BLOCK_V, BLOCK_C),)
+    return b_gz
+
+
+@triton.jit
+def _times_theta(
+    p_y, theta, i_slot, m_v, o_c, m_c, O, stride_tm, stride_tc, stride_to,
+    BLOCK_V: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    b_gs = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
+    for i_o in range(0, O, BLOCK_O):
+        o_o = i_o + tl.arange(0, BLOCK_O)
+        m_o = o_o < O
+        b_gy = tl.load(p_y + o_o[None, :], mask=m_v[:, None] & m_o[None, :], other=0.0)
+        p_theta = theta + i_slot * stride_tm + o_c[None, :] * stride_tc + o_o[:, None] * stride_to
+        b_theta = tl.load(p_theta, mask=m_c[None, :] & m_o[:, None], other=0.0)
+        b_gs += product(b_gy, b_theta, PRECISION)
+    return b_gs
+
+
+@triton.jit
+def _store_gradients_of_edges(
+    b_gz, p_x, p_g, senders, b_start, b_degree, b_most, o_c, m_c, C, stride_wm, stride_we,
+    ADDS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Of the weights: products of the gradients of z with the features of the neighbors."""
+    for k in range(b_most):
+        m_e = k < b_degree
+        o_e = b_start + k
+        b_j = index_at(senders + o_e, m_e, WIDE)
+        m_x = (k < b_degree[:, None]) & m_c[None, :]
+        b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
+        for s in tl.static_range(SLOTS):
+            b_gw = tl.sum(b_gz[s] * b_x, axis=1)
+            if ADDS:
+                b_gw += tl.load(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, mask=m_e, other=0.0)
+            tl.store(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, b_gw, mask=m_e)
+
+
 @triton.jit(do_not_specialize=(*SIZES, "stride_wb", "stride_wm"))
 def _weight_gradients_kernel(
     grad_y, x, theta, grad_weights, senders, offsets, weights, pseudo, mean, scale, grad_mean, grad_scale,
@@ -260,28 +326,13 @@ def _weight_gradients_kernel(
     b_start, b_degree, b_most = rows_of(offsets, o_v, m_v, WIDE)
     p_x, p_y, p_g = x, grad_y + o_v[:, None].to(tl.int64) * O, grad_weights + slot_offset(i_m, stride_wm, WIDE)
     for i_b in range(batch):
-        b_gz = ()
-        for s in tl.static_range(SLOTS):
-            b_gs = tl.zeros([BLOCK_V, BLOCK_C], dtype=tl.float32)
-            for i_o in range(0, O, BLOCK_O):
-                o_o = i_o + tl.arange(0, BLOCK_O)
-                m_o = o_o < O
-                b_gy = tl.load(p_y + o_o[None, :], mask=m_v[:, None] & m_o[None, :], other=0.0)
-                p_theta = theta + (i_m + s) * stride_tm + o_c[None, :] * stride_tc + o_o[:, None] * stride_to
-                b_theta = tl.load(p_theta, mask=m_c[None, :] & m_o[:, None], other=0.0)
-                b_gs += product(b_gy, b_theta, PRECISION)
-            b_gz = b_gz + (in_layout_of_loads(b_gs, BLOCK_V, BLOCK_C),)
-        for k in range(b_most):
-            m_e = k < b_degree
-            o_e = b_start + k
-            b_j = index_at(senders + o_e, m_e, WIDE)
-            m_x = (k < b_degree[:, None]) & m_c[None, :]
-            b_x = tl.load(p_x + b_j[:, None] * C + o_c[None, :], mask=m_x, other=0.0).to(tl.float32)
-            for s in tl.static_range(SLOTS):
-                b_gw = tl.sum(b_gz[s] * b_x, axis=1)
-                if ADDS:
-                    b_gw += tl.load(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, mask=m_e, other=0.0)
-                tl.store(p_g + slot_offset(s, stride_wm, WIDE) + o_e * stride_we, b_gw, mask=m_e)
+        b_gz = _gradients_of_z(
+            p_y, theta, i_m, m_v, o_c, m_c, O, stride_tm, stride_tc, stride_to,
+            SLOTS, BLOCK_V, BLOCK_C, BLOCK_O, PRECISION,
+        )  # fmt: skip
+        _store_gradients_of_edges(
+            b_gz, p_x, p_g, senders, b_start, b_degree, b_most, o_c, m_c, C, stride_wm, stride_we, ADDS, SLOTS, WIDE
+        )
         if ADDS:
             # The next item adds to what this one has written, perhaps from other threads of this program.
             tl.debug_barrier()
