@@ -173,14 +173,14 @@ PAIRS: tuple[tuple[str, str, Edges, Edges, tuple[Any, Any] | None], ...] = (
     ),
     (
         "ring of nine, colored in two ways",
-        "Closed neighborhoods are the same one by one; which of their vertices is the center differs.",
+        "The closed neighborhoods are the same, but not which of their vertices is the center.",
         ring(9),
         ring(9),
         ("abaabbabc", "baababbac"),
     ),
     (
         "ring of eight, a and a near or far",
-        "Two vertices of color a lie side by side, or three steps apart; what a vertex sees is the same.",
+        "Two vertices of color a are neighbors, or three steps apart; the open neighborhoods are the same.",
         ring(8),
         ring(8),
         ("aabbbbbb", "abbabbbb"),

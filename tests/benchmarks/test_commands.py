@@ -84,10 +84,10 @@ def test_footnote_of_monet() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--workload", "hands"], "geoskip: workload: unknown name 'hands'"),
-        (["--operator", "gat", "--workload", "bodies"], "geoskip: operator: unknown name 'gat'"),
+        (["--workload", "hands"], "geoskip: --workload: unknown name 'hands'"),
+        (["--operator", "gat", "--workload", "bodies"], "geoskip: --operator: unknown name 'gat'"),
         (["scaling", "--max-vertices", "10"], "geoskip: max-vertices: at least 1024, got 10"),
-        (["scaling", "--operator", "gat"], "geoskip: operator: unknown name 'gat'"),
+        (["scaling", "--operator", "gat"], "geoskip: --operator: unknown name 'gat'"),
         (["table", "absent.json"], "geoskip: absent.json: there is no such file or folder"),
     ],
 )

@@ -115,7 +115,7 @@ def test_validation_items_are_the_same_for_every_seed_and_method() -> None:
 
 
 def test_settings_that_leave_nothing_to_evaluate_are_refused() -> None:
-    with pytest.raises(ValueError, match="test: false leaves nothing to evaluate; set validation"):
+    with pytest.raises(ValueError, match="test: false leaves nothing to evaluate; also set validation"):
         resolve("classification", test=False)
     with pytest.raises(ValueError, match=r"validation: .* below 1, got 1\.5"):
         resolve("classification", validation=1.5)

@@ -12,7 +12,7 @@ Connected components are solved separately, and the distance between two of them
 disconnected mesh, the heat method would return meaningless finite distances.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ MIN_AREA = 1e-12
 
 
 def geodesic_distances(
-    mesh: Mesh, sources: Int[np.ndarray, "sources"], method: Method = "heat"
+    mesh: Mesh, sources: Sequence[int] | Int[np.ndarray, "sources"], method: Method = "heat"
 ) -> Float[np.ndarray, "sources vertices"]:
     """The distance of every vertex from vertex ``sources[s]``, in row s; inf in other components.
 
