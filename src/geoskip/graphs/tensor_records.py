@@ -150,7 +150,7 @@ def record_from_buffers(kind: type[T], buffers: Mapping[str, Tensor], prefix: st
     """The record that a :class:`RecordBuffers` module stored in a ``state_dict``; KeyError names a missing tensor.
 
     ``prefix`` is the name of the module and a dot. The record is not checked, see
-    :func:`~geoskip.graphs.validation.check_record`.
+    :func:`~geoskip.graphs.validation.check_hierarchy`.
     """
     hints = get_type_hints(kind)
     names = [entry.name for entry in fields(cast(Any, kind)) if entry.init]

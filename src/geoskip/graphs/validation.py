@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_weight, check_indices, check_pseudo, check_spirals
 from geoskip.graphs.graph import Graph
-from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs, SparseMatrix, cluster_of_vertex
+from geoskip.graphs.graph_hierarchy import Hierarchy, SparseMatrix
 from geoskip.kernels import Pattern, sort_edges
 
 
-def check_record(record: Any, name: str = "") -> None:
-    """Check that a Pattern, Graph, SparseMatrix, Hierarchy or PooledGraphs is one that its constructors could have
-    built. The ValueError or TypeError names the tensor that is wrong."""
-    prefix = f"{name}." if name else ""
-    if isinstance(record, Pattern):
-        _check_pattern(record, prefix)
-    elif isinstance(record, Graph):
-        _check_graph(record, prefix)
-    elif isinstance(record, SparseMatrix):
-        check_record(record.pattern, f"{prefix}pattern")
-        if record.values.shape != record.pattern.senders.shape or not record.values.is_floating_point():
-            raise ValueError(f"{prefix}values: expected {record.pattern.num_edges} floating-point numbers")
-        if not bool(record.values.isfinite().all()):
-            raise ValueError(f"{prefix}values: not finite")
-    elif isinstance(record, Hierarchy | PooledGraphs):
-        for field in ("levels", "down", "up") if isinstance(record, Hierarchy) else ("levels", "clusters"):
-            for k, part in enumerate(getattr(record, field)):
-                check_record(part, f"{prefix}{field}[{k}]")
-        if isinstance(record, Hierarchy):
-            Hierarchy.from_matrices(record.levels, record.down, record.up)
-        else:
-            PooledGraphs.from_clusters(record.levels, [cluster_of_vertex(pattern) for pattern in record.clusters])
-    else:
-        raise TypeError(f"{name or 'record'}: not a record of graphs, but {type(record).__name__}")
+def check_hierarchy(hierarchy: Hierarchy, name: str) -> None:
+    """Check that a hierarchy is one that its constructors could have built. The ValueError or TypeError names the
+    tensor that is wrong."""
+    for k, level in enumerate(hierarchy.levels):
+        check_graph(level, f"{name}.levels[{k}].")
+    for step in ("down", "up"):
+        for k, matrix in enumerate(getattr(hierarchy, step)):
+            check_matrix(matrix, f"{name}.{step}[{k}].")
+    Hierarchy.from_matrices(hierarchy.levels, hierarchy.down, hierarchy.up)
 
 
-def _check_pattern(pattern: Pattern, prefix: str) -> None:
+def check_matrix(matrix: SparseMatrix, prefix: str = "") -> None:
+    check_pattern(matrix.pattern, f"{prefix}pattern.")
+    if matrix.values.shape != matrix.pattern.senders.shape or not matrix.values.is_floating_point():
+        raise ValueError(f"{prefix}values: expected {matrix.pattern.num_edges} floating-point numbers")
+    if not bool(matrix.values.isfinite().all()):
+        raise ValueError(f"{prefix}values: not finite")
+
+
+def check_pattern(pattern: Pattern, prefix: str = "") -> None:
     """A pattern must be what sorting its own edges gives."""
     tensors = {field.name: getattr(pattern, field.name) for field in fields(pattern)}
     if pattern.groups_of is None:
@@ -66,8 +58,8 @@ def _check_pattern(pattern: Pattern, prefix: str) -> None:
             raise ValueError(f"{prefix}{name}: does not belong to these edges: the file is damaged")
 
 
-def _check_graph(graph: Graph, prefix: str) -> None:
-    check_record(graph.pattern, f"{prefix}pattern")
+def check_graph(graph: Graph, prefix: str = "") -> None:
+    check_pattern(graph.pattern, f"{prefix}pattern.")
     pattern, offsets = graph.pattern, graph.graph_offsets
     if pattern.groups != 1 or pattern.num_senders != pattern.num_receivers:
         raise ValueError(f"{prefix}pattern: a graph has one group of edges, and as many senders as receivers")

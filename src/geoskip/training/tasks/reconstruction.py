@@ -14,7 +14,7 @@ from torch.nn.functional import l1_loss
 
 from geoskip.data import MeshSet, Template, prepare_template
 from geoskip.graphs import Hierarchy, attach, record_from_buffers, target_degree
-from geoskip.graphs.validation import check_record
+from geoskip.graphs.validation import check_hierarchy
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.operators import operator_info
@@ -103,7 +103,7 @@ class Reconstruction(Task):
     @classmethod
     def stored_arguments(cls, config: Config, context: Context, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         hierarchy = record_from_buffers(Hierarchy, weights, "hierarchy.")
-        check_record(hierarchy, "hierarchy")
+        check_hierarchy(hierarchy, "hierarchy")
         length, uses_pseudo = spiral_length(config), operator_info(config.operator).uses_pseudo
         dims = [None if level.pseudo is None else level.pseudo.shape[1] for level in hierarchy.levels]
         for k, level in enumerate(hierarchy.levels):
