@@ -85,16 +85,21 @@ def python(folder: Path, *arguments: str, package: Path | None = None) -> str:
 
 
 def follow(folder: Path, section: str, run: str) -> dict[str, object]:
-    """Run the commands of a section, then those of the introduction; the configuration of the run."""
+    """Run the commands of a section, those of the introduction, and an export, which does as the run; the configuration
+    of the run."""
     lines = geoskip_commands(section)
     (train,) = [words for words in lines if words[0] == "train"]
     assert train[-1] == f"runs/{run}"
     others = [words for words in lines if words[0] != "train"]
     assert [words[0] for words in AFTERWARDS] == ["evaluate", "apply", "report"]
     afterwards = [[word.replace("NAME", run) for word in words] for words in AFTERWARDS]
+    afterwards += [["export", f"runs/{run}", "-o", "exported"], ["apply", "exported", "sphere.ply", "-o", "again"]]
     python(folder, "-m", "geoskip", *train)
     python(folder, "-c", DRIVER, json.dumps(others + afterwards))
-    assert any((folder / "applied" / run).iterdir())
+    applied, again = (
+        {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in (f"applied/{run}", "again")
+    )
+    assert applied == again != {}
     assert (folder / "page" / "index.html").is_file()
     return json.loads((folder / "runs" / run / "config.json").read_text(encoding="utf-8"))
 
@@ -111,6 +116,7 @@ def test_a_section_works(folder: Path, section: str, run: str) -> None:
     }
     key, name = expected[run]
     assert config[key] == name
+    assert config["data_options"] == ({"count": 30} if run == "data" else {})
     page = (folder / "page" / "index.html").read_text(encoding="utf-8")
     printed = {
         "data": "mypackage.data:spheres",

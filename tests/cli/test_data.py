@@ -16,7 +16,7 @@ from geoskip.data.cache import CacheEntry, cached
 from geoskip.data.catalog import BUILT_IN
 from geoskip.meshes import icosphere
 from geoskip.training.run import Run
-from tests.cli.test_cli import run, run_python
+from tests.cli.test_cli import run
 from tests.data.test_superpixels import write_mnist
 
 
@@ -285,15 +285,3 @@ def test_what_cannot_be_made_is_one_line(arguments: list[str], fault: str) -> No
     assert told.stderr.startswith("geoskip: ")
     assert told.stderr.count("\n") == 1
     assert fault in told.stderr
-
-
-@pytest.mark.parametrize("arguments", [["data"], ["data", "check", "--help"], ["data", "make", "faces", "--help"]])
-def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
-    told = run_python(
-        "-c",
-        "import sys; from geoskip.cli import app\n"
-        f"try: app({arguments!r})\n"
-        "except SystemExit: pass\n"
-        "print('heavy:', sorted({'torch', 'scipy', 'numpy'} & set(sys.modules)))",
-    )
-    assert "heavy: []" in told.stdout, told.stderr

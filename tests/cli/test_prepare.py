@@ -8,7 +8,7 @@ import pytest
 
 from geoskip.data import load_template
 from geoskip.meshes import Mesh, grid, icosphere, write_mesh
-from tests.cli.test_cli import run, run_python
+from tests.cli.test_cli import run
 
 
 @pytest.fixture
@@ -112,17 +112,6 @@ def test_a_mesh_without_faces_to_coarsen_is_said(ball: Path) -> None:
     (ball / "points.off").write_text("OFF\n4 0 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n")
     told = run("prepare", "points.off")
     assert told.stderr == "geoskip: points.off: no faces\n"
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    told = run_python(
-        "-c",
-        "import sys; from geoskip.cli import app\n"
-        "try: app(['prepare', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print('heavy:', sorted({'torch', 'scipy', 'numpy'} & set(sys.modules)))",
-    )
-    assert "heavy: []" in told.stdout, told.stderr
 
 
 def test_parts_and_edges_of_three_faces_are_counted(ball: Path) -> None:

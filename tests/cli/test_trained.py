@@ -17,7 +17,7 @@ from geoskip.meshes import icosphere, read_mesh, write_mesh
 from geoskip.training.config import Config
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
-from tests.cli.test_cli import run, run_python
+from tests.cli.test_cli import run
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -253,18 +253,6 @@ def test_what_is_wrong_is_said_in_a_line(place: Path, arguments: list[str], name
     assert named in " ".join(told.stderr.split())
     assert "Traceback" not in told.output
     assert not Path("out").exists()
-
-
-@pytest.mark.parametrize("command", ["evaluate", "apply", "export"])
-def test_help_does_not_wait_for_torch(command: str) -> None:
-    told = run_python(
-        "-c",
-        "import sys; from geoskip.cli import app\n"
-        f"try: app([{command!r}, '--help'])\n"
-        "except SystemExit: pass\n"
-        "print('heavy:', sorted({'torch', 'scipy', 'numpy', 'matplotlib'} & set(sys.modules)))",
-    )
-    assert "heavy: []" in told.stdout, told.stderr
 
 
 def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

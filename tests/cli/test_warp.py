@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from geoskip.meshes import icosphere, read_mesh, write_mesh
-from tests.cli.test_cli import run, run_python
+from tests.cli.test_cli import run
 
 BALL = icosphere(2)
 HELD = [0, 11, 3, 40, 77, 120]
@@ -92,14 +92,3 @@ def test_bad_input_is_said_and_nothing_is_written(ball: Path, arguments: list[st
     assert named in " ".join(told.stderr.split())
     assert "Traceback" not in told.output
     assert sorted(path.name for path in ball.iterdir()) == before
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    told = run_python(
-        "-c",
-        "import sys; from geoskip.cli import app\n"
-        "try: app(['warp', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print('heavy:', sorted({'torch', 'scipy', 'numpy'} & set(sys.modules)))",
-    )
-    assert "heavy: []" in told.stdout, told.stderr

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from geoskip.data import DATA_SETS, DataSet, data_set, find_data_set
 from geoskip.data.catalog import absolute, check_data, load_data
-from geoskip.meshes import icosphere, write_mesh
 from tests.cli.test_cli import run
 
 OWN = """
@@ -115,35 +110,10 @@ def test_facts_are_declared_and_registered() -> None:
         del DATA_SETS._entries["my-shapes"]
 
 
-def test_all_commands_in_other_processes(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train, evaluate, apply, export and report, each a process of its own that only knows the run."""
-    monkeypatch.chdir(tmp_path)
+def test_making_it_says_how_to_train_on_it(package: Path) -> None:
+    """tests/test_contributing.py runs the other commands, each in a process of its own that only knows the run."""
     name = "ownpackage.data:spheres"
     made = run("data", "make", name, "--count", "16")
     assert made.exit_code == 0, made.output
     assert "16 meshes of 162 vertices" in made.stdout
     assert f"--data {name} --set data_options.count=16" in made.stdout
-    small = ["--set", "model.channels=[4,8]", "--set", "model.factors=[4,4]", "--set", "model.latent=4"]
-    data = ["--data", name, "--set", "data_options.count=16"]
-    options = ["--kernel-size", "2", "--epochs", "1", "--device", "cpu", *small]
-    _geoskip(package, "train", "reconstruction", *data, *options, "-o", "run")
-    config = json.loads(Path("run/config.json").read_text())
-    assert (config["data"], config["data_options"]) == (name, {"count": 16})
-    _geoskip(package, "evaluate", "run", "--device", "cpu", "--no-pictures")
-    write_mesh(icosphere(2).with_verts(1.1 * icosphere(2).verts.astype(np.float64)), "mesh.ply")
-    _geoskip(package, "apply", "run", "mesh.ply", "-o", "out", "--device", "cpu")
-    _geoskip(package, "export", "run", "-o", "exported")
-    _geoskip(package, "report", "run", "-o", "report")
-    assert name in Path("report/index.html").read_text(encoding="utf-8")
-
-
-def _geoskip(package: Path, *arguments: str) -> None:
-    paths = os.pathsep.join([str(package), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-m", "geoskip", *arguments],
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
