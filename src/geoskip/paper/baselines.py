@@ -21,10 +21,11 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from geoskip.data import CorrespondenceSet, MeshSet, find_data_set, geodesics
+from geoskip.graphs.coarsening import mix
 from geoskip.meshes import Mesh
 from geoskip.paper.experiments import Experiment
 from geoskip.paper.findings import read_analysis
-from geoskip.shapes import Float, Int, Shaped
+from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (
     correspondence_metrics,
     geodesic_errors,
@@ -35,7 +36,8 @@ from geoskip.training.metrics import (
 CHUNK = 256
 # The number of PCA coefficients for the MLP and for distances between shapes.
 NUM_COEFFICIENTS = 150
-STEPS = 12_000
+# Of the subspace iteration, and of the training of the MLP, whose hidden layers have this width.
+ITERATIONS, STEPS, HIDDEN = 6, 12_000, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class PrincipalComponents:
         return flat.unflatten(1, (-1, 3))
 
 
-def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed: int = 0) -> PrincipalComponents:
+def principal_components(data: MeshSet, count: int) -> PrincipalComponents:
     """By subspace iteration over the training items, a chunk at a time: the whole set is never in memory.
 
     A few components more than asked for are iterated, so that those asked for are accurate to a small part of a
@@ -64,8 +66,8 @@ def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed
     parts = data.split.train.split(CHUNK)
     num_components = min(count, len(data.split.train) - 1, len(mean))
     width = min(num_components + 20, len(data.split.train), len(mean))
-    basis = torch.randn(len(mean), width, generator=torch.Generator().manual_seed(seed))
-    for _ in range(iterations):
+    basis = torch.randn(len(mean), width, generator=torch.Generator().manual_seed(0))
+    for _ in range(ITERATIONS):
         basis = torch.linalg.qr(basis).Q
         product = torch.zeros_like(basis)
         for part in parts:
@@ -78,14 +80,7 @@ def principal_components(data: MeshSet, count: int, *, iterations: int = 6, seed
 
 
 def train_autoencoder(
-    coefficients: Float[Tensor, "items channels"],
-    code: int = 16,
-    *,
-    hidden: int = 256,
-    steps: int = STEPS,
-    batch_size: int = 128,
-    lr: float = 1e-3,
-    seed: int = 0,
+    coefficients: Float[Tensor, "items channels"], code: int, steps: int = STEPS, seed: int = 0
 ) -> Callable[[Tensor], Tensor]:
     """An MLP autoencoder, trained, as a function of coefficients; Adam, with a rate that falls to zero along a cosine.
 
@@ -97,11 +92,11 @@ def train_autoencoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         channels = items.shape[1]
-        model = nn.Sequential(_perceptron(channels, hidden, code), _perceptron(code, hidden, channels))
-        optimizer = torch.optim.Adam(model.parameters(), lr)
+        model = nn.Sequential(_perceptron(channels, code), _perceptron(code, channels))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         for _ in range(steps):
-            part = items[torch.randint(len(items), (batch_size,))]
+            part = items[torch.randint(len(items), (128,))]
             optimizer.zero_grad()
             loss = (model(part) - part).norm(dim=1).mean()
             loss.backward()
@@ -115,20 +110,20 @@ def train_autoencoder(
     return reconstruct
 
 
-def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+def _perceptron(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(inputs, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, outputs)
+        nn.Linear(inputs, HIDDEN), nn.ELU(), nn.Linear(HIDDEN, HIDDEN), nn.ELU(), nn.Linear(HIDDEN, outputs)
     )
 
 
 def reconstruction_baselines(
-    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, *, steps: int = STEPS, seed: int = 0
+    data: MeshSet, sizes: Sequence[int] = (8, 16, 32, 64), code: int = 16, steps: int = STEPS
 ) -> dict[str, dict[str, float]]:
     """Errors by name: PCA of each size, the MLP, the subject at rest (if known), the nearest training item."""
     train, test = data.split.train, data.split.test
-    components = principal_components(data, max(*sizes, NUM_COEFFICIENTS), seed=seed)
+    components = principal_components(data, max(*sizes, NUM_COEFFICIENTS))
     known, asked = (_in_chunks(items, lambda x: components.encode(data.verts(x))) for items in (train, test))
-    autoencoder = train_autoencoder(known[:, :NUM_COEFFICIENTS], code, steps=steps, seed=seed)
+    autoencoder = train_autoencoder(known[:, :NUM_COEFFICIENTS], code, steps)
     nearest = _in_chunks(torch.arange(len(test)), lambda part: torch.cdist(asked[part], known).argmin(1))
 
     # Each method gives the positions of test items, by their number among these.
@@ -175,30 +170,18 @@ def refine(
 
     edges: senders and receivers.
     """
-    senders, receivers = edges
-    colors = colors.astype(np.uint64)
+    (senders, receivers), refined = torch.from_numpy(edges), torch.from_numpy(colors)
     for _ in range(rounds):
-        # A sum of scrambled colors is the same in any order, and differs where the colors do.
-        around = np.zeros_like(colors)
-        np.add.at(around, receivers, _scrambled(colors[senders]))
-        colors = _scrambled(_scrambled(colors + np.uint64(1)) ^ around)
-    return colors.view(np.int64)
+        # A sum of mixed colors is the same in any order, and differs where the colors do.
+        around = torch.zeros_like(refined).index_add_(0, receivers, mix(refined[senders]))
+        refined = mix(mix(refined + 1) ^ around)
+    return refined.numpy()
 
 
-def _scrambled(numbers: Shaped[np.ndarray, " numbers"]) -> Shaped[np.ndarray, " numbers"]:
-    """The output function of SplitMix64 (Steele, Lea, Flood 2014): one number to another, with no two to the same."""
-    x = numbers + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def majority_by_color(data: CorrespondenceSet, rounds: int = ROUNDS) -> tuple[Int[Tensor, " vertices"], float]:
+def majority_by_color(data: CorrespondenceSet) -> tuple[Int[Tensor, " vertices"], float]:
     """The label that most training vertices of the same color have, for each vertex of the test; the commonest label
     where the color is new. Also how many percent of the test vertices have a color that occurs in training."""
-    train = [
-        (vertex_colors(data.meshes[item], rounds), data.labels[item].numpy()) for item in data.split.train.tolist()
-    ]
+    train = [(vertex_colors(data.meshes[item]), data.labels[item].numpy()) for item in data.split.train.tolist()]
     colors, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     colors, labels = colors[labels >= 0], labels[labels >= 0]
     known, number = np.unique(colors, return_inverse=True)
@@ -206,7 +189,7 @@ def majority_by_color(data: CorrespondenceSet, rounds: int = ROUNDS) -> tuple[In
     # Of a color's labels the one with most votes comes last, and the smaller of two with as many.
     votes = votes[np.lexsort((-votes, counts, votes // data.num_classes))]
     winners = votes[np.flatnonzero(np.diff(votes // data.num_classes, append=-1))] % data.num_classes
-    asked = np.concatenate([vertex_colors(data.meshes[item], rounds) for item in data.split.test.tolist()])
+    asked = np.concatenate([vertex_colors(data.meshes[item]) for item in data.split.test.tolist()])
     at = np.searchsorted(known, asked).clip(max=len(known) - 1)
     seen = known[at] == asked
     commonest = np.bincount(labels).argmax()
@@ -224,21 +207,15 @@ def nearest_by_position(data: CorrespondenceSet) -> Int[Tensor, " vertices"]:
 
 
 def correspondence_baselines(
-    data: CorrespondenceSet, distances: Float[Tensor, "targets targets"] | None = None
+    data: CorrespondenceSet, distances: Float[Tensor, "targets targets"]
 ) -> dict[str, dict[str, float]]:
-    """Figures by name, as the correspondence task gives them; geodesic errors where ``distances`` are given."""
+    """Figures by name, as the correspondence task gives them."""
     voted, seen = majority_by_color(data)
     majority = f"majority of {ROUNDS} Weisfeiler-Lehman rounds"
     labels = torch.cat([data.labels[item] for item in data.split.test.tolist()])
     figures = {}
     for name, predicted in ((majority, voted), ("nearest position", nearest_by_position(data))):
-        if distances is None:
-            known = labels >= 0
-            accuracy = (predicted[known] == labels[known]).double().mean()
-            figures[name] = {"accuracy_pct": 100.0 * float(accuracy)}
-        else:
-            errors = geodesic_errors(predicted, labels, distances)
-            figures[name] = dict(correspondence_metrics(predicted, labels, errors))
+        figures[name] = correspondence_metrics(predicted, labels, geodesic_errors(predicted, labels, distances))
     figures[majority]["seen_pct"] = seen
     return figures
 
