@@ -27,11 +27,6 @@ from geoskip.meshes import Mesh, geodesic_distances
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def body() -> Any:
     return anny_model()
 
@@ -120,20 +115,6 @@ def test_cached_bodies_need_no_anny(
     assert (bodies(cache=folder).meshes[7].verts == faust_like.meshes[7].verts).all()
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
         bodies(seed=5, cache=folder)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"poses": 0}, "poses: expected 1 or more, got 0"),
-        ({"num_vertices": 3}, "num_vertices: expected 4 to 13348, got 3"),
-        ({"num_vertices": 20_000}, "num_vertices: expected 4 to 13348"),
-    ],
-)
-def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        bodies(**arguments, cache=tmp_path)
 
 
 def test_poses_name_joints_and_joints_name_bones(body: Any) -> None:

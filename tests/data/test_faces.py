@@ -19,11 +19,6 @@ TINY: dict[str, Any] = {"people": 2, "expressions": ("mouth_side", "high_smile")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def head() -> Any:
     return head_model()
 
@@ -175,19 +170,3 @@ def test_importing_the_loaders_does_not_import_anny() -> None:
 def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> None:
     for entry in sorted(folder.glob("faces-*")):
         assert read_entry(entry).meta == {"actions": list(ACTIONS), "unit": "mm"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"expressions": ("wink",)}, "expressions: unknown wink; choose from bareteeth"),
-        ({"split": "wink"}, "one of several expressions .*, got 'wink'"),
-        ({"expressions": ("lips_up",), "split": "lips_up"}, "one of several"),
-        ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"expressions": ()}, "expressions: expected 1 or more, got 0"),
-        ({"frames": 143}, "frames: expected 144 or more, for 12 people × 12 expressions, got 143"),
-    ],
-)
-def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        faces(**arguments, cache=tmp_path)

@@ -27,11 +27,6 @@ TINY: dict[str, Any] = {"people": 5, "takes": 5, "frames_per_take": 4}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def head() -> Any:
     return head_model()
 
@@ -182,19 +177,6 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
     assert torch.allclose(tiny.verts(chosen), whole[chosen], atol=1e-4)
     assert tiny.verts(torch.zeros(0, dtype=torch.int64)).shape == (0, 1943, 3)
     assert len(tiny.to("cpu").shapes) == 100
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"frames_per_take": 0}, "frames_per_take: expected 1 or more"),
-        ({"split": "wink"}, "split: expected takes, people or one of bareteeth, .*, got 'wink'"),
-    ],
-)
-def test_arguments_that_make_no_set_are_refused(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        mixed_faces(**(TINY | arguments), cache=tmp_path)
 
 
 def test_skinning_is_the_weighted_mean_of_rigid_motions() -> None:

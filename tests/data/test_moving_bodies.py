@@ -17,11 +17,6 @@ TINY: dict[str, Any] = {"people": 2, "frames_per_take": 20, "num_vertices": 13_3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def tiny(folder: Path) -> MeshSet:
     return moving_bodies(**TINY, cache=folder)
 
@@ -78,15 +73,3 @@ def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: py
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
     with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
         moving_bodies(**TINY, seed=5, cache=folder)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"num_vertices": 20_000}, "num_vertices: expected 4 to 13348, got 20000"),
-    ],
-)
-def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        moving_bodies(**(TINY | arguments), cache=tmp_path)

@@ -25,11 +25,6 @@ TINY: dict[str, Any] = {"people": 2, "poses": 2, "num_vertices": 13_348}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def tiny(folder: Path) -> CorrespondenceSet:
     return remeshed_bodies(**TINY, cache=folder)
 
@@ -156,15 +151,3 @@ def test_the_entry_is_small(tiny: CorrespondenceSet, folder: Path) -> None:
         "faces": 2,
         "labels": 2,
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"people": 0}, "people: expected 1 or more, got 0"),
-        ({"num_vertices": 3}, "num_vertices: expected 4 to 13348, got 3"),
-    ],
-)
-def test_arguments_that_make_no_set_are_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        remeshed_bodies(**(TINY | arguments), cache=tmp_path)
