@@ -19,6 +19,7 @@ __all__ = [
     "check_arguments",
     "check_fields",
     "check_items",
+    "check_least",
     "check_type",
     "check_value",
     "number_array",
@@ -67,6 +68,12 @@ def real_number(name: str, value: Any, owner: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name}: {owner} needs a finite number, got {number}")
     return number
+
+
+def check_least(name: str, value: int | None, least: int) -> None:
+    """A number that is given is not below ``least``."""
+    if value is not None and value < least:
+        raise ValueError(f"{name}: expected {least} or more, got {value}")
 
 
 def check_type(name: str, value: Any, expected: type, advice: str = "") -> None:

@@ -12,14 +12,14 @@ class again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Registry", "import_object", "unknown_name"]
+__all__ = ["Registry", "check_choice", "check_names", "import_object", "lazy_names", "unknown_name"]
 
 # Error messages list all choices if there are so few.
 FEW = 6
@@ -104,6 +104,37 @@ def import_object(path: str) -> Any:
     """The object that ``module:Name`` names."""
     module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module))
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are imported when they are first used, so
+    that the command line need not load torch.
+
+    modules: the public names of each module of the package, separated by spaces.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    public = sorted(module_of)
+
+    def load(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+
+    return public, load, lambda: public
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """ValueError that starts with ``name``, unless the value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: {unknown_name(value, choices)}")
+
+
+def check_names(given: Iterable[str], known: Sequence[str], prefix: str = "") -> None:
+    """ValueError for a setting that is not among the known ones; ``prefix`` is the group of settings, with a dot."""
+    for name in given:
+        check_choice(f"{prefix}{name}", name, known)
 
 
 def unknown_name(name: object, choices: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ from geoskip.graphs import gcn_edges, polar
 from geoskip.kernels import use_path
 from geoskip.training import random_coarsening
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import record_nothing
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
 from geoskip.training.random_coarsening import Coarsening, DrawnStore
@@ -30,6 +29,7 @@ from geoskip.training.tasks.classification import Classification
 from tests.data.test_superpixels import blobs
 from tests.training import sets
 from tests.training.test_packed import ITEMS, same_pattern
+from tests.training.test_steps import record_nothing
 
 AUTHORS: dict[str, Any] = {"matchings": 1, "drawn": "epoch", "weight": "far"}
 VARIANTS: list[dict[str, Any]] = [

@@ -13,7 +13,7 @@ from geoskip.graphs import gcn_edges
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import CapturedStep, Replay, preserved, random_states, record_graph, record_nothing
+from geoskip.training.cuda_graphs import WARMUPS, CapturedStep, Replay, preserved, random_states, record_graph
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.loop import train
@@ -48,6 +48,13 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     assert one.keys() == other.keys()
     for name, tensor in one.items():
         assert torch.equal(tensor, other[name]), name
+
+
+def record_nothing(step: Callable[[], Any]) -> Replay:
+    """Warm up as ``record_graph`` does and return the step itself, for devices without graphs."""
+    for _ in range(WARMUPS):
+        step()
+    return step
 
 
 def batches(held: Learner, batch: int, count: int) -> list[Tensor]:

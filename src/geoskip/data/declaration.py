@@ -49,11 +49,11 @@ class Option:
 
     def checked(self, value: Any) -> Any:
         """The value as the function takes it; ValueError if it has another type."""
-        from geoskip.arguments import check_value
+        from geoskip.arguments import check_least, check_value
 
         check_value(f"data_options.{self.name}", value, self.kind)
-        if self.least is not None and value < self.least:
-            raise ValueError(f"data_options.{self.name}: expected {self.least} or more, got {value}")
+        if self.least is not None:
+            check_least(f"data_options.{self.name}", value, self.least)
         return expand_path(value) if self.kind is Path else value
 
     def parsed(self, text: str) -> Any:

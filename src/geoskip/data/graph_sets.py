@@ -170,7 +170,7 @@ def ranges(
     offsets: Int[Tensor, " graphs_plus_1"], items: Int[Tensor, " items"]
 ) -> tuple[Int[Tensor, " rows"], Int[Tensor, " items_plus_1"]]:
     """Rows ``offsets[g] : offsets[g + 1]`` of each chosen g, packed, and the offsets of the result."""
-    packed = _offsets(offsets[items + 1] - offsets[items])
+    packed = offsets_of(offsets[items + 1] - offsets[items])
     rows = torch.arange(int(packed[-1]), device=offsets.device)
     return rows + _repeat_by_graph(offsets[items] - packed[:-1], packed), packed
 
@@ -190,7 +190,8 @@ def _repeat_by_graph(values: Int[Tensor, " graphs"], offsets: Int[Tensor, " grap
     return values.repeat_interleave(offsets.diff())
 
 
-def _offsets(counts: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs_plus_1"]:
+def offsets_of(counts: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs_plus_1"]:
+    """Where each graph starts, and where the last one ends, if graph g has ``counts[g]`` entries."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
@@ -251,14 +252,14 @@ def _num_clusters(level: GraphLevel, clusters: Tensor) -> Int[Tensor, " graphs"]
 
 def _coarser(level: GraphLevel, clusters: Tensor) -> GraphLevel:
     counts = _num_clusters(level, clusters)
-    offsets = _offsets(counts)
+    offsets = offsets_of(counts)
     groups = clusters.long() + _repeat_by_graph(offsets[:-1], level.offsets)
     sums = torch.zeros(int(offsets[-1]), level.pos.shape[1], dtype=torch.float64)
     sums.index_add_(0, groups, level.pos.double())
     pos = (sums / torch.bincount(groups, minlength=len(sums)).unsqueeze(1)).float()
     edges, edge_counts = zip(*(_coarse_edges(level.select(items)) for items in chunks(len(level))), strict=True)
     dtype = local_dtype(int(counts.max()) if len(counts) else 0)
-    return GraphLevel(pos, offsets, torch.cat(edges, 1).to(dtype), _offsets(torch.cat(edge_counts)))
+    return GraphLevel(pos, offsets, torch.cat(edges, 1).to(dtype), offsets_of(torch.cat(edge_counts)))
 
 
 def _coarse_edges(level: GraphLevel) -> tuple[Shaped[Tensor, "2 _"], Int[Tensor, " _"]]:

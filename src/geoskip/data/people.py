@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from geoskip.arguments import check_least
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float, Int
 
@@ -79,8 +80,7 @@ def anny_model(**options: Any) -> Any:
 def check_counts(**counts: int) -> None:
     """ValueError, naming the argument, if a number of people, poses or the like is below 1."""
     for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}: expected 1 or more, got {count}")
+        check_least(name, count, 1)
 
 
 def adult(rng: np.random.Generator, index: int) -> dict[str, float]:

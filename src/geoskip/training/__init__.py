@@ -1,53 +1,32 @@
-"""Training: configurations, tasks, one loop for all of them, checkpoints and runs.
+"""Training: configurations, tasks, one loop for all of them, checkpoints and runs."""
 
-The public names are loaded when they are first used, so that ``geoskip --help`` need not wait for torch.
-"""
+# ruff: noqa: I001
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from geoskip.registry import lazy_names
 
 if TYPE_CHECKING:
-    from geoskip.training.config import Config, Optim, override, resolve
-    from geoskip.training.cuda_graphs import capture
-    from geoskip.training.evaluation import evaluate_run
-    from geoskip.training.loop import train
-    from geoskip.training.run import Run
-    from geoskip.training.tasks import TASKS, Context, Evaluation, Task, make_task
+    from geoskip.training.config import Config as Config, Optim as Optim, override as override, resolve as resolve
+    from geoskip.training.cuda_graphs import capture as capture
+    from geoskip.training.evaluation import evaluate_run as evaluate_run
+    from geoskip.training.loop import train as train
+    from geoskip.training.run import Run as Run
+    from geoskip.training.tasks import (
+        TASKS as TASKS,
+        Context as Context,
+        Evaluation as Evaluation,
+        Task as Task,
+        make_task as make_task,
+    )
 
-_MODULES = {
-    "TASKS": "tasks",
-    "Config": "config",
-    "Context": "tasks",
-    "Evaluation": "tasks",
-    "Optim": "config",
-    "Run": "run",
-    "Task": "tasks",
-    "capture": "cuda_graphs",
-    "evaluate_run": "evaluation",
-    "make_task": "tasks",
-    "override": "config",
-    "resolve": "config",
-    "train": "loop",
-}
-
-__all__ = [
-    "TASKS",
-    "Config",
-    "Context",
-    "Evaluation",
-    "Optim",
-    "Run",
-    "Task",
-    "capture",
-    "evaluate_run",
-    "make_task",
-    "override",
-    "resolve",
-    "train",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"geoskip.training.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'geoskip.training' has no attribute {name!r}")
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "config": "Config Optim override resolve",
+        "cuda_graphs": "capture",
+        "evaluation": "evaluate_run",
+        "loop": "train",
+        "run": "Run",
+        "tasks": "TASKS Context Evaluation Task make_task",
+    },
+)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from geoskip.arguments import check_fields
+from geoskip.arguments import check_fields, check_least
 from geoskip.records.reading import ReadError, parse_json
-from geoskip.registry import unknown_name
+from geoskip.registry import check_choice, check_names, unknown_name
 
 CHOICES = {
     "pseudo": ("position", "degree"),
@@ -19,11 +19,6 @@ CHOICES = {
 }
 # Settings that only some tasks have; a task lists its own in ``Task.settings``.
 TASK_SETTINGS = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
-
-
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ValueError(f"{name}: expected {least} or more, got {value}")
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Optim:
     def __post_init__(self) -> None:
         check_fields(self, "optim.")
         for name in ("decay_every", "epochs", "batch_size"):
-            _at_least(f"optim.{name}", getattr(self, name), 1)
+            check_least(f"optim.{name}", getattr(self, name), 1)
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr: expected a rate above 0, got {self.lr}")
         if not 0 < self.lr_decay <= 1:
@@ -134,14 +129,13 @@ class Config:
             raise ValueError(f"optim: expected names with values, such as optim.lr=1e-4, got {self.optim!r:.200}")
         check_fields(self)
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name}: {unknown_name(getattr(self, name), choices)}")
+            check_choice(name, getattr(self, name), choices)
         find_task(self.task)
         if self.skip != NO_SKIP:
             find_skip(self.skip)
         sizes = {"seed": 0, "train_items": 1, "test_items": 1, "evaluate_every": 0, "checkpoint_every": 0, "keep": 1}
         for name, least in sizes.items():
-            _at_least(name, getattr(self, name), least)
+            check_least(name, getattr(self, name), least)
         if not 0 <= self.validation < 1:
             raise ValueError(
                 f"validation: expected a share of the training items, 0 or more and below 1, got {self.validation}"
@@ -222,7 +216,5 @@ def _names(cls: Any) -> list[str]:
 
 
 def _known(given: Mapping[str, Any], cls: Any, prefix: str = "") -> dict[str, Any]:
-    for key in given:
-        if key not in _names(cls):
-            raise ValueError(f"{prefix}{key}: {unknown_name(key, _names(cls))}")
+    check_names(given, _names(cls), prefix)
     return dict(given)

@@ -81,13 +81,6 @@ def _undo_failed_capture(pool: tuple[int, int]) -> None:
             scratch.zero_()
 
 
-def record_nothing(step: Callable[[], Any]) -> Replay:
-    """Warm up as :func:`record_graph` does and return the step itself, for devices without graphs."""
-    for _ in range(WARMUPS):
-        step()
-    return step
-
-
 class Recording(NamedTuple):
     """A recorded step: the layout it was recorded for, the buffers that it reads its inputs from, and its replay."""
 
@@ -110,7 +103,7 @@ class CapturedStep:
         scaler: the gradient scaler, if the function uses one.
         layout: a function of the inputs; when its value changes, the step is recorded again for this shape.
         prepare: a function of the inputs that is called before a recording.
-        record: how to record, :func:`record_graph` or :func:`record_nothing`.
+        record: how to record, :func:`record_graph` except in tests on a CPU.
     """
 
     def __init__(

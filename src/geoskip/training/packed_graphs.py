@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoskip.data.graph_sets import local_dtype
+from geoskip.data.graph_sets import local_dtype, offsets_of
 from geoskip.graphs import Graph, PooledGraphs, WeightedEdges, graph_of_vertex, with_self_loops
 from geoskip.graphs.tensor_records import register_record
 from geoskip.kernels import Pattern
@@ -81,11 +81,6 @@ def join(parts: Sequence[Tensor | None]) -> Tensor | None:
 def join_offsets(parts: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, " _"]:
     """The offsets of the concatenated parts."""
     return offsets_of(torch.cat([part.diff() for part in parts]))
-
-
-def offsets_of(counts: Int[Tensor, " graphs"]) -> Int[Tensor, " graphs_plus_1"]:
-    """Where each graph starts, and where the last one ends, if graph g has ``counts[g]`` entries."""
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 def _largest(offsets: Tensor) -> int:

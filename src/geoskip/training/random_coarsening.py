@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from geoskip.arguments import check_fields
-from geoskip.data.graph_sets import local_dtype
+from geoskip.arguments import check_fields, check_least
+from geoskip.data.graph_sets import local_dtype, offsets_of
 from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, order_seeds, random_order
 from geoskip.kernels.paths import is_fast, kernels_for, on_triton
-from geoskip.registry import unknown_name
+from geoskip.registry import check_choice, check_names
 from geoskip.shapes import Bool, Float, Int, Shaped
 from geoskip.training.graph_store import GraphStore
-from geoskip.training.packed_graphs import BatchShape, Bounds, PackedEdges, PackedLevel, join, offsets_of
+from geoskip.training.packed_graphs import BatchShape, Bounds, PackedEdges, PackedLevel, join
 
 DRAWN = ("frozen", "epoch")
 # Matrix entries of the graphs that are coarsened together: few enough for a core's cache, enough to occupy a GPU (256
@@ -44,19 +44,14 @@ class Coarsening:
 
     def __post_init__(self) -> None:
         check_fields(self, "coarsening.")
-        if self.matchings < 1:
-            raise ValueError(f"coarsening.matchings: expected 1 or more, got {self.matchings}")
-        for name, choices in (("drawn", DRAWN), ("weight", WEIGHTS)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"coarsening.{name}: {unknown_name(getattr(self, name), choices)}")
+        check_least("coarsening.matchings", self.matchings, 1)
+        check_choice("coarsening.drawn", self.drawn, DRAWN)
+        check_choice("coarsening.weight", self.weight, WEIGHTS)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Coarsening | None:
         """From the setting ``coarsening`` of a configuration; None if it is empty, for the levels of the data."""
-        known = [entry.name for entry in fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise ValueError(f"coarsening.{name}: {unknown_name(name, known)}")
+        check_names(settings, [entry.name for entry in fields(cls)], "coarsening.")
         return cls(**settings) if settings else None
 
 

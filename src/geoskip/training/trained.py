@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from geoskip.arguments import check_value
 from geoskip.records.files import read_verified
 from geoskip.records.reading import ReadError, parse_json, parse_tensors
-from geoskip.registry import unknown_name
+from geoskip.registry import check_choice
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
 
@@ -57,8 +57,7 @@ class Context:
         if missing := sorted(hints.keys() - given.keys() - {"arguments", "content"}):
             raise ValueError(f"context: {missing[0]} is missing")
         for name, value in given.items():
-            if name not in hints:
-                raise ValueError(f"context: {unknown_name(name, list(hints))}")
+            check_choice("context", name, list(hints))
             check_value(f"context.{name}", value, hints[name])
         # JSON has lists only.
         tuples = {name: tuple(value) for name, value in facts.items() if get_origin(hints[name]) is tuple}

@@ -19,7 +19,7 @@ from geoskip.data import Split
 from geoskip.data.catalog import load_data
 from geoskip.graphs import Graph
 from geoskip.operators import OperatorInfo, make_operator, operator_info
-from geoskip.registry import Registry, unknown_name
+from geoskip.registry import Registry, check_choice, check_names
 from geoskip.shapes import Float, Int
 from geoskip.training.config import TASK_SETTINGS, Config
 from geoskip.training.trained import Context
@@ -161,9 +161,7 @@ class Task(ABC):
         operator = operator_info(config.operator)
         other = ("operator", "skip", "kernel_size", "options")
         known = [name for name in (*signature(cls.model_class).parameters, *cls.data_arguments) if name not in other]
-        for name in config.model:
-            if name not in known:
-                raise ValueError(f"model.{name}: {unknown_name(name, known)}")
+        check_names(config.model, known, "model.")
         check_arguments(cls.model_class, config.model, "model.")
         for name in config.model.keys() & cls.data_arguments.keys():
             check_value(f"model.{name}", config.model[name], cls.data_arguments[name])
@@ -217,8 +215,7 @@ class Task(ABC):
 
     def split_items(self, name: str) -> Int[Tensor, " items"]:
         """The numbers of the items of a split, ``"test"`` or ``"validation"``."""
-        if name not in ("test", "validation"):
-            raise ValueError(f"split: {unknown_name(name, ('test', 'validation'))}")
+        check_choice("split", name, ("test", "validation"))
         return getattr(self.data.split, name)
 
     @property
