@@ -68,6 +68,12 @@ def markdown(table: TextTable, title: bool = True) -> str:
     return "\n".join([*([f"**{table.title}**", ""] if title else []), *lines, "", "  \n".join(table.notes)]).rstrip()
 
 
+def plain_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown, all columns aligned left."""
+    rows = [f"| {' | '.join(cells)} |" for cells in (header, *lines)]
+    return [rows[0], "|---" * len(header) + "|", *rows[1:]]
+
+
 def published_runs(experiments: Iterable[Experiment], results: Path) -> Groups:
     """The records of all rows, by data set and schedule; tiny data and the smoke schedule prove nothing."""
     rows = dict.fromkeys(row for experiment in experiments for row in experiment.rows)
@@ -180,10 +186,7 @@ def smoothness_table(record: AnalysisRecord) -> str:
 
     The last column compares the change with that of the plain operator, which started from the same values.
     """
-    lines = [
-        "| method | seeds | error, mm | roughness before | after | after / before | against no skip |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines: list[list[str]] = []
     for operator in _operators(record):
         quantity, plain = quantity_of(operator), changes(record.rows, operator, "none")
         for skip in SKIPS:
@@ -196,9 +199,9 @@ def smoothness_table(record: AnalysisRecord) -> str:
                     change,
                 ]
                 compared = str(roughness_ratio(plain, change)) if plain and skip != "none" else ""
-                cells = [rows[0]["method"], str(len(rows)), *map(spread, numbers), compared]
-                lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+                lines.append([rows[0]["method"], str(len(rows)), *map(spread, numbers), compared])
+    header = ("method", "seeds", "error, mm", "roughness before", "after", "after / before", "against no skip")
+    return "\n".join(plain_table(header, lines))
 
 
 def study_summary(record: AnalysisRecord) -> str:
@@ -244,17 +247,16 @@ def _verdicts(compared: Mapping[str, Mapping[str, RoughnessRatio]], when: str) -
 
 def measures_table(record: AnalysisRecord) -> str:
     """Every measure of roughness, with skips against without, at the end of training and at equal loss."""
-    rows, lines = record.rows, list[str]()
+    rows, cells = record.rows, list[list[str]]()
     losses = {operator: common_loss([r for r in rows if r["operator"] == operator]) for operator in _operators(record)}
     moments = [when for when in MOMENTS if when == "end" or None not in losses.values()]
     columns = [(skip, when) for skip in SKIPS[1:] for when in moments]
-    header = ["operator", "measure", *(f"{skip} skip at {MOMENTS[when]}" for skip, when in columns)]
-    lines += [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for operator in _operators(record):
         by_skip = {skip: compare_measures(rows, operator, skip) for skip in SKIPS[1:]}
         for name in dict.fromkeys(name for compared in by_skip.values() for name in compared):
             ratios = [by_skip[skip].get(name, {}).get(when, "") for skip, when in columns]
-            lines.append(f"| {' | '.join([operator_info(operator).title, MEASURES[name], *map(str, ratios)])} |")
+            cells.append([operator_info(operator).title, MEASURES[name], *map(str, ratios)])
+    lines = plain_table(["operator", "measure", *(f"{skip} skip at {MOMENTS[when]}" for skip, when in columns)], cells)
     if len(moments) > 1:
         named = ", ".join(f"{operator_info(operator).title} {loss:.4f}" for operator, loss in losses.items())
         figure = "The second row of the figure shows roughness over the training loss; dotted lines are these losses."
@@ -264,7 +266,7 @@ def measures_table(record: AnalysisRecord) -> str:
 
 def parts_table(record: AnalysisRecord) -> str:
     """What decoders reduced to one part give: mean and standard deviation over seeds."""
-    lines = ["| method | decoded through | distance, mm | variation left | bumps |", "|---|---|---|---|---|"]
+    lines: list[list[str]] = []
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in record.rows:
         if row["layer"] == "all":
@@ -273,44 +275,40 @@ def parts_table(record: AnalysisRecord) -> str:
         operator, skip = method.split("-")
         cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
         through = "the skips alone" if part == "affine" else "the convolutions alone"
-        lines.append(f"| {skip_prefix(skip)}{operator_info(operator).title} | {through} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([f"{skip_prefix(skip)}{operator_info(operator).title}", through, *cells])
+    return "\n".join(plain_table(("method", "decoded through", "distance, mm", "variation left", "bumps"), lines))
 
 
 def depth_table(record: AnalysisRecord) -> str:
     """Test errors of trained networks by depth: means over seeds and standard deviations."""
     trained = [row for row in record.rows if row.get("weights") == "trained"]
     depths = sorted({row["depth"] for row in trained})
-    header = ["error of", "method", *(f"{depth} layers" for depth in depths)]
-    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    lines: list[list[str]] = []
     for part in ("shape", "noise"):
         for skip in SKIPS:
             rows = [[row for row in trained if (row["skip"], row["depth"]) == (skip, depth)] for depth in depths]
             errors = [[row[f"test_{part}"] for row in of_depth] for of_depth in rows]
             cells = (f"{fmean(v):.3f}" + (f" ± {stdev(v):.3f}" if len(v) > 1 else "") for v in errors)
-            lines.append(f"| the {part} | {skip_prefix(skip)}GCN | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append([f"the {part}", f"{skip_prefix(skip)}GCN", *cells])
+    return "\n".join(plain_table(["error of", "method", *(f"{depth} layers" for depth in depths)], lines))
 
 
 def plateau_table(record: AnalysisRecord) -> str:
     """FeaStNet on superpixels and its variants: the state at the start and after the last epoch."""
     settings = record.settings
     items = "all training graphs" if settings["items"] is None else f"{settings['items']:,} training graphs"
-    lines = [
-        f"After {settings['epochs']} epochs on {items} (a tenth of them for validation), seed {settings['seed']}:",
-        "",
-        "| FeaStNet, M=25 | loss | validation accuracy, % | spread of logits, before | after | rms of Θ, before "
-        "| after |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines: list[list[str]] = []
     by_variant: dict[str, list[dict[str, Any]]] = {}
     for row in record.rows:
         by_variant.setdefault(row["variant"], []).append(row)
     for variant, (first, *_, last) in by_variant.items():
         numbers = first["spread"], last["spread"], first["weights"], last["weights"]
         cells = [f"{last['loss']:.3f}", f"{last['accuracy_pct']:.1f}", *(f"{number:.2g}" for number in numbers)]
-        lines.append(f"| {variant} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([variant, *cells])
+    spread_and_weights = ("spread of logits, before", "after", "rms of Θ, before", "after")
+    header = ("FeaStNet, M=25", "loss", "validation accuracy, %", *spread_and_weights)
+    about = f"After {settings['epochs']} epochs on {items} (a tenth of them for validation), seed {settings['seed']}:"
+    return "\n".join([about, "", *plain_table(header, lines)])
 
 
 def _operators(record: AnalysisRecord) -> Iterable[str]:
