@@ -30,7 +30,7 @@ from safetensors.numpy import save_file
 
 from geoskip.data.declaration import user_folder
 from geoskip.data.locks import owned_locks, try_lock
-from geoskip.records.files import rename, sync
+from geoskip.records.files import json_sha256, rename, sync
 from geoskip.records.reading import ReadError, read_arrays, read_json
 
 log = logging.getLogger(__name__)
@@ -319,7 +319,6 @@ def _file_sha256(path: Path) -> str:
 
 def _json_sha256(value: Any) -> str:
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json_sha256(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"a cache entry's recipe and meta hold plain finite JSON values only: {error}") from error
-    return hashlib.sha256(text.encode()).hexdigest()

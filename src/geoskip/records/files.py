@@ -232,8 +232,9 @@ class DamagedFileError(ValueError):
 
 
 def json_sha256(value: Any) -> str:
-    """sha256 of plain JSON; the order of names does not matter."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """sha256 of plain JSON; the order of names does not matter. ValueError or TypeError if the value is not that."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def checksums(files: Mapping[str, bytes]) -> dict[str, Any]:
