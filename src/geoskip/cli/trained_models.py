@@ -145,7 +145,7 @@ def export(
         raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
     trained = load(run)
     if program or onnx:
-        from geoskip.inference.export import export_onnx, export_program, program_of
+        from geoskip.inference.pretrained import export_onnx, export_program, program_of
 
         program_of(trained)  # fails before anything is written
     with mark_unfinished(output, names):
