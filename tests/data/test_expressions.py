@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geoskip.data.heads import ACTIONS, CENTRAL_ACTIONS, EXPRESSIONS, SIDED_ACTIONS, habits, lengths, sequence
+from geoskip.data.people import ACTIONS, CENTRAL_ACTIONS, EXPRESSIONS, SIDED_ACTIONS, habits, lengths, sequence
 
 PLAIN = np.ones(len(ACTIONS))
 BLINKS = [ACTIONS.index("eyeBlinkLeft"), ACTIONS.index("eyeBlinkRight")]

@@ -11,8 +11,7 @@ import torch
 
 from geoskip.data import MeshSet, SkinnedShapes, faces
 from geoskip.data.cache import read_entry
-from geoskip.data.heads import ACTIONS, EXPRESSIONS, action_fields, head_model, head_verts, subject_shape
-from geoskip.data.people import skin
+from geoskip.data.people import ACTIONS, EXPRESSIONS, action_fields, head_model, head_verts, skin, subject_shape
 from geoskip.meshes import Mesh
 
 TINY: dict[str, Any] = {"people": 2, "expressions": ("mouth_side", "high_smile"), "frames": 250}

@@ -14,7 +14,7 @@ from geoskip.data import coma, correspondence_folder, faust, geodesics, mesh_fil
 from geoskip.data.archives import ArchiveError
 from geoskip.data.cache import entries
 from geoskip.data.declaration import MissingData
-from geoskip.data.heads import EXPRESSIONS
+from geoskip.data.people import EXPRESSIONS
 from geoskip.meshes.formats import write_mesh
 from geoskip.meshes.mesh import Mesh, MeshError, grid, icosphere
 

@@ -20,8 +20,7 @@ from geoskip.data.generated_faces import (
     person_takes,
     random_take,
 )
-from geoskip.data.heads import ACTIONS, EXPRESSIONS, head_model, subject_shape
-from geoskip.data.people import y_up
+from geoskip.data.people import ACTIONS, EXPRESSIONS, head_model, subject_shape, y_up
 
 TINY: dict[str, Any] = {"people": 5, "takes": 5, "frames_per_take": 4}
 

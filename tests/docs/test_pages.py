@@ -14,8 +14,8 @@ from geoskip.cli import app
 from geoskip.data import Split
 from geoskip.data.catalog import BUILT_IN
 from geoskip.data.generated_bodies import num_training_people
-from geoskip.data.heads import EXPRESSIONS
 from geoskip.data.mesh_files import FAUST_MESHES, FAUST_TRAIN
+from geoskip.data.people import EXPRESSIONS
 from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
 
 IMAGES = sorted((DOCS / "images").resolve().glob("*"))

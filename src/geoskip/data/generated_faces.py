@@ -22,20 +22,22 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from geoskip.data.cache import CacheEntry, cached, entry_name
-from geoskip.data.heads import (
+from geoskip.data.mesh_sets import MeshSet, SkinnedShapes, Split
+from geoskip.data.people import (
     ACTIONS,
     EXPRESSIONS,
     action_fields,
     action_vector,
+    check_counts,
     habits,
     head_model,
     head_verts,
     lengths,
     sequence,
+    skin,
     subject_shape,
+    y_up,
 )
-from geoskip.data.mesh_sets import MeshSet, SkinnedShapes, Split
-from geoskip.data.people import check_counts, skin, y_up
 from geoskip.meshes import Mesh
 from geoskip.shapes import Float, Int
 

@@ -27,8 +27,8 @@ from torch import Tensor
 from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
-from geoskip.data.heads import EXPRESSIONS
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
+from geoskip.data.people import EXPRESSIONS
 from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
