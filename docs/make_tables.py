@@ -45,10 +45,9 @@ from geoskip.paper.findings import (
     roughness_ratio,
     spread,
 )
-from geoskip.paper.reproduction import all_reproductions, overview
+from geoskip.paper.reproduction import MISSING, TextTable, all_reproductions, cell, experiment_table, overview, unit
 from geoskip.paper.rows import SKIPS, TINY
 from geoskip.paper.running import Runs, stored_runs
-from geoskip.paper.text_tables import MISSING, TextTable, cell, experiment_table, unit
 from geoskip.records.files import atomic_write
 from geoskip.report.html_tables import COUNTED_ONCE, ONE_SEED, VERDICT_COLUMNS, VERDICT_RULE, VERDICTS
 from geoskip.report.runs import TASK_DESCRIPTIONS

@@ -12,7 +12,7 @@ import geoskip
 from geoskip.paper.claims import judge_all
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
-from geoskip.paper.text_tables import cell, experiment_table
+from geoskip.paper.reproduction import cell, experiment_table
 from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
 ROOT = Path(geoskip.__file__).parents[2]

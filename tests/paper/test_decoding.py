@@ -13,8 +13,7 @@ from torch.testing import assert_close
 from geoskip.blocks import Skip
 from geoskip.graphs import Graph
 from geoskip.meshes import icosphere
-from geoskip.paper.decoding import bumpiness, compare_parts, decode_layers, decode_parts, variation
-from geoskip.paper.measures import run_parts
+from geoskip.paper.measures import bumpiness, compare_parts, decode_layers, decode_parts, run_parts, variation
 from geoskip.report.picture_grids import parts_grid
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run, spheres

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from geoskip.paper.experiments import EXPERIMENTS, chosen_data, find_experiment, find_row
-from geoskip.paper.reproduction import parse_seeds
+from geoskip.paper.reproduction import experiment_table, parse_seeds
 from geoskip.paper.rows import SHORT, PaperRow, paper
-from geoskip.paper.text_tables import experiment_table
 from tests.paper.runs import row_named
 
 DEFAULTS = {"reconstruction": "faces", "correspondence": "bodies", "classification": "superpixels"}

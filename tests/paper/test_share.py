@@ -13,8 +13,7 @@ from torch import nn
 
 from geoskip.blocks import AffineSkip, ResidualSkip
 from geoskip.operators import GCNConv
-from geoskip.paper.decoding import affine_share, block_shares
-from geoskip.paper.measures import run_shares, trained_models
+from geoskip.paper.measures import affine_share, block_shares, run_shares, trained_models
 from tests.models.small import autoencoder
 from tests.paper.small_run import small_run
 from tests.specimens import features, specimen

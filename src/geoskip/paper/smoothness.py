@@ -27,6 +27,7 @@ from geoskip.kernels.reference import gaussian_basis
 from geoskip.operators import ChebConv, MoNetConv, Operator, SplineConv
 from geoskip.operators.spline import bspline, bspline_products
 from geoskip.shapes import Float
+from geoskip.training.tasks.base import spread_evenly
 
 # Gauss-Legendre nodes in each span. Eight integrate polynomials up to degree 15 exactly: cubic splines multiply to 6.
 NODES = 8
@@ -284,9 +285,7 @@ def edge_pseudo(
         def keep(conv: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             graph = args[1] if len(args) > 1 else kwargs["graph"]
             if isinstance(graph, Graph) and graph.pseudo is not None:
-                count = min(most, graph.num_edges)
-                chosen = torch.arange(count, device=graph.device) * graph.num_edges // max(count, 1)
-                pseudo[layer] = graph.pseudo[chosen]
+                pseudo[layer] = graph.pseudo[spread_evenly(graph.num_edges, most).to(graph.device)]
 
         return keep
 
