@@ -23,7 +23,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -45,6 +44,7 @@ from geoskip.meshes import read_mesh, write_mesh
 from geoskip.records.files import atomic_write
 from geoskip.report import picture_grids  # noqa: F401 (loaded once, not in every process)
 from geoskip.training.checkpoint import newest_checkpoint, read_checkpoint_files
+from geoskip.training.loop import commit
 from tests.training import sets
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -291,7 +291,7 @@ def differences(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str
 def record(outcomes: list[Outcome], seed: int) -> dict[str, Any]:
     return {
         "kind": "kills",
-        "commit": _commit(),
+        "commit": commit() or "unknown",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "system": f"{platform.system()} {platform.machine()}",
         "seed": seed,
@@ -307,15 +307,6 @@ def record(outcomes: list[Outcome], seed: int) -> dict[str, Any]:
         },
         "failures": [failure for outcome in outcomes for failure in outcome.failures],
     }
-
-
-def _commit() -> str:
-    """The commit, with a + if files have been changed since."""
-    try:
-        asked = ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def main() -> None:

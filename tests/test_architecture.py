@@ -111,9 +111,12 @@ def test_there_are_no_utils() -> None:
     ("modules", "banned"),
     [
         (["geoskip"], HEAVY | {"torch", "numpy", "scipy"}),
-        (["geoskip.operators", "geoskip.blocks", "geoskip.models"], HEAVY),
+        (
+            ["geoskip.models", "geoskip.meshes", "geoskip.data.generated_faces", "geoskip.data.generated_bodies"],
+            OPTIONAL,
+        ),
     ],
-    ids=["geoskip", "models"],
+    ids=["geoskip", "models and data"],
 )
 def test_importing_stays_light(modules: list[str], banned: set[str]) -> None:
     assert loaded_with(modules) & banned == set()

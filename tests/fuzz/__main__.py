@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ import numpy as np
 import torch
 
 from geoskip.cli.console import error_line, is_input_error
+from geoskip.training.loop import commit
 from tests.fuzz.readers import Reader, all_readers
 
 OUTCOMES = ("clear errors", "accepted", "crashes")
@@ -214,13 +214,12 @@ def _table(counts: Counts) -> str:
 
 
 def _record(counts: Counts, seed: int, seconds: float) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     readers = {
         name: {"inputs": found.total(), **{outcome: found[outcome] for outcome in OUTCOMES}}
         for name, found in sorted(counts.by_reader.items())
     }
     total = counts.total
-    about: dict[str, Any] = {"date": date.today().isoformat(), "commit": commit, "python": sys.version.split()[0]}
+    about: dict[str, Any] = {"date": date.today().isoformat(), "commit": commit(), "python": sys.version.split()[0]}
     about |= {"torch": torch.__version__, "seed": seed, "seconds": round(seconds)}
     return {**about, "inputs": total.total(), **{name: total[name] for name in OUTCOMES}, "readers": readers}
 

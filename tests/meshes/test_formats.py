@@ -2,8 +2,6 @@
 
 import logging
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -214,10 +212,3 @@ def test_what_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="cannot write a mesh without faces"):
         write_mesh(Mesh(np.eye(3), np.empty((0, 3), dtype=np.int64)), tmp_path / "m.ply")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_importing_meshes_loads_no_optional_package() -> None:
-    optional = {"trimesh", "potpourri3d", "pygeodesic", "fast_simplification", "matplotlib"}
-    code = f"import sys, geoskip.meshes; print(sorted({optional} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"

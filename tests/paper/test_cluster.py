@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -61,13 +61,6 @@ def test_rows_are_trained_on_the_cluster(ray: Any, tmp_path: Path) -> None:
 
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = builtins.__import__
-
-    def without(name: str, *rest: Any, **given: Any) -> Any:
-        if name == "ray":
-            raise ImportError("no ray")
-        return whole(name, *rest, **given)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install geoskip\[cluster\]"):
         next(run_on_ray(JOBS, tmp_path))
