@@ -31,11 +31,10 @@ from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, gcn_edges, with_self_loops
 from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
-from geoskip.paper.findings import AnalysisRecord, write_analysis
+from geoskip.paper.findings import record_analysis
 from geoskip.paper.rows import SKIPS
 from geoskip.paper.small_sets import deformed
 from geoskip.shapes import Float
-from geoskip.training.loop import commit
 
 DEPTHS = (0, 2, 4, 8, 16, 32, 64)
 WIDTH = 32
@@ -323,12 +322,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_means(rows, "activation", "rank", f"Effective rank of {WIDTH} channels")
     for quantity, title in TITLES.items():
         print_means(trained, "weights", quantity, f"Networks that separate shapes from noise: {title}")
-    if args.output is not None:
-        settings = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
-        settings |= {"train_seeds": args.train_seeds, "steps": args.steps, "batch_size": BATCH, "rate": RATE}
-        settings["separation"] = {**asdict(task), "vertices": task.graph.num_vertices}
-        seconds = time.perf_counter() - started
-        write_analysis(args.output, AnalysisRecord("depth", settings, rows + trained, seconds, commit=commit()))
+    settings: dict[str, Any] = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
+    settings |= {"train_seeds": args.train_seeds, "steps": args.steps, "batch_size": BATCH, "rate": RATE}
+    settings["separation"] = {**asdict(task), "vertices": task.graph.num_vertices}
+    record_analysis(args.output, "depth", settings, rows + trained, started)
 
 
 TITLES = {

@@ -21,11 +21,10 @@ from torch import nn
 from geoskip.cli.console import print_table
 from geoskip.operators import FeaStConv
 from geoskip.paper.experiments import TABLE2, VALIDATED
-from geoskip.paper.findings import AnalysisRecord, write_analysis
+from geoskip.paper.findings import record_analysis
 from geoskip.paper.running import loaded
 from geoskip.training.config import Config, override
 from geoskip.training.devices import arithmetic, choose_device, device_name
-from geoskip.training.loop import commit
 from geoskip.training.session import Session
 from geoskip.training.tasks import make_task
 from geoskip.training.tasks.classification import Classification
@@ -136,11 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if p.epoch in (0, args.epochs)
     ]
     print_table(("variant", "epoch", *columns.values()), lines, title="FeaStNet on superpixels, validation items")
-    if args.output is not None:
-        settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
-        rows, seconds = [asdict(point) for point in points], time.perf_counter() - started
-        device = device_name(torch.device(choose_device(args.device)))
-        write_analysis(args.output, AnalysisRecord("plateau", settings, rows, seconds, device, commit=commit()))
+    settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
+    device = device_name(torch.device(choose_device(args.device)))
+    record_analysis(args.output, "plateau", settings, [asdict(point) for point in points], started, device=device)
 
 
 if __name__ == "__main__":

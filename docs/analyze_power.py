@@ -27,10 +27,9 @@ from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, attach, target_degree
 from geoskip.models import layer_maker
 from geoskip.paper.baselines import refine
-from geoskip.paper.findings import AnalysisRecord, write_analysis
+from geoskip.paper.findings import record_analysis
 from geoskip.paper.rows import SKIPS
 from geoskip.shapes import Float
-from geoskip.training.loop import commit
 
 # Operator, kernel size and options by their names in tables. MoNet uses degrees as pseudo-coordinates, as in the paper
 # on superpixels.
@@ -253,10 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(header, lines, title=f"Networks, of {args.seeds}, that distinguish the pair")
     for number, pair in enumerate(pairs, 1):
         print(f"{number}. {pair.name}: {pair.about}{'' if pair.wl else ' 1-WL does not distinguish them.'}")
-    if args.output is not None:
-        settings = {"seeds": args.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
-        seconds = time.perf_counter() - started
-        write_analysis(args.output, AnalysisRecord("power", settings, rows, seconds, commit=commit()))
+    settings = {"seeds": args.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
+    record_analysis(args.output, "power", settings, rows, started)
 
 
 if __name__ == "__main__":

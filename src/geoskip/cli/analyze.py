@@ -126,9 +126,7 @@ def _write(
     path: Path | None, analysis: str, settings: dict[str, Any], rows: Any, started: float, data_key: str = ""
 ) -> None:
     if path is not None:
-        from geoskip.paper.findings import AnalysisRecord, write_analysis
-        from geoskip.training.loop import commit
+        from geoskip.paper.findings import record_analysis
 
-        seconds = time.perf_counter() - started
-        write_analysis(path, AnalysisRecord(analysis, settings, rows, seconds, commit=commit(), data_key=data_key))
+        record_analysis(path, analysis, settings, rows, started, data_key=data_key)
         typer.echo(f"wrote {path}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import read_json
 from geoskip.records.statistics import summarize
-from geoskip.training.loop import versions
+from geoskip.training.loop import commit, versions
 
 FORMAT = 1
 # What roughness can mean; see geoskip.paper.smoothness.
@@ -60,6 +61,22 @@ def write_analysis(path: Path, record: AnalysisRecord) -> None:
     head = json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False)
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False, allow_nan=False)}" for row in rows)
     atomic_write(path, f'{head[:-2]},\n "rows": [\n{lines}\n ]\n}}\n'.encode())
+
+
+def record_analysis(
+    path: Path | None,
+    analysis: str,
+    settings: dict[str, Any],
+    rows: Rows,
+    started: float,
+    device: str = "cpu",
+    data_key: str = "",
+) -> None:
+    """Write the record of an analysis that ``started`` at this time of ``time.perf_counter``, if it has a path."""
+    if path is not None:
+        seconds = time.perf_counter() - started
+        record = AnalysisRecord(analysis, settings, rows, seconds, device, commit=commit(), data_key=data_key)
+        write_analysis(path, record)
 
 
 def read_analysis(path: Path) -> AnalysisRecord:
