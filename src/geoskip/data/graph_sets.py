@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from geoskip.data.progress_bar import progress_bar
 from geoskip.graphs.coarsening import contract, graclus
 from geoskip.graphs.graph import Graph
 from geoskip.graphs.graph_hierarchy import PooledGraphs
+from geoskip.graphs.tensor_records import move, register_record
 from geoskip.shapes import Bool, Float, Int, Shaped
 
 CHUNK = 2048  # graphs at a time: limits the memory for edges numbered in 64 bits
@@ -24,6 +25,7 @@ SMALL = 256  # vertices that 8 bits can number
 MATRIX_VERTICES = 256  # in graphs of up to this size, coarse edges are found by a matrix
 
 
+@register_record
 @dataclass(frozen=True, eq=False)
 class GraphLevel:
     """Graphs packed one after the other, at one level of coarseness.
@@ -47,8 +49,7 @@ class GraphLevel:
         return len(self.offsets) - 1
 
     def to(self, device: torch.device | str) -> GraphLevel:
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: t.to(device) for name, t in tensors.items() if t is not None})
+        return move(self, device)
 
     def select(self, items: Int[Tensor, " items"]) -> GraphLevel:
         """The chosen graphs, in the given order; edges and clusters stay numbered within each graph."""
