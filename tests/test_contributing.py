@@ -19,6 +19,7 @@ import pytest
 import geoskip
 from geoskip.meshes import icosphere, write_mesh
 from tests.docs.pages import DOCS, blocks, commands
+from tests.packages import install
 
 PAGE = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -133,11 +134,7 @@ def test_short_names_work(folder: Path) -> None:
     (text,) = [block.text for block in blocks(section) if block.language == "toml"]
     groups = tomllib.loads(text)["project"]["entry-points"]
     assert {len(group) for group in groups.values()} == {1}, "one line each"
-    installed = folder / "mypackage-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mypackage\nVersion: 1.0\n")
-    lines = [f"[{group}]\n{name} = {path}\n" for group, names in groups.items() for name, path in names.items()]
-    (installed / "entry_points.txt").write_text("\n".join(lines))
+    install(folder, "mypackage", groups)
     config = follow(folder, section, "names")
     assert [config[key] for key in ("task", "data", "operator", "skip")] == ["octants", "spheres", "mean", "low-rank"]
 

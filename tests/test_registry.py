@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from geoskip.training.config import resolve
 from geoskip.training.loop import train
 from geoskip.training.run import Run, row_name
 from geoskip.training.tasks import make_task
+from tests.packages import importable, install
 from tests.training import sets
 
 OWN = '''
@@ -90,19 +90,13 @@ def not_a_module(in_channels, out_channels):
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An installed package with an operator and a skip of its own, and entry points for them."""
-    (tmp_path / "othernet").mkdir()
-    (tmp_path / "othernet" / "__init__.py").write_text("")
-    (tmp_path / "othernet" / "conv.py").write_text(OWN)
-    installed = tmp_path / "othernet-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: othernet\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(
-        "[geoskip.operators]\nradial = othernet.conv:RadialConv\n\n[geoskip.skips]\nhalf = othernet.conv:HalfSkip\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    yield "othernet.conv"
-    for name in [name for name in sys.modules if name.partition(".")[0] == "othernet"]:
-        del sys.modules[name]
+    points = {
+        "geoskip.operators": {"radial": "othernet.conv:RadialConv"},
+        "geoskip.skips": {"half": "othernet.conv:HalfSkip"},
+    }
+    install(tmp_path, "othernet", points)
+    with importable(tmp_path, "othernet.conv", OWN, monkeypatch):
+        yield "othernet.conv"
 
 
 def test_built_in_names() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from geoskip.data import DATA_SETS, DataSet, data_set, find_data_set
 from geoskip.data.catalog import absolute, check_data, load_data
 from tests.cli.test_cli import run
+from tests.packages import importable, install
 
 OWN = """
 from pathlib import Path
@@ -39,18 +39,11 @@ def undeclared():
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An installed package with a data set, and an entry point for it."""
     folder = tmp_path / "packages"
-    (folder / "ownpackage").mkdir(parents=True)
-    (folder / "ownpackage" / "__init__.py").write_text("")
-    (folder / "ownpackage" / "data.py").write_text(OWN)
-    installed = folder / "ownpackage-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: ownpackage\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text("[geoskip.data]\nspheres = ownpackage.data:spheres\n")
-    monkeypatch.syspath_prepend(folder)
+    folder.mkdir()
+    install(folder, "ownpackage", {"geoskip.data": {"spheres": "ownpackage.data:spheres"}})
     monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
-    yield folder
-    for name in [name for name in sys.modules if name.partition(".")[0] == "ownpackage"]:
-        del sys.modules[name]
+    with importable(folder, "ownpackage.data", OWN, monkeypatch):
+        yield folder
 
 
 @pytest.mark.parametrize("name", ["spheres", "ownpackage.data:spheres"])
