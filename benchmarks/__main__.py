@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from geoskip.cli.console import MainGroup
 
@@ -29,6 +28,10 @@ app = typer.Typer(
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
 Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator; may be repeated.")]
+PeerOperators = Annotated[
+    list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
+]
+Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")]
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
 
 
@@ -48,59 +51,32 @@ def blocks(
     output: RecordFile = None,
 ) -> None:
     """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
-    from benchmarks.measure_blocks import Settings, chosen_device
+    from benchmarks.measure_blocks import Settings, chosen_device, measure_workload
+    from benchmarks.measurements import busy, machine
+    from benchmarks.roofline import measure_ceilings
     from benchmarks.workloads import checked_operators, chosen_workloads
 
     where = chosen_device(device)
     quick = where.type == "cpu" if quick is None else quick
     chosen, operators = chosen_workloads(workload, quick, smallest), checked_operators(operator)
-    rows = _run(chosen, operators, Settings(where, seconds, peers, compiled), output)
-    if any(row.is_ours and row.problem is not None for row in rows):
-        raise typer.Exit(1)
-
-
-def _run(chosen: list[Any], operators: list[str], settings: Any, path: Path | None) -> list[Any]:
-    from benchmarks.measure_blocks import measure_workload
-    from benchmarks.measurements import busy, machine, rows_as_json, save
-    from benchmarks.roofline import measure_ceilings
-    from benchmarks.terminal_tables import path_tables, row_tables
-
-    record: dict[str, Any] = {"kind": "blocks", "machine": machine(settings.device)}
+    settings = Settings(where, seconds, peers, compiled)
+    record: dict[str, Any] = {"kind": "blocks", "machine": machine(where)}
     _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
-    load = [busy()]
-    ceilings = measure_ceilings(settings.device)
-    record |= {"ceilings": asdict(ceilings), "workloads": {w.name: w.about for w in chosen}}
-    rows: list[Any] = []
-    for workload in chosen:
-        for row in measure_workload(workload, operators, settings, ceilings):
-            rows.append(row)
-            _say(_line(row))
-            if path is not None:
-                save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
-    console = _console()
-    for table in [*row_tables(rows), *path_tables(rows)]:
-        console.print(table)
+    load = [busy()] * 2
+    ceilings = measure_ceilings(where)
+    record |= {"ceilings": asdict(ceilings), "workloads": {w.name: w.about for w in chosen}, "load": load}
+    measured = (row for w in chosen for row in measure_workload(w, operators, settings, ceilings))
+    rows = _measure(record, measured, _line, output)
     if any(row.peer_does_more for row in rows):
-        console.print("* PyTorch Geometric cannot leave out MoNet's root weight: its time includes the skip.")
-    return rows
-
-
-def _line(row: Any) -> str:
-    from benchmarks.terminal_tables import block_name, megabytes, number, ratio
-
-    name = f"{row.workload} {block_name(row)}, {row.path}: "
-    if row.problem is not None:
-        return name + row.problem
-    return f"{name}{number(row.milliseconds)} ms, {megabytes(row.peak_bytes)} MB, × {ratio(row.time_ratio)}"
+        typer.echo("* PyTorch Geometric cannot leave out MoNet's root weight: its time includes the skip.")
+    _fail_if_wrong(rows)
 
 
 @app.command()
 def training(
     device: Device = "auto",
-    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
-    operator: Annotated[
-        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
-    ] = None,
+    task: Tasks = None,
+    operator: PeerOperators = None,
     skip: Annotated[
         list[str] | None, typer.Option(help="Networks with this skip, none (the default) or affine; may be repeated.")
     ] = None,
@@ -112,24 +88,18 @@ def training(
     """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.training.measure_steps import Settings, measure_training
-    from benchmarks.training.training_tables import training_table
     from benchmarks.training.trainings import chosen_operators, chosen_skips, chosen_trainings
 
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, ways = chosen_trainings(task, quick), (chosen_operators(operator), chosen_skips(skip))
-    rows = _measure_tasks("training", chosen, lambda one: measure_training(one, *ways, settings), settings, output)
-    _console().print(training_table(rows))
-    if any(row.is_ours and row.problem is not None for row in rows):
-        raise typer.Exit(1)
+    _measure_tasks("training", chosen, lambda one: measure_training(one, *ways, settings), settings, output)
 
 
 @app.command()
 def loop(
     device: Device = "auto",
-    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
-    operator: Annotated[
-        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
-    ] = None,
+    task: Tasks = None,
+    operator: PeerOperators = None,
     skip: Annotated[
         list[str] | None, typer.Option(help="Networks with this skip, none or affine (the default); may be repeated.")
     ] = None,
@@ -145,35 +115,22 @@ def loop(
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.training.measure_steps import Settings
     from benchmarks.training.plain_loop import chosen_loops, chosen_paths, measure_loop
-    from benchmarks.training.training_tables import loop_table
     from benchmarks.training.trainings import chosen_operators, chosen_skips
 
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, paths = chosen_loops(task), chosen_paths(path, settings.device)
     ways = chosen_operators(operator), chosen_skips(skip or ["affine"]), paths
-    rows = _measure_tasks("loop", chosen, lambda one: measure_loop(one, *ways, settings), settings, output)
-    _console().print(loop_table(rows))
-    if any(row.is_ours and row.problem is not None for row in rows):
-        raise typer.Exit(1)
+    _measure_tasks("loop", chosen, lambda one: measure_loop(one, *ways, settings), settings, output)
 
 
 def _measure_tasks(
     kind: str, chosen: list[Any], measure: Callable[[Any], Iterable[Any]], settings: Any, path: Path | None
-) -> list[Any]:
-    """The rows of all tasks; the record is written after each row."""
-    from benchmarks.measurements import busy, machine, rows_as_json, save
+) -> None:
+    from benchmarks.measurements import busy, machine
 
     record: dict[str, Any] = {"kind": kind, "machine": machine(settings.device), "steps": settings.steps}
-    record |= {"tasks": {task.name: task.about for task in chosen}}
-    rows: list[Any] = []
-    load = [busy()]
-    for task in chosen:
-        for row in measure(task):
-            rows.append(row)
-            _say(_line(row))
-            if path is not None:
-                save(path, record | {"load": [*load, busy()], "rows": rows_as_json(rows)})
-    return rows
+    record |= {"tasks": {task.name: task.about for task in chosen}, "load": [busy()] * 2}
+    _fail_if_wrong(_measure(record, (row for task in chosen for row in measure(task)), _line, path))
 
 
 @app.command()
@@ -190,21 +147,21 @@ def scaling(
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.measurements import machine, save
     from benchmarks.scaling import LARGEST, growth, measure_scaling, sizes_up_to
-    from benchmarks.terminal_tables import scaling_table
     from benchmarks.workloads import checked_operators
 
     where, operators = chosen_device(device), checked_operators(operator or ["monet"])
     sizes = sizes_up_to(max_vertices or (LARGEST if where.type == "cuda" else 1 << 17))
     points: list[Any] = []
+    record: dict[str, Any] = {"kind": "scaling", "machine": machine(where)}
     for name in operators:
         for point in measure_scaling(name, sizes, where, seconds):
             points.append(point)
             _say(f"{name} {point.vertices:,}: {point.problem or f'{point.milliseconds:.3g} ms'}")
             fits = [growth(name, points) for name in operators]
+            record |= {"points": [asdict(point) for point in points], "growth": [asdict(fit) for fit in fits]}
             if output is not None:
-                record = {"kind": "scaling", "machine": machine(where), "points": [asdict(p) for p in points]}
-                save(output, record | {"growth": [asdict(fit) for fit in fits]})
-    _console().print(scaling_table(points, fits))
+                save(output, record)
+    _show(record)
     if any(point.problem is not None for point in points):
         raise typer.Exit(1)
 
@@ -217,18 +174,15 @@ def accelerate(
     output: RecordFile = None,
 ) -> None:
     """PyTorch Geometric's own models before and after geoskip.accelerate: time, peak memory, difference."""
-    from benchmarks.accelerated_models import acceleration_section, measure_models, rows_as_json
+    from benchmarks.accelerated_models import measure_models
     from benchmarks.measure_blocks import chosen_device
-    from benchmarks.measurements import machine, save
+    from benchmarks.measurements import machine
+
+    def told(row: Any) -> str:
+        return f"{row.model}: {row.time_ratio:.1f} times faster, {row.memory_ratio:.1f} times less memory"
 
     where = chosen_device(device)
-    record: dict[str, Any] = {"kind": "acceleration", "machine": machine(where), "rows": []}
-    for row in measure_models(where, seconds, model):
-        record["rows"] += rows_as_json([row])
-        _say(f"{row.model}: {row.time_ratio:.1f} times faster, {row.memory_ratio:.1f} times less memory")
-        if output is not None:
-            save(output, record)
-    typer.echo("\n".join(acceleration_section(record)))
+    _measure({"kind": "acceleration", "machine": machine(where)}, measure_models(where, seconds, model), told, output)
 
 
 @app.command()
@@ -238,50 +192,34 @@ def products(
     """Float32 products of the correspondence classifier on a GPU: cuBLAS, TF32, and split in two halves."""
     from benchmarks.matrix_products import measure_products
     from benchmarks.measure_blocks import chosen_device
-    from benchmarks.measurements import machine, save
+    from benchmarks.measurements import machine
 
     where = chosen_device("cuda")
-    record: dict[str, Any] = {"kind": "products", "machine": machine(where), "rows": []}
-    for row in measure_products(where, seconds):
-        record["rows"].append(asdict(row))
-        if output is not None:
-            save(output, record)
-        layer = "" if row.layer_ms is None else f", forward and backward {row.layer_ms:.3f} ms"
-        errors = ", ".join(f"{error:.1e}" for error in row.errors)
-        typer.echo(f"{row.way}: products {row.products_ms:.3f} ms{layer}, relative errors {errors}")
+    record = {"kind": "products", "machine": machine(where)}
+    _measure(record, measure_products(where, seconds), lambda row: f"{row.way}: {row.products_ms:.3f} ms", output)
 
 
 @app.command()
 def start(
-    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated.")] = None,
-    operator: Annotated[
-        list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
-    ] = None,
+    task: Tasks = None,
+    operator: PeerOperators = None,
     device: Device = "auto",
     output: RecordFile = None,
 ) -> None:
     """Seconds to the first training step in a fresh process, with Triton's cache empty and then filled, and PyG's."""
     from benchmarks.measure_blocks import chosen_device
-    from benchmarks.measurements import machine, save
+    from benchmarks.measurements import machine
     from benchmarks.start import measure_starts
     from benchmarks.training.trainings import chosen_operators, chosen_trainings
 
     where = chosen_device(device)
-    record: dict[str, Any] = {"kind": "start", "machine": machine(where), "rows": []}
-    for one in chosen_trainings(task):
-        for name in chosen_operators(operator):
-            for row in measure_starts(one.name, name, where.type):
-                record["rows"].append(row)
-                typer.echo(_start_line(row))
-                if output is not None:
-                    save(output, record)
+    pairs = [(one.name, name) for one in chosen_trainings(task) for name in chosen_operators(operator)]
+    rows = (row for pair in pairs for row in measure_starts(*pair, where.type))
+    _measure({"kind": "start", "machine": machine(where)}, rows, _start_line, output)
 
 
 def _start_line(row: dict[str, Any]) -> str:
-    line = (
-        f"{row['task']} {row['operator']}, {row['side']}, cache {row['cache']}: first step after "
-        f"{row['first_step']:.2f} s, imports {row['imports']:.2f} s before, next step {1e3 * row['second_step']:.1f} ms"
-    )
+    line = f"{row['task']} {row['operator']}, {row['side']}, cache {row['cache']}: {row['first_step']:.2f} s"
     if not row["kernels"]:
         return line
     return f"{line}; {row['kernels']} kernels traced in {row['trace']:.2f} s, compiled in {row['compile']:.2f} s"
@@ -295,8 +233,7 @@ def table(
     ] = None,
 ) -> None:
     """Make the page of benchmarks, docs/benchmarks.md, from records."""
-    from benchmarks.document import document
-    from benchmarks.measurements import load
+    from benchmarks.document import document, load
     from geoskip.records.files import atomic_write
 
     page = document([(path.stem, load(path)) for path in records])
@@ -306,15 +243,48 @@ def table(
         atomic_write(output, page.encode())
 
 
-def _console() -> Console:
-    """Wide enough for the tables where no terminal sets the width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=150)
+def _measure(record: dict[str, Any], rows: Iterable[Any], told: Callable[[Any], str], path: Path | None) -> list[Any]:
+    """The rows. Each is told when it is there, and the record written with those so far; at the end it is shown."""
+    from benchmarks.measurements import busy, save
+
+    measured = []
+    record["rows"] = []
+    for row in rows:
+        measured.append(row)
+        record["rows"].append(row if isinstance(row, dict) else asdict(row))
+        if "load" in record:
+            record["load"][1] = busy()
+        _say(told(row))
+        if path is not None:
+            save(path, record)
+    _show(record)
+    return measured
+
+
+def _line(row: Any) -> str:
+    from benchmarks.cells import block_name, megabytes, number, ratio
+
+    name = f"{row.workload} {block_name(row)}, {row.path}: "
+    if row.problem is not None:
+        return name + row.problem
+    return f"{name}{number(row.milliseconds)} ms, {megabytes(row.peak_bytes)} MB, × {ratio(row.time_ratio)}"
 
 
 def _say(line: str) -> None:
     """A line of progress, at once, beside the output."""
     print(line, file=sys.stderr, flush=True)
+
+
+def _show(record: dict[str, Any]) -> None:
+    """As on the page of benchmarks."""
+    from benchmarks.document import tables
+
+    typer.echo("\n".join(tables(record)))
+
+
+def _fail_if_wrong(rows: Iterable[Any]) -> None:
+    if any(row.is_ours and row.problem is not None for row in rows):
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

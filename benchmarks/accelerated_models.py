@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -172,10 +172,6 @@ def acceleration_section(record: dict[str, Any]) -> Iterator[str]:
         peaks = f"{row.pyg_peak_bytes / 1e6:.0f} | {row.peak_bytes / 1e6:.0f} | {row.memory_ratio:.1f}×"
         yield f"| {row.model} | {row.layers} | {times} | {peaks} | {row.error_f32:.0e} | {row.error_f64:.0e} |"
     yield ""
-
-
-def rows_as_json(rows: list[AcceleratedRow]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
 
 
 if __name__ == "__main__":

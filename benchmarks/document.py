@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from benchmarks.accelerated_models import acceleration_section
+from benchmarks.cells import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
 from benchmarks.matrix_products import products_section
 from benchmarks.measurements import PATHS, Row, rows_of
-from benchmarks.terminal_tables import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
-from benchmarks.training.training_tables import loop_section, training_section
+from benchmarks.training.sections import loop_section, training_section
 from geoskip.operators import operator_info
+from geoskip.records.reading import ReadError, read_json
 
 INTRODUCTION = """\
 # Benchmarks
@@ -39,6 +41,17 @@ from the records in `results/bench/`; do not edit it. Each record is one run of 
 """
 
 
+def load(path: Path) -> dict[str, Any]:
+    """A record that ``python -m benchmarks … -o`` wrote."""
+    try:
+        record = read_json(path)
+    except ReadError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(record, dict) or record.get("kind") not in SECTIONS:
+        raise ValueError(f"{path}: not a benchmark record; write one with python -m benchmarks -o {path}")
+    return record
+
+
 def document(records: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """One section for each record; ``records`` are (name, record), shown in the order of their names."""
     sections = [INTRODUCTION]
@@ -51,7 +64,12 @@ def _section(name: str, record: dict[str, Any]) -> Iterator[str]:
     yield f"## {name}: {record['machine']['device']}"
     yield ""
     yield from _machine(record["machine"])
-    yield from SECTIONS[record["kind"]](record)
+    yield from tables(record)
+
+
+def tables(record: dict[str, Any]) -> Iterator[str]:
+    """What a record says, without the machine; commands print it, too."""
+    return SECTIONS[record["kind"]](record)
 
 
 def _machine(machine: dict[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases import Contender, Step
-from benchmarks.terminal_tables import line, number, scientific
+from benchmarks.cells import line, number, scientific
 from benchmarks.timing import captured, time_steps
 from geoskip.kernels import linear_cross_entropy, use_path
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,11 @@ import torch
 
 from geoskip import __version__
 from geoskip.records.files import atomic_write
-from geoskip.records.reading import ReadError, read_json
 from geoskip.training.loop import commit
 
 OURS = ("geoskip", "compiled", "reduce-overhead", "captured")
 # In the order in which tables show them.
 PATHS = (*OURS, "PyG", "PyG compiled", "PyG reduce-overhead", "reference")
-KINDS = ("acceleration", "blocks", "loop", "products", "scaling", "start", "training")
 
 
 @dataclass(frozen=True)
@@ -122,21 +119,6 @@ def precision() -> dict[str, str]:
 def save(path: Path, record: dict[str, Any]) -> None:
     """Write a record, complete or not at all: a run that is stopped leaves the records before it."""
     atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def load(path: Path) -> dict[str, Any]:
-    """A record that ``python -m benchmarks … -o`` wrote."""
-    try:
-        record = read_json(path)
-    except ReadError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if not isinstance(record, dict) or record.get("kind") not in KINDS:
-        raise ValueError(f"{path}: not a benchmark record; write one with python -m benchmarks -o {path}")
-    return record
-
-
-def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
 
 
 def rows_of(record: dict[str, Any]) -> list[Row]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benchmarks.cases import Case, make_problem_block, ours, seeded
 from benchmarks.checking import TOLERANCE, check, reference_results
+from benchmarks.measure_blocks import failed
 from benchmarks.surfaces import PATCH, sheet_graph, tiled, with_sheet_spirals
 from benchmarks.timing import peak_bytes, release, time_steps
 from benchmarks.workloads import Problem, Workload
@@ -91,7 +92,7 @@ def _measured(case: Case, reference: dict[str, Tensor], seconds: float) -> Point
             peak = peak_bytes(contender.steps[0], device)
             timing = time_steps(contender.steps, device, seconds)
     except Exception as error:
-        return Point(*named, problem=f"failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return Point(*named, problem=failed(error))
     return Point(*named, timing.milliseconds, peak, verdict.error, verdict.repeats)
 
 

@@ -9,7 +9,6 @@ import torch
 from benchmarks.measure_blocks import Settings, chosen_device, measure_workload, with_ratios
 from benchmarks.measurements import Row
 from benchmarks.roofline import Ceilings
-from benchmarks.terminal_tables import path_tables
 from torch import nn
 
 from tests.benchmarks.tiny import CPU, MESHES, PACKED, plant
@@ -128,6 +127,3 @@ def test_compiled_paths_of_blocks_with_a_skip(monkeypatch: pytest.MonkeyPatch) -
     assert [row.path for row in rows if row.skip] == ["geoskip", "compiled", "PyG", "PyG compiled"]
     assert [row.path for row in rows if not row.skip] == ["geoskip", "PyG"]
     assert all(row.problem is None for row in rows)
-    (table,) = path_tables(rows)
-    assert [column.header for column in table.columns][1:5] == ["geoskip", "compiled", "PyG", "PyG compiled"]
-    assert table.row_count == 2

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from benchmarks.accelerated_models import AcceleratedRow
-from benchmarks.document import SECTIONS, document
+from benchmarks.cells import number
+from benchmarks.document import document, load
 from benchmarks.matrix_products import Product
-from benchmarks.measurements import KINDS, Row, busy, load, machine, precision, rows_as_json, rows_of, save
+from benchmarks.measurements import Row, busy, machine, precision, rows_of, save
 from benchmarks.scaling import Growth, Point
-from benchmarks.terminal_tables import number
 
 from tests.benchmarks.tiny import CPU
 
@@ -33,7 +33,7 @@ def blocks(rows: list[Row]) -> dict[str, Any]:
         "ceilings": {"bytes_per_second": 4.3e12, "operations_per_second": 5e13, "eager_milliseconds": 0.25},
         "workloads": {"faces": "batch 32"},
         "load": [0.1, 1.9],
-        "rows": rows_as_json(rows),
+        "rows": [asdict(row) for row in rows],
     }
 
 
@@ -76,13 +76,15 @@ def lines_of(page: str, start: str) -> list[list[str]]:
 
 
 def test_page_compares_side_by_side() -> None:
-    page = document([("h200", blocks([BARE, AFFINE, PEER]))])
+    compiled = replace(AFFINE, path="compiled", milliseconds=0.4)
+    page = document([("h200", blocks([BARE, AFFINE, compiled, PEER]))])
     assert "one small kernel forward and one backward takes 0.250 ms" in page
     (head,) = lines_of(page, "block")
     (bare,) = lines_of(page, "MoNet, M=9")
     (affine,) = lines_of(page, "Aff-MoNet, M=9")
     cells = dict(zip(head, affine, strict=True))
     assert cells["geoskip, ms"] == "0.550"
+    assert cells["compiled, ms"] == "0.400"
     assert cells["PyG, ms"] == "9.30"
     assert cells["× faster"] == "16.9"
     assert cells["PyG, MB"] == "3002"
@@ -150,7 +152,3 @@ def test_page_of_accelerated_models() -> None:
     row = asdict(AcceleratedRow("GIN", 3, 4.0, 2.0, 30_000_000, 10_000_000, 1e-7, 1e-16))
     page = document([("models", {"kind": "acceleration", "machine": machine(CPU), "rows": [row]})])
     assert "| GIN | 3 | 4 | 2 | 2.0× | 30 | 10 | 3.0× | 1e-07 | 1e-16 |" in page
-
-
-def test_every_kind_of_record_has_a_section() -> None:
-    assert set(SECTIONS) == set(KINDS)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from benchmarks.measurements import PATHS, Row, rows_as_json
+from benchmarks.measurements import PATHS, Row
 from benchmarks.training.measure_steps import LOSS_TOLERANCE
 from benchmarks.training.networks import PeerCorrespondence
 from benchmarks.training.plain_loop import LOOPS, TF32_LOSS_TOLERANCE, chosen_loops, chosen_paths, measure_loop
-from benchmarks.training.training_tables import loop_section
+from benchmarks.training.sections import loop_section
 from torch import Tensor, nn
 
 from benchmarks.training import plain_loop
@@ -113,7 +113,7 @@ def test_section_of_the_page() -> None:
     mine = Row(**common, path="compiled", call="torch.compile(model)", milliseconds=2.0, time_ratio=15.0, error=1e-7)
     mine = replace(mine, first_seconds=7.25, peak_bytes=250_000_000)
     theirs = Row(**common, path="PyG compiled", call="", problem="failed: RuntimeError: no such kernel")
-    record = {"steps": 20, "tasks": {"autoencoder": "batch 32"}, "rows": rows_as_json([mine, theirs])}
+    record = {"steps": 20, "tasks": {"autoencoder": "batch 32"}, "rows": [asdict(row) for row in (mine, theirs)]}
     page = "\n".join(loop_section(record))
     assert "### autoencoder: batch 32" in page
     assert "| Aff-MoNet, M=9 | compiled | 2.00 | 7.25 | 250 | 15.0 | – | 1e-07 |" in page

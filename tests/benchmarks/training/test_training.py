@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.__main__ import app
-from benchmarks.measurements import Row, rows_as_json
+from benchmarks.measurements import Row
 from benchmarks.training.loaders import ON_DEVICE, Loading, batches, mesh_data
 from benchmarks.training.measure_steps import Settings, compare, measure_training
 from benchmarks.training.networks import PRODUCTS, PeerCorrespondence
 from benchmarks.training.peer_layers import EDGES
+from benchmarks.training.sections import training_section
 from benchmarks.training.sets import correspondence_set, graph_set, mesh_set, remeshed_set
 from benchmarks.training.trainers import Way, order, ways
-from benchmarks.training.training_tables import training_section
 from benchmarks.training.trainings import (
     TRAININGS,
     Run,
@@ -189,7 +189,11 @@ def test_section_of_the_page() -> None:
     )
     theirs = Row(**common, path="PyG", call="conv(x, edge_index)", milliseconds=30.0)
     refused = replace(mine, problem="other losses: loss of step 3 is off by 1.0e-01", error=0.1)
-    record = {"steps": 20, "tasks": {"autoencoder": "batch 32"}, "rows": rows_as_json([mine, theirs, refused])}
+    record = {
+        "steps": 20,
+        "tasks": {"autoencoder": "batch 32"},
+        "rows": [asdict(row) for row in (mine, theirs, refused)],
+    }
     page = "\n".join(training_section(record))
     assert "### autoencoder: batch 32" in page
     assert "| MoNet, M=9 | captured | 2.00 | – | 15.0 | – | 1e-07 | yes |" in page

@@ -1,4 +1,4 @@
-"""Rows of trainings as a table for a terminal, and as a section of the page."""
+"""Rows of trainings as sections of the page."""
 
 from __future__ import annotations
 
@@ -6,32 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.table import Table
-
+from benchmarks.cells import block_name, line, megabytes, number, ratio, scientific, yes_no
 from benchmarks.measurements import Row, rows_of
-from benchmarks.terminal_tables import block_name, line, megabytes, number, ratio, scientific, yes_no
 
 COLUMNS = ("ms", "peak MB", "× faster", "× less memory", "loss difference", "repeats")
 LOOP_COLUMNS = ("ms", "first step, s", "peak MB", "× faster", "× less memory", "loss difference")
-
-
-def training_table(rows: Sequence[Row]) -> Table:
-    return _table("one training step, including batch and optimizer", rows, COLUMNS)
-
-
-def loop_table(rows: Sequence[Row]) -> Table:
-    return _table("one step of a plain loop: forward, backward, Adam", rows, LOOP_COLUMNS)
-
-
-def _table(title: str, rows: Sequence[Row], columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("task", "network", "path"):
-        table.add_column(column, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(row.workload, block_name(row), row.path, *_cells(row, columns))
-    return table
 
 
 def training_section(record: dict[str, Any]) -> Iterator[str]:
