@@ -1,6 +1,6 @@
 """Generated bodies: one closed connectivity, poses that bend and do not stretch, unseen people in the test."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,8 @@ def test_people_and_seeds_differ_and_repeat(body: Any, tmp_path: Path) -> None:
     assert (two.split.train.tolist(), two.split.test.tolist()) == ([0, 1], [2, 3])
 
 
-def test_cached_bodies_need_no_anny(
-    faust_like: CorrespondenceSet, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "anny", None)
-    assert (bodies(cache=folder).meshes[7].verts == faust_like.meshes[7].verts).all()
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        bodies(seed=5, cache=folder)
+def test_cached_bodies_need_no_anny(faust_like: CorrespondenceSet, check_without_anny: Callable[..., None]) -> None:
+    check_without_anny(bodies, faust_like)
 
 
 def test_poses_name_joints_and_joints_name_bones(body: Any) -> None:

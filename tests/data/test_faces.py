@@ -1,6 +1,6 @@
 """Generated faces: the linear form against anny itself, identities, splits, and life without anny."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +152,8 @@ def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:
     assert len(tiny.to("cpu").shapes) == 250
 
 
-def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "anny", None)
-    found = faces(**TINY, cache=folder)
-    assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        faces(**TINY, seed=5, cache=folder)
+def test_cached_faces_need_no_anny(tiny: MeshSet, check_without_anny: Callable[..., None]) -> None:
+    check_without_anny(faces, tiny, **TINY)
 
 
 def test_the_entry_tells_its_actions_and_unit(tiny: MeshSet, folder: Path) -> None:

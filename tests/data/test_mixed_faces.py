@@ -1,6 +1,6 @@
 """Faces with mixed expressions: decoded as anny does it, one size, takes, people and expressions held out."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +161,8 @@ def test_people_and_takes_do_not_depend_on_their_number(tiny: MeshSet, folder: P
     assert (other.verts(torch.arange(4)) - two.verts(torch.arange(4))).abs().max() > 1
 
 
-def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiny.content in {entry.name for entry in folder.glob("mixed-faces-*")}
-    monkeypatch.setitem(sys.modules, "anny", None)
-    found = mixed_faces(**TINY, cache=folder)
-    assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        mixed_faces(**TINY, seed=5, cache=folder)
+def test_cached_faces_need_no_anny(tiny: MeshSet, check_without_anny: Callable[..., None]) -> None:
+    check_without_anny(mixed_faces, tiny, **TINY)
 
 
 def test_decoding_follows_the_items_asked_for(tiny: MeshSet) -> None:

@@ -1,6 +1,6 @@
 """Bodies in motion: near anny's own surface, smooth, with motions that the test alone has of a person."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,5 @@ def test_mirroring_twice_is_nothing_and_once_exchanges_the_sides() -> None:
     assert np.array_equal(mirrored(pose)[JOINTS.index("neck")], pose[JOINTS.index("neck")] * (1, -1, -1))
 
 
-def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiny.content in {entry.name for entry in folder.glob("moving-bodies-*")}
-    monkeypatch.setitem(sys.modules, "anny", None)
-    found = moving_bodies(**TINY, cache=folder)
-    assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        moving_bodies(**TINY, seed=5, cache=folder)
+def test_cached_bodies_need_no_anny(tiny: MeshSet, check_without_anny: Callable[..., None]) -> None:
+    check_without_anny(moving_bodies, tiny, **TINY)

@@ -3,7 +3,7 @@
 At full resolution, which takes no time to decimate.
 """
 
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,12 +136,8 @@ def test_a_network_trains_on_meshes_with_a_connectivity_each() -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_cached_bodies_need_no_anny(tiny: CorrespondenceSet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiny.content in {entry.name for entry in folder.glob("remeshed-bodies-*")}
-    monkeypatch.setitem(sys.modules, "anny", None)
-    assert (remeshed_bodies(**TINY, cache=folder).meshes[3].verts == tiny.meshes[3].verts).all()
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
-        remeshed_bodies(**TINY, seed=5, cache=folder)
+def test_cached_bodies_need_no_anny(tiny: CorrespondenceSet, check_without_anny: Callable[..., None]) -> None:
+    check_without_anny(remeshed_bodies, tiny, **TINY)
 
 
 def test_the_entry_is_small(tiny: CorrespondenceSet, folder: Path) -> None:
