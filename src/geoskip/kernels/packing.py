@@ -82,9 +82,9 @@ class Rows:
         real = self.real.view(-1, *(1,) * (values.dim() - 1))
         return torch.where(real, values[self.rows], padding)
 
-    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
-        """One value per graph, repeated for all its rows; ``padding`` in padding rows."""
-        return torch.where(self.real, values[self.graphs], padding)
+    def spread(self, values: Tensor) -> Tensor:
+        """One value per graph, repeated for all its rows; 0 in padding rows."""
+        return torch.where(self.real, values[self.graphs], 0)
 
 
 class GraphBatch(NamedTuple):

@@ -43,10 +43,10 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     return path.read_bytes()
 
 
-def read_text(path: str | Path, limit: int = MAX_JSON_BYTES) -> str:
+def read_text(path: str | Path) -> str:
     """A file of UTF-8 text, with or without a byte order mark."""
     try:
-        return read_bytes(path, limit).decode("utf-8-sig")
+        return read_bytes(path, MAX_JSON_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ReadError(f"not text in UTF-8: {error}") from error
 

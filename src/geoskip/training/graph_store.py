@@ -229,7 +229,7 @@ class UniformRows(Rows):
     def take(self, values: Tensor, padding: int = 0) -> Tensor:
         return values.unflatten(0, (-1, self.size)).index_select(0, self.items).flatten(0, 1)
 
-    def spread(self, values: Tensor, padding: int = 0) -> Tensor:
+    def spread(self, values: Tensor) -> Tensor:
         return values.repeat_interleave(self.size, output_size=len(values) * self.size)
 
 

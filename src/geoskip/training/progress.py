@@ -55,14 +55,11 @@ class Lines(Progress):
 
     first_seconds, seconds = 5.0, 30.0
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
-
     def show(self, step: int, status: str, time_left: str) -> None:
         self.message(f"{status}, {time_left}")
 
     def message(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
 class Bar(Progress):
