@@ -105,11 +105,6 @@ def test_faces_are_made_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.shapes.template.num_vertices == 60
 
 
-def test_unknown_data() -> None:
-    with pytest.raises(ValueError, match="data: the demo has faces, spheres and auto, not 'hands'"):
-        demo_set("hands")
-
-
 def samples_off_by(distance: float) -> MeshSamples:
     sphere = icosphere(1)
     verts = np.stack([sphere.verts] * 2)
@@ -163,6 +158,12 @@ def test_command_says_why_there_are_no_faces(monkeypatch: pytest.MonkeyPatch, tm
     told = run("--epochs", "1", "--output", str(tmp_path))
     assert told.exit_code == 0, told.output
     assert "Faces cannot be generated here (no anny)" in told.stderr
+
+
+def test_unknown_data(tmp_path: Path) -> None:
+    told = run("--data", "hands", "--output", str(tmp_path))
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == "geoskip: --data: unknown name 'hands'; choose from faces, spheres, auto\n"
 
 
 def test_at_least_one() -> None:

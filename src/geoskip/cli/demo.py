@@ -9,6 +9,7 @@ import typer
 
 from geoskip.cli.console import print_table
 from geoskip.cli.options import AsJson
+from geoskip.registry import check_choice
 
 
 def demo(
@@ -26,8 +27,7 @@ def demo(
     from geoskip.training.progress import choose_progress
     from geoskip.training.run import SAMPLES
 
-    if data not in ("auto", "faces", "spheres"):
-        raise typer.BadParameter(f"expected faces, spheres or auto, got {data!r}", param_hint="--data")
+    check_choice("data", data, ("faces", "spheres", "auto"))
     what = "spheres" if data == "spheres" else "faces, which takes about two minutes the first time"
     typer.echo(f"Generating {what}.", err=True)
     generated = demo_set(data)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from geoskip.cli.console import make_table
 from geoskip.cli.options import Device
+from geoskip.registry import check_choice
 
 if TYPE_CHECKING:
     from geoskip.paper.reproduction import Reproduction
@@ -64,8 +65,7 @@ def reproduce(
     """Train the rows of a table or figure of the paper. Finished rows are skipped, interrupted ones resume."""
     from geoskip.paper.reproduction import Reproduction, all_reproductions, draw, parse_seeds
 
-    if on not in ("here", "ray"):
-        raise typer.BadParameter(f"expected here or ray, got {on!r}", param_hint="--on")
+    check_choice("on", on, ("here", "ray"))
     if on == "here" and (address is not None or gpus):
         raise typer.BadParameter("--address and --gpus are for --on ray")
     if experiment == "all":

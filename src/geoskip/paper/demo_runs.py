@@ -45,8 +45,6 @@ class DemoSet:
 
 def demo_set(data: str = "auto") -> DemoSet:
     """``"faces"``, ``"spheres"``, or ``"auto"``: faces if they can be generated here."""
-    if data not in ("auto", "faces", "spheres"):
-        raise ValueError(f"data: the demo has faces, spheres and auto, not {data!r}")
     note = ""
     if data != "spheres":
         from geoskip.data import faces
