@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from benchmarks.training.sections import loop_section
 from torch import Tensor, nn
 
 from benchmarks.training import plain_loop
-from tests.benchmarks.training.test_training import BODIES, CPU, MESHES, POINTS, QUICK, command
+from tests.benchmarks.training.test_training import BODIES, CPU, MESHES, POINTS, QUICK
 
 TINY = {training.name: training for training in (MESHES, BODIES, POINTS)}
 COMPILED = ["geoskip", "compiled", "reduce-overhead", "PyG", "PyG compiled", "PyG reduce-overhead"]
@@ -119,25 +117,3 @@ def test_section_of_the_page() -> None:
     assert "| Aff-MoNet, M=9 | compiled | 2.00 | 7.25 | 250 | 15.0 | – | 1e-07 |" in page
     assert "| Aff-MoNet, M=9 | PyG compiled | failed | – | – | – | – | – |" in page
     assert "- Aff-MoNet, M=9, PyG compiled: failed: RuntimeError: no such kernel" in page
-
-
-def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(plain_loop, "LOOPS", {"correspondence": BODIES})
-    path = tmp_path / "loop.json"
-    ways = ["--path", "geoskip", "--path", "PyG"]
-    told = command("loop", "--device", "cpu", *ways, "--steps", "2", "--seconds", "0", "-o", str(path))
-    assert told.exit_code == 0, told.output
-    assert "correspondence Aff-MoNet, M=3, geoskip:" in told.stderr
-    assert "first step, s" in told.stdout
-    record = json.loads(path.read_text(encoding="utf-8"))
-    assert (record["kind"], record["steps"], len(record["rows"])) == ("loop", 2, 2)
-    page = command("table", str(path))
-    assert page.exit_code == 0, page.output
-    assert "| Aff-MoNet, M=3 | PyG |" in page.stdout
-
-
-@pytest.mark.parametrize("option", ["--task", "--operator", "--skip", "--path"])
-def test_bad_names_are_one_line(option: str) -> None:
-    told = command("loop", option, "hands")
-    assert told.exit_code == 2
-    assert "unknown name 'hands'" in told.stderr.splitlines()[-1]

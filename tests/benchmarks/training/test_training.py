@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -206,19 +206,28 @@ def command(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("benchmarks.training.trainings.TRAININGS", {"correspondence": BODIES})
-    path = tmp_path / "training.json"
-    arguments = ["--device", "cpu", "--skip", "affine", "--steps", "2", "--seconds", "0", "-o", str(path)]
-    told = command("training", *arguments)
+@pytest.mark.parametrize(
+    ("kind", "ways", "column", "row"),
+    [
+        ("training", ["--skip", "affine"], "loss difference", "| Aff-MoNet, M=3 | geoskip |"),
+        ("loop", ["--path", "geoskip", "--path", "PyG"], "first step, s", "| Aff-MoNet, M=3 | PyG |"),
+    ],
+)
+def test_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, ways: list[str], column: str, row: str
+) -> None:
+    for place in ("trainings.TRAININGS", "plain_loop.LOOPS"):
+        monkeypatch.setattr(f"benchmarks.training.{place}", {"correspondence": BODIES})
+    path = tmp_path / "record.json"
+    told = command(kind, "--device", "cpu", *ways, "--steps", "2", "--seconds", "0", "-o", str(path))
     assert told.exit_code == 0, told.output
     assert "correspondence Aff-MoNet, M=3, geoskip:" in told.stderr
-    assert "loss difference" in told.stdout
+    assert column in told.stdout
     record = json.loads(path.read_text(encoding="utf-8"))
-    assert (record["kind"], record["steps"], len(record["rows"])) == ("training", 2, 2)
+    assert (record["kind"], record["steps"], len(record["rows"])) == (kind, 2, 2)
     page = command("table", str(path))
     assert page.exit_code == 0, page.output
-    assert "| Aff-MoNet, M=3 | geoskip |" in page.stdout
+    assert row in page.stdout
 
 
 def test_command_refuses_other_losses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +238,10 @@ def test_command_refuses_other_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "other losses" in told.stdout
 
 
-@pytest.mark.parametrize("option", ["--task", "--operator", "--skip"])
-def test_bad_names_are_one_line(option: str) -> None:
-    told = command("training", option, "hands")
+@pytest.mark.parametrize(
+    ("kind", "option"), [*product(["training", "loop"], ["--task", "--operator", "--skip"]), ("loop", "--path")]
+)
+def test_bad_names_are_one_line(kind: str, option: str) -> None:
+    told = command(kind, option, "hands")
     assert told.exit_code == 2
     assert "unknown name 'hands'" in told.stderr.splitlines()[-1]
