@@ -174,10 +174,3 @@ def test_a_kind_takes_one_file_and_one_line_in_geoskip(folder: Path) -> None:
     )
     for module in ("blocks.low_rank.LowRankSkip", "tasks.octants.Octants", "Spheres stretched", "MeanConv(3, 4"):
         assert module in listed
-
-
-def test_links_lead_to_files() -> None:
-    prose = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", prose) if "://" not in link]
-    assert links
-    assert [link for link in links if not (DOCS.parent / link).exists()] == []

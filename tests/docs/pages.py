@@ -14,7 +14,7 @@ from geoskip.cli import app
 
 DOCS = Path(geoskip.__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    return [Block(found[1], found[2], page[: found.start()].count("\n") + 1) for found in _FENCE.finditer(page)]
+    return [Block(found[1], found[2], page[: found.start()].count("\n") + 1) for found in FENCE.finditer(page)]
 
 
 def commands(block: Block) -> list[list[str]]:

@@ -16,10 +16,10 @@ from geoskip.data.catalog import BUILT_IN
 from geoskip.data.generated_bodies import num_training_people
 from geoskip.data.mesh_files import FAUST_MESHES, FAUST_TRAIN
 from geoskip.data.people import EXPRESSIONS
-from tests.docs.pages import DOCS, PAGES, blocks, commands, parse_command
+from tests.docs.pages import DOCS, FENCE, PAGES, blocks, commands, parse_command
 
 IMAGES = sorted((DOCS / "images").resolve().glob("*"))
-README = DOCS.parent / "README.md"
+README, CONTRIBUTING = DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)(#[^)]*)?\)")
 
 
@@ -28,7 +28,8 @@ def name(path: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    return [link for link, _ in LINK.findall(page.read_text()) if not link.startswith(("https://", "http://"))]
+    prose = FENCE.sub("", page.read_text())
+    return [link for link, _ in LINK.findall(prose) if not link.startswith(("https://", "http://"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -53,7 +54,7 @@ def test_snippets_compile(page: Path) -> None:
             compile(block.text, f"{page.name}:{block.line}", "exec")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, README, CONTRIBUTING], ids=name)
 def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
 
