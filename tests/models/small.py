@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs import Graph, attach, cartesian
-from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs
+from geoskip.graphs.graph_hierarchy import Hierarchy, PooledGraphs, pack_pooled
 from geoskip.meshes import icosphere
 from geoskip.meshes.hierarchy import mesh_hierarchy
-from geoskip.models import MeshAutoencoder
+from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 
 # Every operator with the options of its ablation.
 OPERATORS: list[dict[str, Any]] = [
@@ -45,6 +45,16 @@ def hierarchy() -> Hierarchy:
 def autoencoder(seed: int = 0, **chosen: Any) -> MeshAutoencoder:
     torch.manual_seed(seed)
     return MeshAutoencoder(hierarchy(), channels=(4, 6), latent=5, **chosen)
+
+
+def correspondence(seed: int = 0, **chosen: Any) -> CorrespondenceNet:
+    torch.manual_seed(seed)
+    return CorrespondenceNet(11, lift=4, channels=(5, 6), head=7, **chosen)
+
+
+def classifier(seed: int = 0, **chosen: Any) -> GraphClassifier:
+    torch.manual_seed(seed)
+    return GraphClassifier(num_classes=4, channels=(5, 6, 7), head=8, **chosen)
 
 
 def pooled_graph(num_vertices: int, seed: int, dim: int = 2) -> PooledGraphs:
@@ -82,3 +92,8 @@ def relabelled(graphs: PooledGraphs, labels: list[Tensor]) -> PooledGraphs:
         named[fine[pattern.senders]] = coarse[pattern.receivers]
         clusters.append(named)
     return PooledGraphs.from_clusters(levels, clusters)
+
+
+# Three graphs, of 30 vertices together.
+SINGLES = [pooled_graph(size, seed) for seed, size in enumerate((9, 13, 8))]
+PACKED = pack_pooled(SINGLES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,33 +10,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.blocks.pooling import max_pool, mean_over_graphs
-from geoskip.graphs.graph_hierarchy import PooledGraphs, pack_pooled
 from geoskip.kernels import use_path
 from geoskip.kernels.paths import recorded_launches
-from geoskip.models import GraphClassifier, VertexNorm
-from tests.models.small import GRAPH_OPERATORS, SKIPS, name, pooled_graph, relabelled
+from geoskip.models import VertexNorm
+from tests.models.small import GRAPH_OPERATORS, PACKED, SINGLES, classifier, name, relabelled
 from tests.specimens import features
 
-SINGLES = [pooled_graph(size, seed) for seed, size in enumerate((9, 13, 8))]
-PACKED = pack_pooled(SINGLES)
 X = features(30, 1, dtype=torch.float32)
-
-
-def classifier(seed: int = 0, **chosen: Any) -> GraphClassifier:
-    torch.manual_seed(seed)
-    return GraphClassifier(num_classes=4, channels=(5, 6, 7), head=8, **chosen)
-
-
-@pytest.mark.parametrize("skip", SKIPS)
-@pytest.mark.parametrize("chosen", GRAPH_OPERATORS, ids=name)
-def test_every_operator_with_every_skip_trains(chosen: dict[str, Any], skip: str) -> None:
-    model = classifier(skip=skip, **chosen)
-    scores = model(X, PACKED)
-    assert scores.shape == (3, 4)
-    nn.functional.cross_entropy(scores, torch.arange(3)).backward()
-    for path, parameter in model.named_parameters():
-        assert parameter.grad is not None, path
-        assert torch.isfinite(parameter.grad).all(), path
 
 
 @pytest.mark.parametrize("chosen", GRAPH_OPERATORS, ids=name)
@@ -97,17 +76,6 @@ def test_normalisation_is_over_all_vertices() -> None:
     assert_close(y.var((0, 1), correction=0), torch.ones(5, dtype=torch.float64), atol=1e-5, rtol=0)
 
 
-def test_batch_on_shared_graphs() -> None:
-    model = classifier(operator="monet", kernel_size=2, skip="residual").double().eval()
-    x, graphs = features(2, 30, 1), PACKED.to(torch.float64)
-    assert_close(model(x, graphs), torch.stack([model(item, graphs) for item in x]), atol=1e-12, rtol=1e-12)
-
-
-def test_copy_computes_the_same() -> None:
-    model = classifier(operator="gin", skip="affine").eval()
-    assert torch.equal(copy.deepcopy(model)(X, PACKED), model(X, PACKED))
-
-
 def test_training_repeats_bitwise() -> None:
     def gradients() -> list[Tensor]:
         model = classifier(operator="feast", kernel_size=2, skip="affine")
@@ -115,19 +83,3 @@ def test_training_repeats_bitwise() -> None:
         return [p.grad for p in model.parameters() if p.grad is not None]
 
     assert all(torch.equal(a, b) for a, b in zip(gradients(), gradients(), strict=True))
-
-
-def test_another_number_of_levels() -> None:
-    two = PooledGraphs(PACKED.levels[:2], PACKED.clusters[:1])
-    with pytest.raises(ValueError, match="graphs: 3 convolutions need as many levels, got 2"):
-        classifier(operator="gcn")(X, two)
-
-
-def test_without_convolutions() -> None:
-    with pytest.raises(ValueError, match="channels: give at least one"):
-        GraphClassifier(operator="gcn", channels=())
-
-
-def test_unknown_pooling() -> None:
-    with pytest.raises(ValueError, match="pooling: unknown name 'sum'; choose from max, mean"):
-        classifier(operator="gcn", pooling="sum")
