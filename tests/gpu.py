@@ -42,14 +42,28 @@ def digest() -> str:
 
 
 def missing_packages(path: Path) -> list[str]:
-    """Packages that a test file imports and that are not installed."""
-    names = set()
+    """Packages that a test file imports, itself or through other files of this repository, and that are not
+    installed."""
+    names, found, left = set(), {path}, [path]
+    while left:
+        modules = _imported_modules(left.pop())
+        names |= {module.split(".")[0] for module in modules}
+        files = {file for module in modules if (file := ROOT.joinpath(*module.split(".")).with_suffix(".py")).is_file()}
+        left += files - found
+        found |= files
+    return sorted(name for name in names if find_spec(name) is None)
+
+
+def _imported_modules(path: Path) -> set[str]:
+    """Modules that a file imports when it is imported, and everything that it imports from them, which may be modules,
+    too."""
+    modules = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.add(node.module.split(".")[0])
-    return sorted(name for name in names if find_spec(name) is None)
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return modules
 
 
 def collect(ignored: list[str]) -> list[str]:

@@ -1,10 +1,13 @@
 """The record of the tests that need a GPU."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.gpu import earlier_record, summary
+import pytest
+
+from tests.gpu import ROOT, earlier_record, missing_packages, summary
 
 MADE_OF = {"digest": "d1", "device": "a card"}
 
@@ -44,3 +47,12 @@ def test_only_a_record_of_the_same_code_and_device_with_tests_left_is_continued(
     assert not found({**left, "unfinished": []})
     assert not found({**left, "digest": "d2"})
     assert not found({**left, "device": "another card"})
+
+
+def test_packages_are_missing_of_files_that_import_a_file_that_imports_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.gpu.find_spec", lambda name: None if name == "hypothesis" else find_spec(name))
+    assert missing_packages(ROOT / "tests" / "pyg" / "test_accelerate.py") == ["hypothesis"]
+    assert missing_packages(ROOT / "tests" / "pyg" / "test_layers.py") == ["hypothesis"]
+    # Through `from tests.training import sets`.
+    monkeypatch.setattr("tests.gpu.find_spec", lambda name: None if name == "numpy" else find_spec(name))
+    assert missing_packages(ROOT / "tests" / "training" / "test_ahead.py") == ["numpy"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from geoskip.kernels import functional, use_path
-from geoskip.kernels.autograd import Kernel
+from geoskip.kernels.autograd import Kernel, _call_directly
 from tests.kernels.paths import Sizes, drawn, edges
 
 pytestmark = pytest.mark.compiled
@@ -112,6 +114,13 @@ def test_traces_see_the_operators_that_compiled_code_calls_directly(name: str) -
         with _Calls() as calls:
             torch.testing.assert_close(kernel._forward_op(*given), output)
     assert kernel._forward_op in calls.ops
+
+
+def test_an_operator_that_has_no_direct_call_goes_through_the_dispatcher() -> None:
+    """That it has one is not part of torch's interface."""
+    op = SimpleNamespace()
+    _call_directly(op, Mock())
+    assert vars(op) == {}
 
 
 def test_every_kernel_with_an_operator_is_tried() -> None:

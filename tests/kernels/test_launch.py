@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -74,3 +76,28 @@ def test_versions_by_device_dtype_and_alignment(monkeypatch: pytest.MonkeyPatch)
     assert compiled.run.call_count == 5
     plan(whole[4:], None)
     assert kernel[1,].call_count == 5, "aligned to 16 bytes as the whole is"
+
+
+def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several GPUs, another one may be the current one."""
+    current, launched = [0], []
+
+    @contextmanager
+    def device(index: int) -> Iterator[None]:
+        current.append(index)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[-1], raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: device, raising=False)
+
+    def run(*arguments: Any) -> SimpleNamespace:
+        launched.append(current[-1])
+        return SimpleNamespace(run=run, function=0, packed_metadata=())
+
+    plan = launch.LaunchPlan({(1,): lambda *arguments, **options: run(*arguments)}, (1,), ())
+    for index in (1, 1, 0, 0):
+        plan(Mock(get_device=lambda index=index: index, data_ptr=lambda: 64, dtype=torch.float32))
+    assert launched == [1, 1, 0, 0]
+    assert current == [0]

@@ -123,6 +123,15 @@ def test_rows_in_halves_do_not_depend_on_each_other(where: Where) -> None:
             assert value == 1e30 or found[3].isnan().all()
 
 
+def test_matrices_that_are_too_large_for_the_kernels_are_not_halved() -> None:
+    """Their entries, those of the padding included, are numbered in 32 bits."""
+    halves = importlib.import_module("geoskip.kernels.triton.halves")
+    one = torch.zeros(1)
+    for rows, expected in ((2**23 - 256, True), (2**23 - 255, False), (2**23, False)):
+        assert halves.pays(one.expand(rows, 256), one.expand(512, 256)) is expected
+        assert halves.pays(one.expand(512, 256), one.expand(rows, 256)) is expected
+
+
 @pytest.mark.gpu
 def test_the_classifier_alone_in_halves() -> None:
     """The sizes that halves are for, against float64: as accurate as torch computes them in float32."""

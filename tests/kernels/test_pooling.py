@@ -3,7 +3,9 @@ in several clusters and in none, equal maxima, NaN and padding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 
@@ -111,6 +113,33 @@ def test_one_large_segment(where: Where) -> None:
     offsets = torch.tensor([0, 900], device=where.device)
     x = drawn(1000, 3, seed=1)
     same(lambda x: functional.segment_mean(x, offsets), lambda x: x[:900].mean(0, keepdim=True), x, where)
+
+
+@pytest.mark.parametrize("where", WHERES)
+def test_a_segment_of_more_blocks_than_a_grid_has_programs(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    if where.path == "interpreter" or where.device == "cuda":
+        monkeypatch.setattr("geoskip.kernels.triton.segments.MOST_PROGRAMS", 2)
+    offsets = torch.tensor([0, 20], device=where.device)
+    x = drawn(23, 128, seed=1)
+    same(lambda x: functional.segment_mean(x, offsets), lambda x: x[:20].mean(0, keepdim=True), x, where)
+
+
+@pytest.mark.compiled
+def test_grids_are_not_larger_than_a_device_allows() -> None:
+    with use_path("interpreter"), recorded_grids() as grids:
+        x = torch.empty(600_000, 128, requires_grad=True)
+        functional.segment_mean(x, torch.tensor([0, len(x)])).backward(torch.empty(1, 128))
+    assert len(grids) == 2
+    assert all(size < 2**16 for grid in grids for size in grid[1:])
+
+
+@contextmanager
+def recorded_grids() -> Iterator[list[tuple[int, ...]]]:
+    """Those of launches, which do not run."""
+    segments, grids = importlib.import_module("geoskip.kernels.triton.segments"), list[tuple[int, ...]]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "launch", lambda kernel, grid, *rest: grids.append(grid))
+        yield grids
 
 
 @pytest.mark.parametrize("where", WHERES)

@@ -103,6 +103,24 @@ def test_a_step_that_cannot_be_traced_is_left_alone() -> None:
     assert int(learner.step) == int(before["step"]) + 1
 
 
+def test_training_does_not_need_the_compiler_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It uses parts of Triton that other versions may not have."""
+    config = sets.config()
+    learner = Learner(task := make_task(config, sets.data(config.task)), task.make_model(), config)
+    learner.device = torch.device("cuda", 7)
+    monkeypatch.setattr("geoskip.training.session.traced_launches", lambda learner, num_items: [("a launch",)])
+    # As if one of its imports failed.
+    monkeypatch.setitem(sys.modules, "geoskip.kernels.triton.ahead", None)
+    assert compile_ahead(learner, 2) == []
+
+
+def test_a_device_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current device may be given with its number or without."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 6)
+    assert start_device(torch.device("cuda")) is start_device(torch.device("cuda", 6))
+    assert start_device(torch.device("cpu")) is None
+
+
 WITHOUT_A_GPU = """
 import time
 import torch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -304,3 +305,26 @@ def test_without_a_gpu_steps_run_as_usual() -> None:
 def test_only_modules_and_optimizers_are_watched() -> None:
     with pytest.raises(TypeError, match="watched: expected modules and optimizers, got Tensor"):
         geoskip.capture(lambda: None, torch.zeros(1))  # type: ignore[arg-type]
+
+
+def test_a_step_is_captured_on_the_device_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several GPUs, another one may be the current one, whose stream would record nothing."""
+
+    class OnSecondGPU(Tensor):
+        is_cuda, device = True, torch.device("cuda", 1)
+
+    current: list[Any] = []
+
+    @contextmanager
+    def device(chosen: Any) -> Iterator[None]:
+        current.append(chosen)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    seen = []
+    run = Captured(lambda x: seen.append([*current]), (), record_once)
+    for _ in range(WARMUPS + 2):
+        run(torch.ones(2).as_subclass(OnSecondGPU))
+    assert seen == [[torch.device("cuda", 1)]] * (WARMUPS + 2)
+    assert current == []

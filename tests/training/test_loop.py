@@ -6,6 +6,7 @@ import errno
 import itertools
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from geoskip.data import Split
 from geoskip.data.locks import try_lock
 from geoskip.records.files import read_manifest, temporary_name
 from geoskip.records.os_errors import explain_os_error
@@ -468,3 +470,16 @@ def test_training_works_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     config = sets.config(checkpoint_every=2)
     run(config, tmp_path, stop_after=4)
     assert run(config, tmp_path).record.steps == 9
+
+
+def test_what_the_evaluation_needs_is_known_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Geodesic distances need a package that is optional, unless they are in the cache."""
+    monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "potpourri3d", None)
+    config = sets.config("correspondence")
+    with pytest.raises(ImportError, match=r"potpourri3d: pip install geoskip\[meshes\]"):
+        train(config, tmp_path / "run", task=make_task(config, sets.data("correspondence")))
+    assert not (tmp_path / "run" / CONFIG).exists()
+    without_test = replace(sets.correspondences(), split=Split.leading(6, 6))
+    train(config, tmp_path / "run", task=make_task(config, without_test))
+    assert (tmp_path / "run" / RECORD).is_file()

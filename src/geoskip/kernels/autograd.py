@@ -186,7 +186,10 @@ def _define(name: str, schema: str, run: Callable[..., Any], fake: Callable[...,
 def _call_directly(op: Any, run: Callable[..., Any]) -> None:
     """Have ``op(…)``, as compiled code calls it, run the kernel without torch's dispatcher, unless torch traces or
     transforms."""
-    dispatch = op._op
+    # Not part of torch's interface: without it, the operator goes through the dispatcher.
+    dispatch = getattr(op, "_op", None)
+    if dispatch is None:
+        return
 
     def call(x: Tensor, *rest: Any) -> Any:
         return dispatch(x, *rest) if is_stand_in(x) or is_transformed() else run(x, *rest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import is_dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -245,8 +245,14 @@ class Captured(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A Graph stays whole: what it remembers belongs to its own tensors, not to copies of them.
         leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=is_dataclass)
-        if self._record is None and not any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves):
+        device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_cuda), None)
+        if self._record is None and device is None:
             return self.step(*args, **kwargs)
+        # Streams and graphs are those of the current device.
+        with nullcontext() if device is None else torch.cuda.device(device):
+            return self._call(args, kwargs, leaves, structure)
+
+    def _call(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
         key = self._key(leaves, structure)
         if key not in self._recordings and (graphs := [leaf for leaf in leaves if _is_record(leaf)]):
             parts, whole = pytree.tree_flatten((args, kwargs))

@@ -124,6 +124,8 @@ class _Loop:
 
     def start(self, state: State | None, tensorboard: bool) -> None:
         session, folder = self.session, self.run.folder
+        if self.group.is_main and any(len(session.task.split_items(name)) for name in ("validation", "test")):
+            session.task.before_training()
         if state is not None:
             session.load(state)
             self.saved_step = state.step

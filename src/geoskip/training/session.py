@@ -81,20 +81,23 @@ def captured_step(learner: Learner, **options: Any) -> CapturedStep:
     )
 
 
-@cache
 def start_device(device: torch.device) -> Thread | None:
     """Start CUDA and Triton's compiler, which takes about a second, in a thread: most of it runs while this one reads
     data. None if there is nothing to start."""
     if device.type != "cuda" or find_spec("triton") is None:
         return None
+    return _start_device(torch.cuda.current_device() if device.index is None else device.index)
 
+
+@cache
+def _start_device(index: int) -> Thread:
     def start() -> None:
         # What fails here fails again, with a message, when it is needed.
         with suppress(Exception):
-            torch.cuda.set_device(device)
+            torch.cuda.set_device(index)
             from geoskip.kernels.triton.ahead import start_compiler
 
-            start_compiler(torch.cuda.current_device())
+            start_compiler(index)
 
     thread = Thread(target=start, name="geoskip-start")
     thread.start()
@@ -102,8 +105,8 @@ def start_device(device: torch.device) -> Thread | None:
 
 
 def compile_ahead(learner: Learner, num_items: int) -> list[Any]:
-    """Compile the kernels of a step on ``num_items`` items, in parallel, and return them. If the step cannot be traced,
-    each kernel is compiled when it is launched."""
+    """Compile the kernels of a step on ``num_items`` items, in parallel, and return them. If that fails, each kernel is
+    compiled when it is launched."""
     starting = start_device(learner.device)
     if starting is None:
         return []
@@ -114,9 +117,12 @@ def compile_ahead(learner: Learner, num_items: int) -> list[Any]:
         return []
     finally:
         starting.join()
-    from geoskip.kernels.triton.ahead import compile_launches
+    # It uses parts of Triton that other versions may not have.
+    with suppress(Exception):
+        from geoskip.kernels.triton.ahead import compile_launches
 
-    return compile_launches(launches)
+        return compile_launches(launches)
+    return []
 
 
 def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:

@@ -35,9 +35,13 @@ BLOCK = 1024
 def pays(x: Tensor, weight: Tensor) -> bool:
     """Whether x Wᵀ and its gradients are computed in halves: not where the user has allowed TF32. The sums of x Wᵀ are
     not computed in chunks, so x must not have more columns than a chunk."""
-    is_large = x.numel() * len(weight) >= max(ENOUGH_PRODUCTS, 1)
-    fits = x.shape[-1] % COLUMNS_STEP == 0 and x.shape[-1] <= CHUNK
-    return is_large and fits and x.dtype == torch.float32 and not is_tf32()
+    if x.numel() * len(weight) < max(ENOUGH_PRODUCTS, 1):
+        return False
+    columns = x.shape[-1]
+    # The kernels number the entries of a padded matrix in 32 bits.
+    entries = _padded(max(x.numel() // columns, len(weight))) * columns
+    fits = columns % COLUMNS_STEP == 0 and columns <= CHUNK and entries < 2**31
+    return fits and x.dtype == torch.float32 and not is_tf32()
 
 
 def largest(*tensors: Tensor) -> tuple[Tensor, ...]:

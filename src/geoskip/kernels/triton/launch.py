@@ -283,6 +283,12 @@ class LaunchPlan:
             given = [None if t is None else Pointer(t.dtype, t.data_ptr() & 15) for t in tensors]
             paths.recorded.append((self._kernel, (*given, *self._arguments), self._warps, self._registers))
             return
+        device = tensors[0].get_device()  # type: ignore[union-attr]
+        # Triton compiles and launches on the current device; in its interpreter there is none.
+        if device >= 0 and device != torch._C._cuda_getDevice():
+            with torch.cuda.device(device):
+                self(*tensors)
+            return
         # With addresses instead of tensors, the launcher need not ask the driver about each. One loop: every line of it
         # runs for each tensor of every launch.
         addresses: list[int] = []
@@ -297,7 +303,6 @@ class LaunchPlan:
                 addresses.append(address)
                 dtypes.append(tensor.dtype)
                 bits |= address
-        device = tensors[0].get_device()  # type: ignore[union-attr]
         aligned = not bits & 15
         version = self._versions.get((device, aligned or tuple([address & 15 for address in addresses]), *dtypes))
         if version is None:

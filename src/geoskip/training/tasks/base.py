@@ -184,6 +184,10 @@ class Task(ABC):
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
         self.epoch = epoch
 
+    def before_training(self) -> None:  # noqa: B027
+        """Called once before the first step of a run that will be evaluated: what :meth:`evaluate` needs beyond the
+        data is loaded or computed here, so that what is missing is not found after hours of training."""
+
     def after_training(self, model: nn.Module) -> None:  # noqa: B027
         """Called once after the last step, before the model is evaluated and stored."""
 

@@ -105,6 +105,9 @@ class Correspondence(Task):
         shares = verts.spread(self.shares[items]) / len(items)
         return packed, verts.take(self.labels, padding=-1), shares
 
+    def before_training(self) -> None:
+        _ = self.distances
+
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         packed, labels, shares = batch
         assert isinstance(model, CorrespondenceNet)
