@@ -143,6 +143,16 @@ def test_no_vertices() -> None:
     assert graph.degrees.shape == (0,)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.uint64])
+def test_other_whole_numbers(dtype: torch.dtype) -> None:
+    edges, faces = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    for found, wanted in (
+        (Graph.from_edge_index(edges.to(dtype), 3), Graph.from_edge_index(edges, 3)),
+        (Graph.from_faces(faces.to(dtype), 4), Graph.from_faces(faces, 4)),
+    ):
+        assert torch.equal(found.edge_index, wanted.edge_index)
+
+
 def test_from_pyg_data() -> None:
     made = specimen()
     graph = Graph.from_pyg(Data(edge_index=made.edge_index, edge_attr=made.pseudo, num_nodes=7))
