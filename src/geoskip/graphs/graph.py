@@ -78,6 +78,10 @@ class Graph:
         """For copies and pickles, which remember nothing, because the version counters of their tensors start again."""
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"_memo": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @classmethod
     def from_edge_index(
         cls,
