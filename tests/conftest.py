@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 import jaxtyping
@@ -26,8 +25,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def small_inputs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels are tested with small inputs, for which users get the formulas on the CPU."""
     monkeypatch.setattr("geoskip.kernels.paths.SMALL", 0)
-    if "geoskip.pyg.fast_layer" in sys.modules:
-        monkeypatch.setattr("geoskip.pyg.fast_layer.SMALL", 0)
 
 
 @pytest.fixture

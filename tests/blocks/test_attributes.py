@@ -12,11 +12,12 @@ import torch_geometric.nn as pyg_nn
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize, prune
 from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip
-from geoskip.operators import ChebConv, FeaStConv
+from geoskip.graphs import Graph
+from geoskip.operators import ChebConv, FeaStConv, GCNConv
 from tests.blocks.pyg_recipes import EDGE_TYPES, EDGES, IN, OUT, RELATIONS, features
 from tests.specimens import specimen
 
@@ -183,6 +184,33 @@ def test_copies_and_checkpoints(kind: type[Skip]) -> None:
     other.load_state_dict(block.state_dict())
     other.normalize = False
     assert_close(other(x), block(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [AffineSkip, PolynomialSkip])
+def test_parametrizations_of_both(kind: type[Skip]) -> None:
+    """Those of the convolution are not the block's, for which torch would change the class of all blocks."""
+    block, x, graph = kind(GCNConv(IN, OUT)), features(), Graph.from_edge_index(EDGES, len(features()))
+    expected = block(x, graph)
+    parametrizations.weight_norm(block.conv, "theta")
+    assert not parametrize.is_parametrized(block)
+    parametrizations.weight_norm(block, "weight")
+    assert parametrize.is_parametrized(block, "weight")
+    assert_close(block(x, graph), expected)
+    assert_close(copy.deepcopy(block)(x, graph), expected)
+    other = kind(GCNConv(IN, OUT))
+    assert set(dict(other.named_parameters())) - {"conv.theta", "conv.bias"} == set(other._own_names)
+    for module, name in ((block, "weight"), (block.conv, "theta")):
+        parametrize.remove_parametrizations(module, name)
+    assert type(block) is kind
+    assert_close(block(x, graph), expected)
+
+
+def test_pruning_of_both() -> None:
+    block = AffineSkip(pyg_nn.RGCNConv(IN, OUT, RELATIONS))
+    prune.global_unstructured([(block.conv, "weight"), (block, "weight")], prune.L1Unstructured, amount=0.5)
+    masks = [name for name, _ in block.named_buffers()]
+    assert masks == ["weight_mask", "conv.weight_mask"]
+    assert block(features(), EDGES, EDGE_TYPES).shape == (len(features()), OUT)
 
 
 def test_tools_that_replace_parameters() -> None:

@@ -291,3 +291,21 @@ def test_only_needs_blocks_and_a_part() -> None:
         only(AffineSkip(GCNConv(2, 2)), "skip"),
     ):
         pass
+
+
+def replica(module: nn.Module) -> Any:
+    """A copy as ``torch.nn.DataParallel`` makes them: its parameters are plain tensors."""
+    copied = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+    for name, parameter in module._parameters.items():
+        setattr(copied, name, None if parameter is None else parameter.clone())
+    for name, child in module._modules.items():
+        setattr(copied, name, replica(child) if child is not None else None)
+    return copied
+
+
+@kinds
+@every_case
+def test_copies_of_data_parallel(case: Case, kind: type[Skip]) -> None:
+    block, x, graph = kind(case.make()), features(2, 7, IN), specimen(dim=case.dim).graph()
+    assert_close(replica(block)(x, graph), block(x, graph), rtol=0, atol=0)
+    assert_close(replica(block.conv)(x, graph), block.conv(x, graph), rtol=0, atol=0)

@@ -61,6 +61,26 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"edge_index: .* got torch.complex64$",
     ),
     (lambda: Graph.from_pyg(Data(pos=torch.rand(4, 3))), ValueError, r"data: has neither edge_index nor face"),
+    (
+        lambda: Graph.from_pyg(Data(edge_index=EDGES, edge_attr=torch.tensor([0, 2, 1]), num_nodes=4)),
+        TypeError,
+        r"data.edge_attr: expected floating-point numbers, got torch.int64; convert with .float\(\)",
+    ),
+    (
+        lambda: Graph.from_pyg(Data(edge_index=EDGES, edge_attr=torch.rand(2, 2), num_nodes=4)),
+        ValueError,
+        r"data.edge_attr: expected shape \[edges, dim\] with 3 edges, got \[2, 2\]",
+    ),
+    (
+        lambda: Graph.from_pyg(Data(edge_index=EDGES, edge_attr=[0.5, 0.5, 0.5], num_nodes=4)),
+        TypeError,
+        r"data.edge_attr: expected a tensor or a NumPy array, got list",
+    ),
+    (
+        lambda: Graph.from_edge_index(EDGES.to(torch.uint32), 2),
+        ValueError,
+        r"edge_index: vertex 2 does not exist",
+    ),
     # Faces
     (
         lambda: Graph.from_pyg(Data(face=FACES.t(), edge_attr=torch.rand(6), num_nodes=4)),

@@ -17,6 +17,7 @@ from torch_geometric.data import Batch, Data
 
 from geoskip.graphs import Graph, Hierarchy, RecordBuffers, attach, map_tensors, pack, separate
 from geoskip.meshes import icosphere
+from geoskip.operators import GCNConv
 from tests.specimens import features, specimen
 
 EDGES = torch.tensor([[3, 0, 1, 3, 0], [0, 2, 2, 2, 2]])
@@ -143,6 +144,16 @@ def test_no_vertices() -> None:
     assert graph.degrees.shape == (0,)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.uint64])
+def test_other_whole_numbers(dtype: torch.dtype) -> None:
+    edges, faces = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    for found, wanted in (
+        (Graph.from_edge_index(edges.to(dtype), 3), Graph.from_edge_index(edges, 3)),
+        (Graph.from_faces(faces.to(dtype), 4), Graph.from_faces(faces, 4)),
+    ):
+        assert torch.equal(found.edge_index, wanted.edge_index)
+
+
 def test_from_pyg_data() -> None:
     made = specimen()
     graph = Graph.from_pyg(Data(edge_index=made.edge_index, edge_attr=made.pseudo, num_nodes=7))
@@ -265,6 +276,17 @@ def test_what_is_remembered_in_inference_mode_can_be_trained_with() -> None:
     with torch.inference_mode():
         made = graph.remember("a", lambda: torch.ones(3))
     assert not made.is_inference()
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+def test_copies_made_in_inference_mode_can_be_trained_with(again: Callable[[Graph], Graph]) -> None:
+    graph, conv = Graph.from_edge_index(EDGES, 5), GCNConv(3, 2)
+    with torch.inference_mode():
+        copied = again(graph)
+    x = torch.rand(5, 3)
+    y = conv(x, copied)
+    y.sum().backward()
+    assert torch.equal(y, conv(x, graph))
 
 
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])

@@ -124,6 +124,40 @@ def test_second_derivatives(name: str, where: Where) -> None:
         assert float((found - tensor).norm()) <= 10 * where.tolerance * max(float(tensor.norm()), 1.0)
 
 
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("name", NAMES)
+def test_many_gradients_at_once(name: str, where: Where) -> None:
+    """As in ``torch.autograd.functional.jacobian(…, vectorize=True)``."""
+    function, inputs = kernel(name)
+    leaves = [tensor.to(where.device, where.dtype).requires_grad_() for tensor in inputs]
+    with use_path(where.path):
+        y = function(*leaves, device=where.device)
+        seeds = torch.randn(3, *y.shape, dtype=y.dtype, device=y.device)
+        single = [torch.autograd.grad(y, leaves, seed, retain_graph=True, materialize_grads=True) for seed in seeds]
+        batch = torch.autograd.grad(y, leaves, seeds, is_grads_batched=True, materialize_grads=True)
+    for found, expected in zip(batch, map(torch.stack, zip(*single, strict=True)), strict=True):
+        assert float((found - expected).norm()) <= 10 * where.tolerance * max(float(expected.norm()), 1.0)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("batch", [(), (1,), (2,)])
+@pytest.mark.parametrize("out", [1, 4])
+def test_outputs_may_change_in_place(batch: tuple[int, ...], out: int, where: Where) -> None:
+    """As in ``relu_(conv(x, graph))``."""
+    sizes = Sizes(3, out, 1, batch, 9)
+    pattern, weights = edges(sizes), drawn(edges(sizes).num_edges, seed=5)
+    x, theta = drawn(*batch, sizes.vertices, 3, seed=1), drawn(3, out, seed=2)
+    gradients = []
+    for factor, inplace in ((2.0, True), (1.0, False)):
+        leaf = x.to(where.device, where.dtype).requires_grad_()
+        rest = [move(value, where.device, where.dtype) for value in (weights, theta)]
+        with use_path(where.path):
+            y = kernels.basis_convolution(leaf, *rest, move(pattern, where.device))
+            y = y.mul_(factor) if inplace else 2 * y
+            gradients.append(torch.autograd.grad(y.sum(), leaf)[0])
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=where.tolerance, atol=where.tolerance)
+
+
 def test_weights_of_edges_that_only_the_reference_differentiates() -> None:
     """Fixed factors of the fast kernels (softmax's scale, the shares of a loss) have gradients nevertheless."""
     _, inputs = kernel("softmax")

@@ -244,6 +244,18 @@ def test_spline(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(conv(x, edges, pseudo), spline_oracle(conv, x, edges, pseudo), rtol=1e-10, atol=1e-10)
 
 
+def test_splines_of_both_kinds_on_the_same_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed from pseudo-coordinates is shared by layers, but not by an open and a closed spline."""
+    from torch_geometric.nn.conv import spline_conv
+
+    monkeypatch.setattr(spline_conv, "spline_basis", object())
+    x, edges, pseudo = torch.randn(10, IN).double(), edge_index(10, 30), 0.99 * torch.rand(30, 1).double()
+    for is_open in (True, False):
+        conv = pyg.SplineConv(IN, OUT, dim=1, kernel_size=3, is_open_spline=is_open).double()
+        accelerate(conv)
+        torch.testing.assert_close(conv(x, edges, pseudo), spline_oracle(conv, x, edges, pseudo))
+
+
 def test_undo_and_checkpoints() -> None:
     model = pyg.GCN(IN, 8, num_layers=2)
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from geoskip.pyg import accelerate
-from geoskip.pyg.edge_cache import _MEMO
+from geoskip.pyg.edge_cache import _MEMO, MOST
 from tests.pyg.test_accelerate import IN, LAYERS, OUT, assert_same, edge_index, edge_values
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -95,3 +95,18 @@ def test_eigenvalues_of_each_call_are_not_collected() -> None:
     for step in range(4):
         conv(x, edges, lambda_max=torch.tensor(1.5 + step))
     assert len(_MEMO[id(edges)]) == 1
+
+
+def test_numbers_that_change_in_each_call_are_not_collected() -> None:
+    """An ε that decays, and largest eigenvalues as numbers."""
+    gin, cheb = pyg.GINConv(torch.nn.Identity(), eps=1.0), pyg.ChebConv(IN, OUT, K=3)
+    plain = copy.deepcopy(gin)
+    accelerate(gin)
+    accelerate(cheb)
+    x, edges = torch.randn(20, IN), edge_index(20, 60)
+    for step in range(2 * MOST):
+        for conv in (gin, plain):
+            conv.eps.fill_(1 / (1 + step))
+        torch.testing.assert_close(gin(x, edges), plain(x, edges))
+        cheb(x, edges, lambda_max=1.5 + step)
+    assert len(_MEMO[id(edges)]) == MOST

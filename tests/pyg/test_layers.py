@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import prune
+from torch.nn.utils import parametrize, prune
 
 from geoskip.pyg import accelerate, fast_layer
 from tests.pyg.test_accelerate import DIM, IN, LAYERS, OUT, assert_same, edge_index, edge_values
@@ -133,6 +133,107 @@ def test_sparse_features() -> None:
     accelerate(fast)
     x, edges = torch.randn(20, IN).relu(), edge_index(20, 60)
     torch.testing.assert_close(fast(x.to_sparse_csr(), edges), plain(x, edges))
+
+
+@pytest.mark.parametrize("num_receivers", [9, 20])
+def test_pairs_against_the_flow(num_receivers: int) -> None:
+    """There, PyTorch Geometric makes one output for each vertex of the first tensor, whatever the second is."""
+    plain = pyg.SAGEConv((IN, IN), OUT, root_weight=False, flow="target_to_source").double()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    pair = torch.randn(20, IN).double(), torch.randn(num_receivers, IN).double()
+    edges = edge_index(9, 60)
+    torch.testing.assert_close(fast(pair, edges), plain(pair, edges))
+
+
+@pytest.mark.parametrize("name", ["GCNConv weighted", "GCNConv not normalized", "GMMConv", "GMMConv sum"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_edge_values_of_another_precision(name: str, dtype: torch.dtype) -> None:
+    """The output has the higher of both, as in PyTorch Geometric."""
+    make, kind = LAYERS[name]
+    plain = make()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    inputs = torch.randn(20, IN), edge_index(20, 60), *edge_values(kind, 60, dtype)
+    torch.testing.assert_close(fast(*inputs), plain(*inputs))
+
+
+def test_features_of_another_precision_than_epsilon() -> None:
+    plain = pyg.GINConv(nn.Linear(IN, OUT)).double()
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges = torch.randn(20, IN), edge_index(20, 60)
+    torch.testing.assert_close(fast(x, edges), plain(x, edges))
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+def test_the_output_of_autocast_does_not_depend_on_the_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, kind = LAYERS[name]
+    conv, outputs = make(), []
+    accelerate(conv)
+    inputs = torch.randn(20, IN), edge_index(20, 60), *edge_values(kind, 60, torch.float32)
+    for small in (0, 1000):
+        monkeypatch.setattr(fast_layer, "SMALL", small)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs.append(conv(*inputs))
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=0)
+
+
+def test_ensembles() -> None:
+    """``torch.func`` maps over the parameters and buffers of many models; GIN's ε is a buffer."""
+    convs = [pyg.GINConv(nn.Linear(IN, OUT), eps=eps) for eps in (0.0, 1.0)]
+    x, edges = torch.randn(20, IN), edge_index(20, 60)
+    expected = torch.stack([conv(x, edges) for conv in convs])
+    for conv in convs:
+        accelerate(conv)
+    state = torch.func.stack_module_state(convs)
+    together = torch.func.vmap(lambda *state: torch.func.functional_call(convs[0], state, (x, edges)))(*state)
+    torch.testing.assert_close(together, expected)
+
+
+def test_meta_device() -> None:
+    conv = pyg.GINConv(nn.Linear(IN, OUT)).to("meta")
+    accelerate(conv)
+    assert conv(torch.randn(20, IN).to("meta"), edge_index(20, 60).to("meta")).shape == (20, OUT)
+
+
+class Counting(nn.Module):
+    """A parametrization that changes whenever it is computed, as a spectral norm does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, weight: Tensor) -> Tensor:
+        self.calls += 1
+        return weight * self.calls
+
+
+@pytest.mark.parametrize("name", ["GMMConv sum", "GCNConv", "ChebConv", "FeaStConv", "GraphConv", "SAGEConv"])
+def test_parametrizations_are_computed_once(name: str) -> None:
+    make, kind = LAYERS[name]
+    plain = make()
+    for linear in [module for module in plain.modules() if isinstance(module, pyg.Linear | nn.Linear)]:
+        parametrize.register_parametrization(linear, "weight", Counting())
+    fast = copy.deepcopy(plain)
+    assert accelerate(fast).replaced
+    inputs = torch.randn(20, IN), edge_index(20, 60), *edge_values(kind, 60, torch.float32)
+    for _ in range(2):
+        torch.testing.assert_close(fast(*inputs), plain(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_layers_with_parametrizations_of_their_own() -> None:
+    """These have classes of their own, which ``accelerate`` cannot set."""
+    plain, conv = pyg.GCNConv(IN, OUT), pyg.GCNConv(IN, OUT)
+    parametrize.register_parametrization(plain, "bias", nn.Identity())
+    assert "accelerate it before" in str(accelerate(plain))
+    accelerate(conv)
+    parametrize.register_parametrization(conv, "bias", nn.Identity())
+    assert accelerate(conv).unchanged[0].layer == "GCNConv"
+    assert "remove them first" in str(accelerate(conv, undo=True))
+    parametrize.remove_parametrizations(conv, "bias")
+    assert accelerate(conv, undo=True).replaced
+    assert type(conv) is pyg.GCNConv
 
 
 WRONG: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {

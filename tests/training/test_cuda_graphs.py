@@ -37,9 +37,12 @@ class Network(nn.Module):
         self.conv = geoskip.AffineSkip(geoskip.MoNetConv(3, 8, kernel_size=4))
         self.drop = nn.Dropout(0.5)
         self.last = nn.Linear(8, 3)
+        self.register_buffer("scale", torch.ones(()))
+
+    scale: Tensor
 
     def forward(self, x: Tensor, graph: geoskip.Graph) -> Tensor:
-        return self.last(self.drop(self.conv(x, graph).relu()))
+        return self.scale * self.last(self.drop(self.conv(x, graph).relu()))
 
 
 def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Tensor]:
@@ -195,10 +198,21 @@ def replace_weights(model: Network, optimizer: torch.optim.Optimizer) -> None:
     model.last.weight.data = model.last.weight.data.clone()
 
 
+def freeze(model: Network, optimizer: torch.optim.Optimizer) -> None:
+    model.conv.requires_grad_(False)
+
+
+def replace_buffer(model: Network, optimizer: torch.optim.Optimizer) -> None:
+    model.scale = torch.full((), 2.0)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         (lambda model, optimizer: None, 1),
+        (freeze, 2),
+        (replace_buffer, 2),
+        (lambda model, optimizer: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())), 2),
         (lambda model, optimizer: model.load_state_dict(copy.deepcopy(model.state_dict())), 1),
         (lambda model, optimizer: model.eval(), 2),
         (lambda model, optimizer: model.drop.eval(), 2),
@@ -291,6 +305,31 @@ def test_inputs_are_copied_in_and_results_out() -> None:
     results = [run({"x": torch.full((3,), float(i))}, 2.0)[0] for i in range(WARMUPS + 3)]
     assert run.num_recordings == 1
     assert [float(result[0]) for result in results[WARMUPS:]] == [2.0 * i for i in range(WARMUPS, WARMUPS + 3)]
+
+
+def test_arguments_that_are_equal_but_not_the_same() -> None:
+    """True, 1 and 1.0 are three arguments."""
+    run = Captured(lambda x, factor: x * factor, (), record_once)
+    for factor in (True, 1, 1.0):
+        for _ in range(WARMUPS + 1):
+            assert run(torch.ones(2, dtype=torch.long), factor).dtype is torch.result_type(torch.tensor(0), factor)
+    assert run.num_recordings == 3
+
+
+def test_steps_that_are_objects() -> None:
+    """Their attributes are copied, as ``functools.update_wrapper`` does, but do not replace those of the wrapper."""
+
+    class Trainer:
+        def __init__(self) -> None:
+            self.step, self.watched = 0, "loss"
+
+        def __call__(self, x: Tensor) -> Tensor:
+            self.step += 1
+            return x + self.step
+
+    trainer = Trainer()
+    run = geoskip.capture(geoskip.capture(trainer))
+    assert float(run(torch.zeros(()))) == trainer.step == 1
 
 
 def test_without_a_gpu_steps_run_as_usual() -> None:

@@ -283,9 +283,14 @@ class Skip(nn.Module, ABC):
             super().__delattr__(name)
 
     def _may_be_of_conv(self, name: str) -> bool:
-        # Not the private ones: copying, for one, asks every object for its own __deepcopy__. Nor the block's own
-        # parameters: torch's parametrizations delete them for a moment.
-        return not name.startswith("_") and name not in self._own_names and "conv" in self.__dict__.get("_modules", ())
+        # Not the private ones: copying, for one, asks every object for its own __deepcopy__.
+        if name.startswith("_") or "conv" not in self.__dict__.get("_modules", ()):
+            return False
+        # Nor what torch's pruning, weight norms and parametrizations make of the block's own parameters: they look for
+        # parametrizations, add weight_mask, and delete weight for a moment.
+        return name != "parametrizations" and not any(
+            name == own or name.startswith(f"{own}_") for own in self._own_names
+        )
 
     def _is_of_conv(self, name: str) -> bool:
         """Whether an attribute is the convolution's, since the block lacks it."""

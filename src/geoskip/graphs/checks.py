@@ -99,8 +99,8 @@ def check_indices(name: str, indices: Tensor, num_vertices: int, lowest: int = 0
         raise TypeError(f"{name}: expected whole numbers, got {indices.dtype}{advice}")
     if not values_readable(indices):
         return
-    # One transfer: the host waits for each.
-    low, high = torch.stack(torch.aminmax(indices)).tolist()
+    # One transfer: the host waits for each. torch cannot compare all whole numbers without a sign.
+    low, high = torch.stack(torch.aminmax(indices.long())).tolist()
     if low < lowest or high >= num_vertices:
         wrong = low if low < lowest else high
         raise ValueError(

@@ -220,4 +220,6 @@ def formula_gradients(
 def _features(grad_y: Tensor, inputs: Sequence[Any]) -> Tensor:
     """Zeros in the shape of features that were not saved: y is linear in them, so their values do not matter."""
     pattern = next(value for value in inputs if isinstance(value, Pattern))
-    return grad_y.new_zeros(*grad_y.shape[:-2], pattern.num_senders, grad_y.shape[-1])
+    shape = *grad_y.shape[:-2], pattern.num_senders, grad_y.shape[-1]
+    # Not grad_y.new_zeros, which may be a batch of them (is_grads_batched=True).
+    return torch.zeros(shape, dtype=grad_y.dtype, device=grad_y.device)

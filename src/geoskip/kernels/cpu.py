@@ -280,7 +280,10 @@ def _convolve_once(x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern) 
     table = x.new_empty(x.shape[1], len(x), theta.shape[1])
     torch.bmm(x, theta.expand(len(x), -1, -1), out=table.transpose(0, 1))
     y = _aggregate(table.flatten(1), weights, pattern.senders, pattern.offsets[0])
-    return y.view(len(y), *table.shape[1:]).transpose(0, 1).contiguous()
+    if len(x) == 1:
+        # No view, which autograd would not let users change in place.
+        return y.unsqueeze_(0)
+    return y.view(len(y), *table.shape[1:]).transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 
 def _gradients_once(

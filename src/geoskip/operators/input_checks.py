@@ -70,7 +70,11 @@ def first_tensor(module: nn.Module) -> Tensor:
     """The first parameter of a module, whose device and dtype its inputs must have."""
     # Its own, if it has any: the generator over all of them takes longer than some kernels run.
     own = next(iter(module._parameters.values()), None)
-    return next(module.parameters()) if own is None else own
+    own = next(module.parameters(), None) if own is None else own
+    if own is not None:
+        return own
+    # torch.nn.DataParallel copies modules with plain tensors as parameters.
+    return next(value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
 
 
 def pseudo_of(graph: Graph, dim: int, operator: str) -> Float[Tensor, "edges dim"]:

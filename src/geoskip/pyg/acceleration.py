@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from geoskip.arguments import check_type
 from geoskip.blocks.channels import is_convolution
@@ -73,11 +74,17 @@ def accelerate(model: nn.Module, *, undo: bool = False) -> Acceleration:
         before: type = type(layer)
         after: type | None
         reason: str | None
-        title = slow_layers.get(before, before).__name__
+        # torch gives a module with parametrizations a class of its own.
+        kind: type = before.__bases__[0] if is_parametrized(layer) else before
+        title = slow_layers.get(kind, kind).__name__
         if undo:
             after, reason = slow_layers.get(before), "it is PyTorch Geometric's own layer"
+            if kind is not before and kind in slow_layers:
+                reason = "it has parametrizations; remove them first"
         elif isinstance(layer, FastLayer):
             after, reason = None, "it runs on geoskip's kernels already"
+        elif kind is not before and kind in FAST_LAYERS:
+            after, reason = None, "it has parametrizations; accelerate it before you add them"
         elif before not in FAST_LAYERS:
             after, reason = None, _why_unknown(before, FAST_LAYERS)
         else:

@@ -34,6 +34,9 @@ class _Entry(NamedTuple):
         return True
 
 
+# So many values are kept of one tensor: more than the layers of a model need, but keys may contain a number that
+# changes in every call, such as an ε that decays.
+MOST = 32
 # Under the identity of a tensor, as long as it lives. A WeakIdKeyDictionary takes longer than a kernel.
 _MEMO: dict[int, dict[Hashable, _Entry]] = {}
 
@@ -41,9 +44,9 @@ _MEMO: dict[int, dict[Hashable, _Entry]] = {}
 def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T]) -> T:
     """What ``build`` computes from ``tensors``: the last value under ``key``, if the tensors are the same.
 
-    The value is kept as long as the first tensor lives. Changes in place are noticed by version counters, which writing
-    through ``.data`` or NumPy avoids. Nothing is kept of tensors that require gradients, of inference tensors, and
-    while code is compiled or transformed.
+    The value is kept as long as the first tensor lives, unless there are many newer ones of it. Changes in place are
+    noticed by version counters, which writing through ``.data`` or NumPy avoids. Nothing is kept of tensors that
+    require gradients, of inference tensors, and while code is compiled or transformed.
     """
     if is_traced():
         return build()
@@ -61,6 +64,8 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
     if entries is None:
         entries = _MEMO.setdefault(id(first), {})
         finalize(first, _MEMO.pop, id(first), None).atexit = False
+    if len(entries) >= MOST and key not in entries:
+        entries.pop(list(entries)[0], None)  # noqa: RUF015 (another thread may add one in the middle of an iteration)
     entries[key] = _Entry([ref(tensor) for tensor in tensors], [tensor._version for tensor in tensors], value)
     return value
 

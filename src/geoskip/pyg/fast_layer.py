@@ -11,6 +11,7 @@ from torch_geometric.nn import Linear
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
+from geoskip.kernels.paths import is_autocast
 from geoskip.pyg.edge_cache import SortedEdges, looped_edges, mean_shares, remember, sorted_edges
 
 MESSAGE_HOOKS = tuple(
@@ -64,8 +65,9 @@ class FastLayer(pyg.MessagePassing):
                 return f"its {name} has hooks, or is not a plain linear layer"
         return None
 
-    def matrix(self) -> tuple[Tensor | None, int]:
-        """A parameter that multiplies the senders' features, and its axis of channels; None if any features fit."""
+    def matrix(self) -> tuple[Tensor | None, int | None]:
+        """A parameter that multiplies the senders' features, and its axis of channels, None if any number fits. The
+        parameter is None if it is parametrized: computing it may change its state."""
         return self._modules[self.linears[0]]._parameters.get("weight"), 1
 
     def is_slow_call(
@@ -74,28 +76,41 @@ class FastLayer(pyg.MessagePassing):
         """Whether a call runs PyTorch Geometric's own code: for adjacency matrices, explanations, traces, small graphs
         on the CPU, and all input that the kernels do not expect, so that wrong input raises PyTorch Geometric's errors.
 
-        Edge values have ``dim`` dimensions; 0 stands for weights, ``[edges]`` or ``[edges, 1]``.
+        ``x`` are the features of senders and receivers, twice the same if they are one set of vertices. Edge values
+        have ``dim`` dimensions; 0 stands for weights, ``[edges]`` or ``[edges, 1]``.
         """
         if type(edge_index) is not Tensor or edge_index.layout is not torch.strided or self.explain:
             return True
         shape = edge_index.shape
         if len(shape) != 2 or shape[0] != 2 or edge_index.is_floating_point():
             return True
-        if self.has_slow_code and shape[1] < SMALL and edge_index.device.type == "cpu":
+        is_small = shape[1] < SMALL and edge_index.device.type == "cpu"
+        # Under autocast the kernels have other output types, which must not depend on the size.
+        if is_small and self.has_slow_code and not torch.is_autocast_enabled("cpu"):
             return True
         if torch.jit.is_tracing() or type(self).why_not(self) is not None:
             return True
         senders, receivers = x
-        if not _are_features(senders) or not (receivers is None or receivers is senders or _are_features(receivers)):
+        if not _are_features(senders):
+            return True
+        if not (receivers is None or receivers is senders or _are_features(receivers)):
+            return True
+        # There, PyTorch Geometric makes one output for each sender.
+        if receivers is not senders and self.flow != "source_to_target":
             return True
         if edge_values is not None and not _fit_edges(edge_values, shape[1], dim):
+            return True
+        if edge_values is not None and self.has_slow_code and _raises_precision(edge_values.dtype, senders):
             return True
         if size is not None and not all(_fits(number, of) for number, of in zip(size, x, strict=True)):
             return True
         matrix, axis = self.matrix()
-        if matrix is None or (senders.shape[-1] == matrix.shape[axis] and senders.dtype is matrix.dtype):
-            return False
-        return senders.shape[-1] != matrix.shape[axis] or not torch.is_autocast_enabled(senders.device.type)
+        if matrix is None:
+            # Copies for several devices have no parameters, but plain tensors.
+            matrix, axis = next(self.parameters(), senders), None
+        if axis is not None and senders.shape[-1] != matrix.shape[axis]:
+            return True
+        return senders.dtype is not matrix.dtype and not is_autocast(senders)
 
     def weighted_edges(
         self, x: tuple[Tensor, Tensor | None], edge_index: Tensor, size: Any, dtype: torch.dtype, center: float = 0.0
@@ -151,6 +166,11 @@ def _fit_edges(values: Any, num_edges: int, dim: int) -> bool:
     if dim > 0:
         return values.shape == (num_edges, dim)
     return values.is_floating_point() and values.numel() == num_edges
+
+
+def _raises_precision(dtype: torch.dtype, x: Tensor) -> bool:
+    """Whether edge values of a ``dtype`` give an output of a higher precision than that of ``x``."""
+    return dtype is not x.dtype and torch.promote_types(dtype, x.dtype) is not x.dtype and not is_autocast(x)
 
 
 def _fits(number: int | None, x: Tensor | None) -> bool:

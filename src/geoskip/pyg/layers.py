@@ -21,6 +21,7 @@ from geoskip.kernels import (
     chebyshev_convolution,
     gaussian_convolution,
     is_traced,
+    is_transformed,
     softmax_convolution,
     sparse_product,
 )
@@ -57,7 +58,7 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
     _cached_edge_index: Any
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
-        if self.is_slow_call((x, None), edge_index, edge_weight):
+        if self.is_slow_call((x, x), edge_index, edge_weight):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
         return basis_convolution(x, weights, self.lin.weight.t(), pattern, None, self.bias)
@@ -102,7 +103,7 @@ class FastChebConv(FastLayer, pyg.ChebConv):
     aggregations = ("add", "sum")
     linears = ("lins",)
 
-    def matrix(self) -> tuple[Tensor | None, int]:
+    def matrix(self) -> tuple[Tensor | None, int | None]:
         return self.lins[0]._parameters.get("weight"), 1
 
     def forward(
@@ -110,7 +111,7 @@ class FastChebConv(FastLayer, pyg.ChebConv):
     ) -> Tensor:
         eigenvalue = None if isinstance(lambda_max, Tensor) else lambda_max
         is_number = eigenvalue is None or isinstance(eigenvalue, int | float)
-        if not is_number or self.is_slow_call((x, None), edge_index, edge_weight):
+        if not is_number or self.is_slow_call((x, x), edge_index, edge_weight):
             return pyg.ChebConv.forward(self, x, edge_index, edge_weight, batch, lambda_max)
         num_vertices = x.shape[-2]
 
@@ -135,7 +136,7 @@ class FastFeaStConv(FastLayer, pyg.FeaStConv):
     def forward(self, x: Any, edge_index: Any) -> Tensor:
         senders, receivers = pair(x)
         # The softmax looks at both ends of an edge, and the kernel takes them from one set of vertices.
-        if senders is not receivers or self.is_slow_call((senders, None), edge_index):
+        if senders is not receivers or self.is_slow_call((senders, senders), edge_index):
             return pyg.FeaStConv.forward(self, x, edge_index)
         num_vertices, dtype = senders.shape[-2], weight_dtype(senders)
 
@@ -155,16 +156,16 @@ class FastFeaStConv(FastLayer, pyg.FeaStConv):
 class FastGINConv(FastLayer, pyg.GINConv):
     linears = ()
 
-    def matrix(self) -> tuple[Tensor | None, int]:
-        return None, 0
+    def matrix(self) -> tuple[Tensor | None, int | None]:
+        return self.eps, None
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
         both = pair(x)
         if self.is_slow_call(both, edge_index, size=size):
             return pyg.GINConv.forward(self, x, edge_index, size)
         dtype, center = weight_dtype(both[0]), 0.0
-        if both[0] is both[1] and size is None and not is_traced():
-            # The center's term is a self-loop of weight 1 + ε, if ε is a constant.
+        if both[0] is both[1] and size is None and not (is_traced() or is_transformed() or self.eps.is_meta):
+            # The center's term is a self-loop of weight 1 + ε, if ε is a constant that can be read.
             center = 0.0 if self.eps.requires_grad else 1 + remember((self.eps,), "value", self.eps.item)
         edges, weights = self.weighted_edges(both, edge_index, size, dtype, center)
         total = sparse_product(both[0], weights, edges.pattern)
@@ -211,7 +212,7 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
             return "separate_gaussians gives each pair of channels its own kernel, which geoskip does not have"
         return super().why_not(layer)
 
-    def matrix(self) -> tuple[Tensor | None, int]:
+    def matrix(self) -> tuple[Tensor | None, int | None]:
         return self._parameters.get("g"), 0
 
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
@@ -227,14 +228,15 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
         pattern, pseudo = remember((edge_index, edge_attr), ("pseudo", *numbers, self.flow, dtype), build)
         theta = self.g.view(-1, self.kernel_size, self.out_channels).transpose(0, 1)
         basis = pseudo, self.mu, self.sigma
-        is_fused = self.aggr != "mean" and self.root_weight and both[0] is both[1]
-        if is_fused and self.root.weight.shape[1] == both[0].shape[-1]:
-            return gaussian_convolution(both[0], *basis, theta, pattern, self.root.weight.t(), self.bias)
+        # Read once: a parametrization may change its state whenever it is computed.
+        root = self.root.weight if self.root_weight and both[1] is not None else None
+        if root is not None and self.aggr != "mean" and both[0] is both[1] and root.shape[1] == both[0].shape[-1]:
+            return gaussian_convolution(both[0], *basis, theta, pattern, root.t(), self.bias)
         y = gaussian_convolution(both[0], *basis, theta, pattern)
         if self.aggr == "mean":
             y = y * self._inverse_counts(edge_index, pattern, y.dtype)
-        if self.root_weight and both[1] is not None:
-            y = y + functional.linear(both[1], self.root.weight)
+        if root is not None:
+            y = y + functional.linear(both[1], root)  # type: ignore[arg-type]
         return y if self.bias is None else y + self.bias
 
     def _inverse_counts(self, edge_index: Tensor, pattern: Pattern, dtype: torch.dtype) -> Tensor:
@@ -248,7 +250,7 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 class FastSplineConv(FastLayer, pyg.SplineConv):
     has_slow_code = False
 
-    def matrix(self) -> tuple[Tensor | None, int]:
+    def matrix(self) -> tuple[Tensor | None, int | None]:
         return self._parameters.get("weight"), 1
 
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
@@ -261,15 +263,20 @@ class FastSplineConv(FastLayer, pyg.SplineConv):
         def build() -> Tensor:
             # PyTorch Geometric counts the first dimension fastest, bspline_products the last.
             pseudo = edge_attr.to(dtype)[edges.order].flip(1)
-            sizes = tuple(reversed(self.kernel_size.tolist()))
-            closed = tuple(not is_open for is_open in reversed(self.is_open_spline.tolist()))
             basis = bspline_products(pseudo, sizes, self.degree, closed)
             return basis * shares.unsqueeze(1)
 
-        options = self.aggr, self.flow, self.degree, tuple(self.kernel_size.tolist()), dtype
+        # Remembered, because reading a tensor waits for the GPU.
+        sizes, closed = remember((self.kernel_size, self.is_open_spline), "grid", self._grid)
+        options = self.aggr, self.flow, self.degree, sizes, closed, dtype
         weights = remember((edge_index, edge_attr), ("spline", *options), build)
         root = self.lin.weight if self.root_weight else None
         return linear_convolution(both, weights, self.weight, edges.pattern, root, self.bias)
+
+    def _grid(self) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+        """The kernel size in each dimension, and whether it is closed; the last dimension first."""
+        sizes, is_open = self.kernel_size.flip(0).tolist(), self.is_open_spline.flip(0).tolist()
+        return tuple(sizes), tuple(not value for value in is_open)
 
 
 FAST_LAYERS: dict[type, type[FastLayer]] = {

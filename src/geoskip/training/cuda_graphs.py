@@ -208,9 +208,9 @@ def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -
 
     Args:
         step: a function that runs on the GPU: forward, backward and the optimizer, or any part of it.
-        watched: the models and optimizers that the step uses. If a model changes its mode or its parameters are
-            replaced, or an optimizer its hyper-parameters, the step is recorded again. A learning rate in a tensor, as
-            above, may change without.
+        watched: the models and optimizers that the step uses. The step is recorded again if a model changes its mode,
+            its parameters or buffers are replaced, or parameters are frozen, and if an optimizer changes its
+            hyper-parameters or loads a state. A learning rate in a tensor, as above, may change without.
     """
     for each in watched:
         if not isinstance(each, nn.Module | torch.optim.Optimizer):
@@ -231,12 +231,13 @@ class Captured(Generic[P, R]):
         watched: Sequence[nn.Module | torch.optim.Optimizer] = (),
         record: Callable[[Callable[[], Any]], Replay] | None = None,
     ) -> None:
+        # First, because it copies the attributes of the step.
+        update_wrapper(self, step)
         self.step, self.watched, self._record = step, tuple(watched), record
         self._calls: dict[Hashable, int] = {}
         # The first graphs of each shape; an empty tuple once there have been others.
         self._graphs: dict[Hashable, tuple[weakref.ref[Any], ...]] = {}
         self._recordings: dict[Hashable, tuple[list[Tensor], Replay, list[Any]]] = {}
-        update_wrapper(self, step)
 
     @property
     def num_recordings(self) -> int:
@@ -293,7 +294,7 @@ class Captured(Generic[P, R]):
         arguments = [
             (leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad)
             if isinstance(leaf, Tensor)
-            else leaf
+            else (type(leaf), leaf)
             if isinstance(leaf, int | float | str | bool | None)
             else id(leaf)
             for leaf in leaves
@@ -302,12 +303,14 @@ class Captured(Generic[P, R]):
         for each in self.watched:
             if isinstance(each, nn.Module):
                 state += [module.training for module in each.modules()]
-                state += [tensor.data_ptr() for tensor in each.parameters()]
+                state += [(tensor.data_ptr(), tensor.requires_grad) for tensor in each.parameters()]
+                state += [tensor.data_ptr() for tensor in each.buffers()]
             else:
+                state.append(id(each.state))
                 settings = [value for group in each.param_groups for key, value in group.items() if key != "params"]
                 state += [id(value) if isinstance(value, Tensor) else repr(value) for value in settings]
-        autocast = torch.is_autocast_enabled("cuda"), torch.is_grad_enabled()
-        return str(structure), tuple(arguments), tuple(state), autocast
+        autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
+        return str(structure), tuple(arguments), tuple(state), autocast, torch.is_grad_enabled()
 
     def _run_aside(self, args: Any, kwargs: Any) -> R:
         """As usual, but on the stream that the recording will use."""
@@ -323,8 +326,9 @@ class Captured(Generic[P, R]):
         ]
         args, kwargs = pytree.tree_unflatten(copies, structure)
         replay = (self._record or record_once)(lambda: self.step(*args, **kwargs))
-        # The arguments are kept: their ids are part of the key.
-        return [copy for copy in copies if isinstance(copy, Tensor)], replay, leaves
+        # Whatever has its id in the key is kept.
+        states = [each.state for each in self.watched if isinstance(each, torch.optim.Optimizer)]
+        return [copy for copy in copies if isinstance(copy, Tensor)], replay, leaves + states
 
 
 def _is_record(leaf: Any) -> bool:
