@@ -139,6 +139,7 @@ def test_broken_pipe_is_left_to_typer() -> None:
         (["train", "reconstruction", "--data", ".", "--kernel-size", "0"], "--kernel-size: MoNetConv needs a whole"),
         (["train", "reconstruction", "--data", "."], "--unit-mm: required for"),
         (["train", "reconstruction", "--set", "test=false"], "--set test: false leaves nothing to evaluate"),
+        (["train", "reconstruction", "--data", ".", "--unit-mm", "1", "--test", "z"], "--test: z is not a file or"),
         (
             ["train", "reconstruction", "--set", "model.channels=3,3"],
             "--set model.channels: expected a list of whole numbers, got '3,3'; write it in brackets, [3,3]",
@@ -150,6 +151,7 @@ def test_broken_pipe_is_left_to_typer() -> None:
 )
 def test_messages_name_flags(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    write_mesh(icosphere(0), "a.ply")
     told = run(*words)
     assert told.exit_code == 2
     assert told.stderr.startswith(f"geoskip: {message}"), told.stderr
