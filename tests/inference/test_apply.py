@@ -204,6 +204,20 @@ def test_two_inputs_with_one_output_are_refused(
     assert names(tmp_path / "out") == []
 
 
+def test_inputs_of_one_name_in_different_folders(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
+    """Subjects are often in folders, with the same names of files in each."""
+    paths = [tmp_path / folder / f"pose{pose}.ply" for folder in ("s00", "s01") for pose in range(2)]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        write_mesh(sets.meshes().mesh(0), path)
+    out = tmp_path / "out"
+    encode(coding[0], paths, Outputs(out))
+    codes = ["s00-pose0.npy", "s00-pose1.npy", "s01-pose0.npy", "s01-pose1.npy"]
+    assert names(out) == codes
+    reconstruct(coding[0], paths[1:3], Outputs(tmp_path / "short"))
+    assert names(tmp_path / "short") == ["pose0.ply", "pose1.ply"]
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "fault"),
     [
