@@ -200,6 +200,18 @@ def test_the_test_is_chosen_by_file_folder_or_pattern(tmp_path: Path, test: list
     assert mesh_folder(folder, unit_mm=1.0, test=test, cache=tmp_path / "cache").split.test.tolist() == expected
 
 
+@pytest.mark.parametrize(("scale", "than"), [(1000.0, "larger"), (0.001, "smaller")])
+def test_a_mesh_in_another_unit_is_refused(scale: float, than: str, tmp_path: Path) -> None:
+    other = BASE.with_verts(scale * BASE.verts)
+    folder = write_all(tmp_path / "mine", {"a.ply": BASE, "b.ply": shifted(5), "c.ply": other})
+    with pytest.raises(MeshError, match=rf"mine: c\.ply: 1,000 times {than} than most meshes .* unit"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+    folder = correspondences(tmp_path / "any")
+    write_mesh(other, folder / "a.ply")
+    with pytest.raises(MeshError, match=rf"a\.ply: 1,000 times {than} than target\.obj"):
+        correspondence_folder(folder, unit_mm=1.0)
+
+
 def test_a_folder_without_meshes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"has no meshes in \.ply, \.obj"):
         mesh_folder(tmp_path, unit_mm=1.0, cache=tmp_path / "cache")

@@ -154,6 +154,23 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     assert names(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize("scale", [1000.0, 0.001])
+def test_a_mesh_in_another_unit_is_refused(
+    coding: tuple[Trained, Reconstruction], tmp_path: Path, scale: float
+) -> None:
+    """Its reconstruction would be the nonsense of normalized positions far outside of those of the training."""
+    run, task = untrained(tmp_path / "matching", "correspondence")
+    assert isinstance(task, Correspondence)
+    for action, trained, mesh in (
+        (reconstruct, coding[0], coding[1].data.mesh(0)),
+        (transfer, run.trained(), task.data.meshes[0]),
+    ):
+        write_mesh(mesh.with_verts(scale * mesh.verts), tmp_path / "scaled.ply")
+        with pytest.raises(ValueError, match=r"scaled\.ply: .* than the .*; scale it to the same unit"):
+            action(trained, [tmp_path / "scaled.ply"], Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == []
+
+
 def test_the_fault_of_a_single_file_is_raised_as_it_is(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
     write_mesh(icosphere(2), tmp_path / "other.ply")
     with pytest.raises(TemplateError, match="162 vertices"):

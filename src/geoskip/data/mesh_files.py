@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from statistics import median
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
 from geoskip.data.heads import EXPRESSIONS
-from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
+from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_size
 from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
@@ -116,6 +117,8 @@ def correspondence_folder(
     labels = tuple(_read_labels(path, mesh) for path, mesh in zip(items, meshes, strict=True))
     names = tuple(path.name for path in items)
     target = read_mesh(targets[0])
+    for path, mesh in zip(items, meshes, strict=True):
+        check_size(str(path), mesh.radius(), target.radius(), targets[0].name)
     arrays = [array for mesh in (target, *meshes) for array in (mesh.verts, mesh.faces)]
     content = fingerprint(*arrays, *(numbers.numpy() for numbers in labels), np.array(names))
     return CorrespondenceSet(target, meshes, labels, names, _split(names, test), unit_mm, content)
@@ -173,6 +176,7 @@ def _hash_files(source: Path, pattern: re.Pattern[str]) -> str:
 
 def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str) -> CacheEntry:
     verts_by_name: dict[str, np.ndarray] = {}
+    radii: dict[str, float] = {}
     first: tuple[str, Mesh] | None = None
     with progress_bar(f"meshes of {source.name}", None) as advance:
         for name, data in read_files(source, pattern):
@@ -184,12 +188,15 @@ def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str)
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
                 raise MeshError(f"{source}: {name} has another connectivity than {first[0]}")
-            verts_by_name[name] = mesh.verts.astype(np.float32)
+            verts_by_name[name], radii[name] = mesh.verts.astype(np.float32), mesh.radius()
             advance(1)
     if first is None:
         expected = "in .ply, .obj, .off, .stl, .gltf or .glb files" if kind == OWN else f"laid out as in {kind}"
         raise ArchiveError(f"{source}: has no meshes {expected}")
     names, faces = sorted(verts_by_name), first[1].faces
+    usual = median(radii.values())
+    for name in names:
+        check_size(f"{source}: {name}", radii[name], usual, "most meshes of the set")
     verts = np.empty((len(names), *first[1].verts.shape), dtype=np.float32)
     for item, name in enumerate(names):
         verts[item] = verts_by_name.pop(name)

@@ -20,6 +20,9 @@ from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Bool, Float, Int
 
+# Meshes of one kind differ less in size than lengths in inches and in millimeters.
+LARGEST_RATIO = 20.0
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -275,6 +278,14 @@ class CorrespondenceSet:
 def check_unit(unit_mm: float) -> None:
     if not 0 < unit_mm < float("inf"):
         raise ValueError(f"unit_mm: expected the length of one unit in millimeters, above 0, got {unit_mm}")
+
+
+def check_size(name: str, radius: float, usual: float, like: str) -> None:
+    """MeshError if a mesh differs so much in size from others that it must be in another unit."""
+    small, large = sorted((radius, usual))
+    if large > LARGEST_RATIO * small:
+        factor, than = large / small if small else float("inf"), "larger" if radius > usual else "smaller"
+        raise MeshError(f"{name}: {factor:,.0f} times {than} than {like}; scale it to the same unit of length")
 
 
 def pyg_data() -> type[Any]:

@@ -139,7 +139,7 @@ def transfer(
     values = None if labels is None else read_values(labels)
     if values is not None:
         matcher.check_values(values, str(labels))
-    meshes = inputs.each(read_user_mesh)
+    meshes = inputs.each(lambda path: _checked(matcher, path))
     paths = inputs.paths
     stems = output_stems(paths)
     matches = [outputs.claim(f"{stems[path]}.matches.npy", str(path)) for path in paths]
@@ -184,12 +184,13 @@ def _write_meshes(outputs: Outputs, targets: Sequence[Path], meshes: Sequence[Me
 
 
 def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3"]:
-    def read(path: Path) -> Mesh:
-        mesh = read_user_mesh(path)
-        coder.check(mesh, str(path))
-        return mesh
+    return verts_of(inputs.each(lambda path: _checked(coder, path)))
 
-    return verts_of(inputs.each(read))
+
+def _checked(model: MeshCoder | Matcher, path: Path) -> Mesh:
+    mesh = read_user_mesh(path)
+    model.check(mesh, str(path))
+    return mesh
 
 
 def _images(
