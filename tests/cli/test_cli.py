@@ -144,6 +144,10 @@ def test_broken_pipe_is_left_to_typer() -> None:
             ["train", "reconstruction", "--set", "model.channels=3,3"],
             "--set model.channels: expected a list of whole numbers, got '3,3'; write it in brackets, [3,3]",
         ),
+        (
+            ["train", "reconstruction", "--data", ".", "--unit-mm", "1", "--set", "model.factors=[2]"],
+            "--set model.channels: give one number for each of the 1 steps",
+        ),
         (["train", "reconstruction", "--data", ".", "--nodes", "3"], "--nodes: "),
         (["data", "make", "faces", "--split", "wink"], "--split: expected interpolation or"),
         (["analyze", "baselines", "nosuch"], "data: unknown name 'nosuch'"),  # an argument has no flag
@@ -151,7 +155,8 @@ def test_broken_pipe_is_left_to_typer() -> None:
 )
 def test_messages_name_flags(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_mesh(icosphere(0), "a.ply")
+    for name in "abc":
+        write_mesh(icosphere(0), f"{name}.ply")
     told = run(*words)
     assert told.exit_code == 2
     assert told.stderr.startswith(f"geoskip: {message}"), told.stderr

@@ -249,7 +249,13 @@ class Task(ABC):
         options = {**operator, **config.options, **given}
         if both := sorted(arguments.keys() & options.keys()):
             raise ValueError(f"model.{both[0]}: follows from the data and cannot be set")
-        return cls.model_class(**arguments, **options)
+        try:
+            return cls.model_class(**arguments, **options)
+        except ValueError as error:
+            argument = str(error).partition(":")[0]
+            if argument in operator or argument not in signature(cls.model_class).parameters:
+                raise
+            raise ValueError(f"model.{error}") from error
 
     def make_model(self) -> nn.Module:
         """The model with the initial values of ``config.seed``, on the CPU."""
