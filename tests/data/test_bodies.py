@@ -118,7 +118,7 @@ def test_cached_bodies_need_no_anny(
 ) -> None:
     monkeypatch.setitem(sys.modules, "anny", None)
     assert (bodies(cache=folder).meshes[7].verts == faust_like.meshes[7].verts).all()
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[people\]"):
         bodies(seed=5, cache=folder)
 
 

@@ -172,7 +172,7 @@ def test_cached_faces_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "anny", None)
     found = mixed_faces(**TINY, cache=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[people\]"):
         mixed_faces(**TINY, seed=5, cache=folder)
 
 

@@ -76,7 +76,7 @@ def test_cached_bodies_need_no_anny(tiny: MeshSet, folder: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "anny", None)
     found = moving_bodies(**TINY, cache=folder)
     assert torch.equal(found.verts(torch.arange(3)), tiny.verts(torch.arange(3)))
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[people\]"):
         moving_bodies(**TINY, seed=5, cache=folder)
 
 

@@ -145,7 +145,7 @@ def test_cached_bodies_need_no_anny(tiny: CorrespondenceSet, folder: Path, monke
     assert tiny.content in {entry.name for entry in folder.glob("remeshed-bodies-*")}
     monkeypatch.setitem(sys.modules, "anny", None)
     assert (remeshed_bodies(**TINY, cache=folder).meshes[3].verts == tiny.meshes[3].verts).all()
-    with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[people\]"):
         remeshed_bodies(**TINY, seed=5, cache=folder)
 
 

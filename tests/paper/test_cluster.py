@@ -69,5 +69,5 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest
         return whole(name, *rest, **given)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install geoskip\[cluster\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[cluster\]"):
         next(run_on_ray(JOBS, tmp_path))

@@ -277,7 +277,7 @@ def _status(data_set: DataSet, cache: Path | None) -> Status:
     from geoskip.data.cache import cache_root, entries
 
     package = {"people": "anny", "images": "skimage"}.get(data_set.extra)
-    first = f" (first: pip install geoskip[{data_set.extra}])" if package and not find_spec(package) else ""
+    first = f" (first: pip install 'geoskip[{data_set.extra}]')" if package and not find_spec(package) else ""
     if data_set.how:
         try:
             return Status(data_set.name, data_set.find(), f"{data_set.title}{first}")

@@ -201,7 +201,7 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
+        raise ImportError("reading images needs Pillow: pip install 'geoskip[images]'") from error
     if size is not None and not (len(size) == 2 and min(size) >= 1 and math.prod(size) <= MAX_PIXELS):
         raise ValueError(f"size: expected a height and a width, {MAX_PIXELS:,} pixels at most, got {size}")
     try:

@@ -295,7 +295,7 @@ def pyg_data() -> type[Any]:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             from torch_geometric.data import Data
     except ImportError as error:
-        raise ImportError("PyTorch Geometric is not installed: pip install geoskip[pyg]") from error
+        raise ImportError("PyTorch Geometric is not installed: pip install 'geoskip[pyg]'") from error
     return Data
 
 
