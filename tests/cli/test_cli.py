@@ -154,9 +154,14 @@ def test_broken_pipe_is_left_to_typer() -> None:
         (["train", "reconstruction", "--data", ".", "--kernel-size", "0"], "--kernel-size: MoNetConv needs a whole"),
         (["train", "reconstruction", "--data", "."], "--unit-mm: required for"),
         (["train", "reconstruction", "--set", "test=false"], "--set test: false leaves nothing to evaluate"),
+        (["train", "reconstruction", "--data", ".", "--unit-mm", "1", "--test", "z"], "--test: z is not a file or"),
         (
             ["train", "reconstruction", "--set", "model.channels=3,3"],
             "--set model.channels: expected a list of whole numbers, got '3,3'; write it in brackets, [3,3]",
+        ),
+        (
+            ["train", "reconstruction", "--data", ".", "--unit-mm", "1", "--set", "model.factors=[2]"],
+            "--set model.channels: give one number for each of the 1 steps",
         ),
         (["train", "reconstruction", "--data", ".", "--nodes", "3"], "--nodes: "),
         (["data", "make", "faces", "--split", "wink"], "--split: expected interpolation or"),
@@ -165,6 +170,8 @@ def test_broken_pipe_is_left_to_typer() -> None:
 )
 def test_messages_name_flags(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        write_mesh(icosphere(0), f"{name}.ply")
     told = run(*words)
     assert told.exit_code == 2
     assert told.stderr.startswith(f"geoskip: {message}"), told.stderr

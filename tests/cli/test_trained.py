@@ -53,8 +53,19 @@ def test_evaluate(place: Path) -> None:
     assert told.exit_code == 0, told.output
     stored = json.loads(Path("run/evaluation.json").read_text())
     assert f"{stored['metrics']['mean_mm']:.3f}" in told.stdout
-    assert "2 test items" in told.stdout
+    # A table breaks its caption into lines.
+    assert "2 test items; step 3 of an unfinished run" in " ".join(told.stdout.split())
     assert sorted(path.name for path in Path("run/pictures").iterdir()) == ["mean-error.png", "reconstructions.png"]
+
+
+def test_results_are_printed_where_pictures_cannot_be_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied", "run/pictures")
+
+    monkeypatch.setattr("geoskip.report.picture_grids.write_pictures", refuse)
+    told = run("evaluate", "run")
+    assert told.exit_code == 2
+    assert "Mean error" in told.stdout
 
 
 def test_evaluate_as_json_without_pictures(place: Path) -> None:

@@ -29,7 +29,7 @@ def check_without_anny(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         assert made.content in {entry.name for entry in folder.iterdir()}
         monkeypatch.setitem(sys.modules, "anny", None)
         assert np.array_equal(verts(make(**options, cache=folder)), verts(made))
-        with pytest.raises(ImportError, match=r"pip install geoskip\[people\]"):
+        with pytest.raises(ImportError, match=r"pip install 'geoskip\[people\]"):
             make(**options, seed=5, cache=folder)
 
     return check

@@ -210,7 +210,7 @@ def test_generated_people_are_looked_for_in_the_cache(data: Path, tmp_path: Path
 def test_a_missing_package_is_named_with_its_extra(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("pip install" in status.message for status in check_data())
     monkeypatch.setattr(catalog, "find_spec", lambda name: None)
-    wanting = {status.name for status in check_data() if "first: pip install geoskip[" in status.message}
+    wanting = {status.name for status in check_data() if "first: pip install 'geoskip[" in status.message}
     assert wanting == {"mnist", "fashion-mnist", *GENERATED}
 
 

@@ -184,12 +184,47 @@ def test_a_folder_of_meshes_is_a_reconstruction_set(tmp_path: Path) -> None:
     assert [rested.names[item] for item in rested.split.test] == ["b/03.ply"]
 
 
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (["b"], [2, 3]),
+        (["b/"], [2, 3]),
+        (["*_s1.ply"], [1, 3]),
+        (["a/x_s0.ply", "c[1].ply"], [0, 4]),
+        (["b", "b/y_s1.ply"], [2, 3]),
+    ],
+)
+def test_the_test_is_chosen_by_file_folder_or_pattern(tmp_path: Path, test: list[str], expected: list[int]) -> None:
+    names = ("a/x_s0.ply", "a/x_s1.ply", "b/y_s0.ply", "b/y_s1.ply", "c[1].ply")
+    folder = write_all(tmp_path / "mine", {name: shifted(i) for i, name in enumerate(names)})
+    assert mesh_folder(folder, unit_mm=1.0, test=test, cache=tmp_path / "cache").split.test.tolist() == expected
+
+
+@pytest.mark.parametrize(("scale", "than"), [(1000.0, "larger"), (0.001, "smaller")])
+def test_a_mesh_in_another_unit_is_refused(scale: float, than: str, tmp_path: Path) -> None:
+    other = BASE.with_verts(scale * BASE.verts)
+    folder = write_all(tmp_path / "mine", {"a.ply": BASE, "b.ply": shifted(5), "c.ply": other})
+    with pytest.raises(MeshError, match=rf"mine: c\.ply: 1,000 times {than} than most meshes .* unit"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+    folder = correspondences(tmp_path / "any")
+    write_mesh(other, folder / "a.ply")
+    with pytest.raises(MeshError, match=rf"a\.ply: 1,000 times {than} than target\.obj"):
+        correspondence_folder(folder, unit_mm=1.0)
+
+
+def test_a_folder_without_meshes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"has no meshes in \.ply, \.obj"):
+        mesh_folder(tmp_path, unit_mm=1.0, cache=tmp_path / "cache")
+    with pytest.raises(ArchiveError, match=r"has no meshes laid out as in coma$"):
+        coma(tmp_path, cache=tmp_path / "cache")
+
+
 def test_a_template_of_another_connectivity_is_refused(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "mine", {"a.ply": BASE})
     write_mesh(icosphere(0), tmp_path / "rest.ply")
     with pytest.raises(MeshError, match=r"rest\.ply: another connectivity"):
         mesh_folder(folder, unit_mm=1.0, template=tmp_path / "rest.ply", cache=tmp_path / "cache")
-    with pytest.raises(ValueError, match="test: there is no file z; names are such as"):
+    with pytest.raises(ValueError, match="test: z is not a file or folder of the set; names are such as a"):
         mesh_folder(folder, unit_mm=1.0, test=["z"], cache=tmp_path / "cache")
 
 

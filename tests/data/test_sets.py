@@ -220,5 +220,5 @@ def test_local_numbers_fit_their_type(num_vertices: int) -> None:
 
 def test_without_pyg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
-    with pytest.raises(ImportError, match=r"pip install geoskip\[pyg\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[pyg\]"):
         next(mesh_set().pyg())

@@ -124,5 +124,5 @@ def test_bad_settings_are_refused(count: int, compactness: float) -> None:
 
 def test_without_scikit_image_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
-    with pytest.raises(ImportError, match=r"pip install geoskip\[images\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[images\]"):
         segment(np.zeros((4, 4)), 2)

@@ -194,7 +194,7 @@ def test_a_folder_with_train_and_test_is_split_as_it_says(tmp_path: Path) -> Non
 def test_colours_and_sizes(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "i", ["a/0.png", "b/1.png"], "RGB")
     write_images(folder, ["a/2.png"], "RGB", size=16)
-    with pytest.raises(ValueError, match=r"16.* pixels, but 0\.png has .*12.*pass size="):
+    with pytest.raises(ValueError, match=r"^size: .*2\.png has .*16.* pixels, but .*0\.png .*12"):
         image_folder(folder, **OPTIONS)
     graphs = image_folder(folder, **OPTIONS, size=(10, 14), color=True, cache=tmp_path / "cache")
     assert graphs.x.shape == (36, 3)
@@ -206,10 +206,30 @@ def test_folders_that_hold_no_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no images in subfolders"):
         image_folder(tmp_path)
     (tmp_path / "a" / "x.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"x\.png: not an image"):
+    with pytest.raises(ValueError, match=r"x\.png: not an image that can be read: cannot identify image file$"):
         image_folder(tmp_path)
     with pytest.raises(ValueError, match="test_every: expected 2 or more"):
         image_folder(tmp_path, test_every=1)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "pgm"])
+def test_sixteen_bits_keep_their_intensities(tmp_path: Path, suffix: str) -> None:
+    pixels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    path = tmp_path / f"deep.{suffix}"
+    Image.fromarray(pixels.astype(np.uint16) * 257).save(path)
+    np.testing.assert_array_equal(read_image(path, None, color=False), pixels)
+    assert read_image(path, None, color=True).shape == (16, 16, 3)
+
+
+def test_pixels_without_a_known_intensity_are_refused(tmp_path: Path) -> None:
+    """Pillow would show them all as black."""
+    Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(tmp_path / "real.tif")
+    Image.new("RGBA", (4, 4), (0, 0, 0, 10)).save(tmp_path / "clear.png")
+    Image.new("RGBA", (4, 4), (9, 9, 9, 255)).save(tmp_path / "opaque.png")
+    for name, fault in {"real.tif": "32 bits", "clear.png": "transparent pixels"}.items():
+        with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
+            read_image(tmp_path / name, None, color=False)
+    assert (read_image(tmp_path / "opaque.png", None, color=False) == 9).all()
 
 
 def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from importlib import import_module
 
@@ -41,6 +42,14 @@ def test_the_page_lists_what_is_public(package: str, section: str) -> None:
     module, names = import_module(package), listed(section)
     assert sorted(names) == sorted(module.__all__)
     assert all(hasattr(module, name) for name in names)
+
+
+@pytest.mark.parametrize("name", sorted(set(geoskip.__all__) - {"__version__", "Graph"}))
+def test_help_explains_every_argument(name: str) -> None:
+    """``Graph`` is made by its class methods."""
+    documented = inspect.getdoc(getattr(geoskip, name)) or ""
+    for argument in inspect.signature(getattr(geoskip, name)).parameters:
+        assert f"\n    {argument}: " in documented
 
 
 def test_top_level_names_are_the_classes_of_their_packages() -> None:

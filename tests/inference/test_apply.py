@@ -154,6 +154,23 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     assert names(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize("scale", [1000.0, 0.001])
+def test_a_mesh_in_another_unit_is_refused(
+    coding: tuple[Trained, Reconstruction], tmp_path: Path, scale: float
+) -> None:
+    """Its reconstruction would be the nonsense of normalized positions far outside of those of the training."""
+    run, task = untrained(tmp_path / "matching", "correspondence")
+    assert isinstance(task, Correspondence)
+    for action, trained, mesh in (
+        (reconstruct, coding[0], coding[1].data.mesh(0)),
+        (transfer, run.trained(), task.data.meshes[0]),
+    ):
+        write_mesh(mesh.with_verts(scale * mesh.verts), tmp_path / "scaled.ply")
+        with pytest.raises(ValueError, match=r"scaled\.ply: .* than the .*; scale it to the same unit"):
+            action(trained, [tmp_path / "scaled.ply"], Outputs(tmp_path / "out"))
+    assert names(tmp_path / "out") == []
+
+
 def test_the_fault_of_a_single_file_is_raised_as_it_is(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
     write_mesh(icosphere(2), tmp_path / "other.ply")
     with pytest.raises(TemplateError, match="162 vertices"):
@@ -202,6 +219,20 @@ def test_two_inputs_with_one_output_are_refused(
     with pytest.raises(ValueError, match=r"a\.npy is also that of .*a\.ply"):
         encode(coding[0], [spheres[0], spheres[0]], Outputs(tmp_path / "out"))
     assert names(tmp_path / "out") == []
+
+
+def test_inputs_of_one_name_in_different_folders(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
+    """Subjects are often in folders, with the same names of files in each."""
+    paths = [tmp_path / folder / f"pose{pose}.ply" for folder in ("s00", "s01") for pose in range(2)]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        write_mesh(sets.meshes().mesh(0), path)
+    out = tmp_path / "out"
+    encode(coding[0], paths, Outputs(out))
+    codes = ["s00-pose0.npy", "s00-pose1.npy", "s01-pose0.npy", "s01-pose1.npy"]
+    assert names(out) == codes
+    reconstruct(coding[0], paths[1:3], Outputs(tmp_path / "short"))
+    assert names(tmp_path / "short") == ["pose0.ply", "pose1.ply"]
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     for name in [package, "pygeodesic.geodesic"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"{package}: pip install geoskip\[meshes\]"):
+    with pytest.raises(ImportError, match=rf"{package}: pip install 'geoskip\[meshes\]"):
         geodesic_distances(grid(3, 3), FIRST, method)
 
 

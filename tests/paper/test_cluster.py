@@ -62,5 +62,5 @@ def test_rows_are_trained_on_the_cluster(ray: Any, tmp_path: Path) -> None:
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"pip install geoskip\[cluster\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[cluster\]"):
         next(run_on_ray(JOBS, tmp_path))

@@ -85,11 +85,11 @@ def test_runs_train_and_are_taken_up(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_few")
 def test_spheres_stand_in_where_faces_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
-        raise ImportError("pip install geoskip[people]")
+        raise ImportError("pip install 'geoskip[people]'")
 
     monkeypatch.setattr("geoskip.data.generated_faces.faces", fail)
     made = demo_set("auto")
-    assert made.note == "Faces cannot be generated here (pip install geoskip[people]), so these are deformed spheres."
+    assert made.note == "Faces cannot be generated here (pip install 'geoskip[people]'), so these are deformed spheres."
     assert "spheres of 162 vertices" in made.about
     assert demo_set("spheres").note == ""
     with pytest.raises(ImportError):

@@ -77,6 +77,19 @@ def test_errors_name_the_file_and_not_the_hidden_one(tmp_path: Path, monkeypatch
     assert denied.value.filename == str(tmp_path / "file")
 
 
+def test_errors_name_the_file_on_a_file_system_that_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as told:
+        atomic_write(tmp_path / "file", b"data")
+    assert told.value.filename == str(tmp_path / "file")
+
+
 def test_an_error_without_a_number_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any) -> None:
         raise OSError("in words")

@@ -165,5 +165,5 @@ def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = charts(result_tables([made_run(TABLE1.rows[0], "faces", 0)]))
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install geoskip\[plots\]"):
+    with pytest.raises(ImportError, match=r"pip install 'geoskip\[plots\]"):
         write_charts(found, tmp_path)

@@ -477,7 +477,7 @@ def test_what_the_evaluation_needs_is_known_before_training(tmp_path: Path, monk
     monkeypatch.setenv("GEOSKIP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "potpourri3d", None)
     config = sets.config("correspondence")
-    with pytest.raises(ImportError, match=r"potpourri3d: pip install geoskip\[meshes\]"):
+    with pytest.raises(ImportError, match=r"potpourri3d: pip install 'geoskip\[meshes\]"):
         train(config, tmp_path / "run", task=make_task(config, sets.data("correspondence")))
     assert not (tmp_path / "run" / CONFIG).exists()
     without_test = replace(sets.correspondences(), split=Split.leading(6, 6))

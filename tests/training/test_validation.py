@@ -95,12 +95,16 @@ def test_choices_are_made_without_the_test(name: str, tmp_path: Path, monkeypatc
     assert found.evaluation.metrics[METRIC[name]] == pytest.approx(record.metrics[f"validation_{METRIC[name]}"])
 
 
-def test_subjects_stay_together_where_names_have_them() -> None:
+@pytest.mark.parametrize("top", ["", "scans/all/"])
+def test_subjects_stay_together_where_names_have_them(top: str) -> None:
     data = sets.meshes()
-    names = tuple(f"{item % 5:03d}/smile/{item:03d}" for item in range(len(data)))
+    names = tuple(f"{top}{item % 5:03d}/smile/{item:03d}" for item in range(len(data)))
     task = make_task(sets.config(validation=0.2), replace(data, names=names))
     split = task.data.split
-    subjects = [{names[item].split("/")[0] for item in part.tolist()} for part in (split.train, split.validation)]
+    subjects = [
+        {names[item].removeprefix(top).split("/")[0] for item in part.tolist()}
+        for part in (split.train, split.validation)
+    ]
     assert not subjects[0] & subjects[1]
 
 

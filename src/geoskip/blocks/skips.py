@@ -32,10 +32,22 @@ class AffineSkip(Skip):
 
     .. math:: y_i = \mathrm{conv}(x, \dots)_i + x_i A + b
 
+    .. code-block:: python
+
+        block = AffineSkip(GATConv(8, 16))
+        y = block(x, edge_index)  # called like the convolution
+
     In the code: A is ``weight``, ``[in, out]``; b is ``bias``, which is the convolution's own if it has one, because a
     block of the paper has one bias. Added parameters: in·out (and out for b, if the convolution has no bias). Around an
     operator of geoskip, A goes into the kernel as one more basis function; around any other module the product is added
-    to its output. The arguments are those of :class:`~geoskip.blocks.Skip`.
+    to its output. :class:`~geoskip.blocks.Skip` says more.
+
+    Args:
+        conv: any module that maps vertex features: an operator, a convolution of PyTorch Geometric, your own.
+        in_channels: channels of the receiving vertices' features, if ``conv`` does not declare them.
+        out_channels: channels of the output, if ``conv`` does not declare them.
+        init: initial values of A. ``"glorot"``, or ``"zeros"``: then the block starts bitwise equal to the convolution.
+        bias: whether to add b if the convolution has no ``bias``.
     """
 
     skip_name = "affine"

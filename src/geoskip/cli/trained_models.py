@@ -26,12 +26,18 @@ def evaluate(
     from geoskip.report.runs import describe_task
     from geoskip.training.devices import choose_device
     from geoskip.training.evaluation import evaluate_run
-    from geoskip.training.run import EVALUATION, Run
+    from geoskip.training.run import EVALUATION, RECORD, Run
 
     opened = Run.open(run, data)
     evaluated = evaluate_run(opened, device=choose_device(device), samples=samples)
     evaluation, task = evaluated.evaluation, evaluated.task
     files = [opened.folder / EVALUATION]
+    if not as_json:  # before the pictures, which need matplotlib
+        metrics = describe_task(task.config.task, list(evaluation.metrics)).metrics
+        rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
+        step = "" if (opened.folder / RECORD).exists() else f"; step {opened.weights[1]:,} of an unfinished run"
+        caption = f"{task.num_test} test items{step}"
+        print_table(["metric", "value"], rows, title=str(run), caption=caption)
     if pictures:
         class_names = getattr(task.data, "class_names", ())
         arrays, curves = evaluation.arrays, evaluation.curves
@@ -40,9 +46,6 @@ def evaluate(
         entries = {"metrics": dict(evaluation.metrics), "files": [str(path) for path in files]}
         typer.echo(json.dumps(entries, indent=1))
         return
-    metrics = describe_task(task.config.task, list(evaluation.metrics)).metrics
-    rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
-    print_table(["metric", "value"], rows, title=str(run), caption=f"{task.num_test} test items")
     for path in files:
         # The picture itself has no legend.
         note = " (vertices without a label are blue-gray)" if path.name == "matches.png" else ""

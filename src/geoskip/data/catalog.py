@@ -27,7 +27,12 @@ _FRAMES = partial(Option, "frames_per_take", int, "Meshes per take", least=1)
 _VERTICES = partial(Option, "num_vertices", int, "Vertices per mesh", least=4)
 _PATH = Option("path", Path, "The original archive, or its unpacked folder", is_recipe=False)
 _UNIT = Option("unit_mm", float, "Millimeters per unit of the meshes: 1000 for meters", required=True)
-_TEST = Option("test", list[str], "Names of the test files, separated by commas", "the first of every ten")
+_TEST = Option(
+    "test",
+    list[str],
+    "Test files or subfolders, or patterns such as *_s03_*, separated by commas",
+    "the first of every ten",
+)
 _SUPERPIXELS = (
     Option("nodes", int, "Superpixels per image, exactly", 75, least=1),
     Option("degree", float, "Mean number of neighbors", "18.57, as in the published set"),
@@ -272,7 +277,7 @@ def _status(data_set: DataSet, cache: Path | None) -> Status:
     from geoskip.data.cache import cache_root, entries
 
     package = {"people": "anny", "images": "skimage"}.get(data_set.extra)
-    first = f" (first: pip install geoskip[{data_set.extra}])" if package and not find_spec(package) else ""
+    first = f" (first: pip install 'geoskip[{data_set.extra}]')" if package and not find_spec(package) else ""
     if data_set.how:
         try:
             return Status(data_set.name, data_set.find(), f"{data_set.title}{first}")

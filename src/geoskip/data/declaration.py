@@ -112,7 +112,14 @@ class DataSet:
             if option.required and option.name not in options:
                 about = f". {option.help}" if option.help else ""
                 raise ValueError(f"data_options.{option.name}: required for {name}{about}")
-        return self(*folder, **{key: known[key].checked(value) for key, value in options.items()})
+        checked = {key: known[key].checked(value) for key, value in options.items()}
+        try:
+            return self(*folder, **checked)
+        except ValueError as error:
+            # --test is an option of meshes, and --set test a setting of the run.
+            if type(error) is not ValueError or str(error).partition(":")[0] not in known:
+                raise
+            raise ValueError(f"data_options.{error}") from error
 
     @property
     def folder(self) -> Path:

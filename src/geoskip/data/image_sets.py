@@ -13,10 +13,12 @@ and are rebuilt at each load. 70,000 graphs of 75 vertices take 37 MiB.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -155,8 +157,8 @@ def image_folder(
     images = [read_image(path, size, color) for path in paths]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
-            shapes = f"{image.shape[:2]} pixels, but {paths[0].name} has {images[0].shape[:2]}"
-            raise ValueError(f"{path}: {shapes}; pass size=(height, width) to scale all images to one size")
+            shapes = f"{image.shape[:2]} pixels, but {paths[0]} {images[0].shape[:2]}"
+            raise ValueError(f"size: {path} has {shapes}; choose a height and a width, to which all are scaled")
     return superpixel_set(
         np.stack(images),
         np.array(labels),
@@ -199,7 +201,7 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("reading images needs Pillow: pip install geoskip[images]") from error
+        raise ImportError("reading images needs Pillow: pip install 'geoskip[images]'") from error
     if size is not None and not (len(size) == 2 and min(size) >= 1 and math.prod(size) <= MAX_PIXELS):
         raise ValueError(f"size: expected a height and a width, {MAX_PIXELS:,} pixels at most, got {size}")
     try:
@@ -207,10 +209,25 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
         with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(read_bytes(path)), formats=FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
                 raise ReadError(f"{image.width} × {image.height} pixels, and at most {MAX_PIXELS:,} are read")
-            pixels = image.convert("RGB" if color else "L")
+            pixels = _eight_bits(image).convert("RGB" if color else "L")
             scaled = pixels if size is None else pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR)
             return np.asarray(scaled)
     except (FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # of many types: Pillow's decoders do not agree on any
-        raise ValueError(f"{path}: not an image that can be read: {error}") from error
+        # Pillow names the buffer that it has read.
+        fault = re.sub(r" <_io.BytesIO.*", "", str(error))
+        raise ValueError(f"{path}: not an image that can be read: {fault}") from error
+
+
+def _eight_bits(image: Any) -> Any:
+    """The image with 8 bits per channel. Pillow's ``convert`` would clip other ranges, and show hidden colors."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ReadError("its pixels have 32 bits, whose range is unknown; store it with 8 or 16 bits")
+    if image.has_transparency_data and image.convert("RGBA").getextrema()[3][0] < 255:
+        raise ReadError("it has transparent pixels, which have no intensity; store it with a background")
+    return image

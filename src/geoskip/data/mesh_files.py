@@ -18,7 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from statistics import median
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ from torch import Tensor
 from geoskip.data.archives import ArchiveError, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
-from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes
+from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_size
 from geoskip.data.people import EXPRESSIONS
 from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
@@ -41,7 +43,7 @@ COMA_FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(EXPRESSIONS)})/[^/.][^/]*
 FAUST_MESHES, FAUST_TRAIN = 100, 80
 FAUST_MESH = re.compile(r"(?:.*/)?(tr_reg_\d{3}\.ply)")
 ANY_MESH = re.compile(r"((?:[^/.][^/]*/)*[^/.][^/]*\.(?:ply|obj|off|stl|gltf|glb))", re.IGNORECASE)
-TARGET = "target"
+OWN, TARGET = "meshes", "target"
 
 
 def coma(path: str | Path | None = None, split: str = "interpolation", *, cache: Path | None = None) -> MeshSet:
@@ -82,10 +84,11 @@ def mesh_folder(
     """Meshes of one connectivity, in a folder (and its subfolders), zip or tar, as a reconstruction set.
 
     unit_mm: millimeters per unit of the files: 1000 for meters, 1 for millimeters.
-    test: names (paths in the folder) of the items for the test; by default the first of every ten, in sorted order.
+    test: the items for the test: names (paths in the folder), subfolders, or patterns such as ``"*_s03_*"``; by default
+        the first of every ten, in sorted order.
     template: a mesh of the same connectivity at rest, outside ``path``; by default the first item.
     """
-    meshes = read_meshes(Path(path), ANY_MESH, "meshes", unit_mm, cache)
+    meshes = read_meshes(Path(path), ANY_MESH, OWN, unit_mm, cache)
     rest = meshes.template if template is None else read_mesh(template)
     if rest.topology_hash() != meshes.template.topology_hash():
         raise MeshError(
@@ -114,6 +117,8 @@ def correspondence_folder(
     labels = tuple(_read_labels(path, mesh) for path, mesh in zip(items, meshes, strict=True))
     names = tuple(path.name for path in items)
     target = read_mesh(targets[0])
+    for path, mesh in zip(items, meshes, strict=True):
+        check_size(str(path), mesh.radius(), target.radius(), targets[0].name)
     arrays = [array for mesh in (target, *meshes) for array in (mesh.verts, mesh.faces)]
     content = fingerprint(*arrays, *(numbers.numpy() for numbers in labels), np.array(names))
     return CorrespondenceSet(target, meshes, labels, names, _split(names, test), unit_mm, content)
@@ -122,9 +127,14 @@ def correspondence_folder(
 def _split(names: tuple[str, ...], test: Sequence[str] | None) -> Split:
     if test is None:
         return Split.blocks(len(names), 10, 1)
-    if unknown := sorted(set(test) - set(names)):
-        raise ValueError(f"test: there is no file {', '.join(unknown[:5])}; names are such as {names[0]}")
-    return Split.by_mask(torch.tensor([name in set(test) for name in names], dtype=torch.bool))
+    chosen: set[str] = set()
+    for wanted in test:
+        matching = {name for name in names if name.startswith(f"{wanted.rstrip('/')}/") or fnmatchcase(name, wanted)}
+        matching |= {wanted} & set(names)  # a name may contain brackets
+        if not matching:
+            raise ValueError(f"test: {wanted} is not a file or folder of the set; names are such as {names[0]}")
+        chosen |= matching
+    return Split.by_mask(torch.tensor([name in chosen for name in names], dtype=torch.bool))
 
 
 def _read_labels(path: Path, mesh: Mesh) -> Tensor:
@@ -150,7 +160,7 @@ def read_meshes(source: Path, pattern: re.Pattern[str], kind: str, unit_mm: floa
     """
     files = _hash_files(source, pattern)
     key = {"version": VERSION, "wanted": pattern.pattern, "files": files}
-    stored = cached(kind, key, lambda: _build_meshes(source, pattern, files), root=cache)
+    stored = cached(kind, key, lambda: _build_meshes(source, pattern, kind, files), root=cache)
     verts, names = torch.from_numpy(stored.arrays["verts"]), tuple(stored.meta["names"])
     template = Mesh(verts[0].double().numpy(), stored.arrays["faces"])
     everything = Split.leading(len(names), len(names))
@@ -164,8 +174,9 @@ def _hash_files(source: Path, pattern: re.Pattern[str]) -> str:
     return fingerprint_files(files, source)
 
 
-def _build_meshes(source: Path, pattern: re.Pattern[str], files: str) -> CacheEntry:
+def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str) -> CacheEntry:
     verts_by_name: dict[str, np.ndarray] = {}
+    radii: dict[str, float] = {}
     first: tuple[str, Mesh] | None = None
     with progress_bar(f"meshes of {source.name}", None) as advance:
         for name, data in read_files(source, pattern):
@@ -177,11 +188,15 @@ def _build_meshes(source: Path, pattern: re.Pattern[str], files: str) -> CacheEn
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
                 raise MeshError(f"{source}: {name} has another connectivity than {first[0]}")
-            verts_by_name[name] = mesh.verts.astype(np.float32)
+            verts_by_name[name], radii[name] = mesh.verts.astype(np.float32), mesh.radius()
             advance(1)
     if first is None:
-        raise ArchiveError(f"{source}: has no meshes of the expected names ({pattern.pattern})")
+        expected = "in .ply, .obj, .off, .stl, .gltf or .glb files" if kind == OWN else f"laid out as in {kind}"
+        raise ArchiveError(f"{source}: has no meshes {expected}")
     names, faces = sorted(verts_by_name), first[1].faces
+    usual = median(radii.values())
+    for name in names:
+        check_size(f"{source}: {name}", radii[name], usual, "most meshes of the set")
     verts = np.empty((len(names), *first[1].verts.shape), dtype=np.float32)
     for item, name in enumerate(names):
         verts[item] = verts_by_name.pop(name)

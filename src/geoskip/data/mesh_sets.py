@@ -20,6 +20,9 @@ from geoskip.meshes.geodesics import DistanceSolver, Method
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Bool, Float, Int
 
+# Meshes of one kind differ less in size than lengths in inches and in millimeters.
+LARGEST_RATIO = 20.0
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -277,6 +280,14 @@ def check_unit(unit_mm: float) -> None:
         raise ValueError(f"unit_mm: expected the length of one unit in millimeters, above 0, got {unit_mm}")
 
 
+def check_size(name: str, radius: float, usual: float, like: str) -> None:
+    """MeshError if a mesh differs so much in size from others that it must be in another unit."""
+    small, large = sorted((radius, usual))
+    if large > LARGEST_RATIO * small:
+        factor, than = large / small if small else float("inf"), "larger" if radius > usual else "smaller"
+        raise MeshError(f"{name}: {factor:,.0f} times {than} than {like}; scale it to the same unit of length")
+
+
 def pyg_data() -> type[Any]:
     """``torch_geometric.data.Data``; ImportError says what to install."""
     try:
@@ -284,7 +295,7 @@ def pyg_data() -> type[Any]:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             from torch_geometric.data import Data
     except ImportError as error:
-        raise ImportError("PyTorch Geometric is not installed: pip install geoskip[pyg]") from error
+        raise ImportError("PyTorch Geometric is not installed: pip install 'geoskip[pyg]'") from error
     return Data
 
 

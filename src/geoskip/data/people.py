@@ -83,7 +83,7 @@ def anny_model(**options: Any) -> Any:
         import anny
     except ImportError as error:
         raise ImportError(
-            "these people are made with anny, which is not installed: pip install geoskip[people]"
+            "these people are made with anny, which is not installed: pip install 'geoskip[people]'"
         ) from error
     log.info("building a model with anny (about two minutes the first time on a machine, then seconds)")
     # The original shapes skip anny's compaction (a large SVD), plain skinning skips compiling kernels.

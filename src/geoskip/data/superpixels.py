@@ -86,7 +86,7 @@ def segment(
     try:
         from skimage.segmentation import slic
     except ImportError as error:
-        raise ImportError("superpixels need scikit-image: pip install geoskip[images]") from error
+        raise ImportError("superpixels need scikit-image: pip install 'geoskip[images]'") from error
     segmentation = slic(
         image,
         n_segments=num_segments,

@@ -24,6 +24,7 @@ from geoskip.inference.user_files import (
     is_mesh,
     json_bytes,
     mesh_suffix,
+    output_stems,
     read_codes,
     read_user_mesh,
     read_values,
@@ -68,7 +69,8 @@ def reconstruct(
     """Each mesh through the autoencoder and back, with its mean error in millimeters."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true, paths = _verts(coder, inputs), inputs.paths
-    targets = [outputs.claim(path.stem + mesh_suffix(path, mesh_format), str(path)) for path in paths]
+    stems = output_stems(paths)
+    targets = [outputs.claim(stems[path] + mesh_suffix(path, mesh_format), str(path)) for path in paths]
     reconstructed = coder.reconstruct(true)
     errors = (reconstructed - true).norm(dim=-1).mean(-1) * coder.unit_mm
     messages = [(str(path), f"mean error {error:.3f} mm") for path, error in zip(paths, errors.tolist(), strict=True)]
@@ -81,7 +83,8 @@ def encode(
     """Each mesh to a file with its latent code."""
     coder, inputs = MeshCoder(trained), Inputs(paths, skip_bad)
     true, paths = _verts(coder, inputs), inputs.paths
-    targets = [outputs.claim(path.stem + code_format, str(path)) for path in paths]
+    stems = output_stems(paths)
+    targets = [outputs.claim(stems[path] + code_format, str(path)) for path in paths]
 
     def contents(path: Path, code: Tensor) -> bytes:
         if code_format == ".json":
@@ -101,8 +104,10 @@ def decode(
     codes = inputs.each(lambda path: read_codes(path, coder.latent))
     suffix = mesh_suffix(Path("mesh.ply"), mesh_format)
     targets, messages = [], []
+    stems = output_stems(inputs.paths)
     for path, batch in zip(inputs.paths, codes, strict=True):
-        names = [path.stem] if len(batch) == 1 else [f"{path.stem}-{number:03d}" for number in range(len(batch))]
+        stem = stems[path]
+        names = [stem] if len(batch) == 1 else [f"{stem}-{number:03d}" for number in range(len(batch))]
         targets += [outputs.claim(name + suffix, str(path)) for name in names]
         messages.append((str(path), "1 code" if len(batch) == 1 else f"{len(batch)} codes"))
     meshes = coder.meshes(coder.decode(torch.cat(codes)))
@@ -134,10 +139,11 @@ def transfer(
     values = None if labels is None else read_values(labels)
     if values is not None:
         matcher.check_values(values, str(labels))
-    meshes = inputs.each(read_user_mesh)
+    meshes = inputs.each(lambda path: _checked(matcher, path))
     paths = inputs.paths
-    matches = [outputs.claim(f"{path.stem}.matches.npy", str(path)) for path in paths]
-    carried = [outputs.claim(f"{path.stem}.labels.npy", str(path)) for path in paths if values is not None]
+    stems = output_stems(paths)
+    matches = [outputs.claim(f"{stems[path]}.matches.npy", str(path)) for path in paths]
+    carried = [outputs.claim(f"{stems[path]}.labels.npy", str(path)) for path in paths if values is not None]
     written = []
     for number, mesh in enumerate(meshes):
         matched = matcher.match(mesh)
@@ -162,7 +168,8 @@ def classify(
     classifier, inputs = ImageClassifier(trained), Inputs(paths, skip_bad)
     images = _images(inputs, size or classifier.image_size, color=classifier.in_channels == 3)
     paths = inputs.paths
-    targets = [outputs.claim(f"{path.stem}.classes.json", str(path)) for path in paths]
+    stems = output_stems(paths)
+    targets = [outputs.claim(f"{stems[path]}.classes.json", str(path)) for path in paths]
     files, messages = [], []
     for path, target, row in zip(paths, targets, classifier.classify(images), strict=True):
         probabilities = dict(zip(classifier.class_names, row.tolist(), strict=True))
@@ -177,12 +184,13 @@ def _write_meshes(outputs: Outputs, targets: Sequence[Path], meshes: Sequence[Me
 
 
 def _verts(coder: MeshCoder, inputs: Inputs) -> Float[Tensor, "meshes vertices 3"]:
-    def read(path: Path) -> Mesh:
-        mesh = read_user_mesh(path)
-        coder.check(mesh, str(path))
-        return mesh
+    return verts_of(inputs.each(lambda path: _checked(coder, path)))
 
-    return verts_of(inputs.each(read))
+
+def _checked(model: MeshCoder | Matcher, path: Path) -> Mesh:
+    mesh = read_user_mesh(path)
+    model.check(mesh, str(path))
+    return mesh
 
 
 def _images(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geoskip.data import GraphSet, Split, TemplateError
 from geoskip.data.graph_sets import find_clusters, with_levels
+from geoskip.data.mesh_sets import check_size
 from geoskip.data.superpixels import COMPACTNESS, radius_graphs, superpixels
 from geoskip.meshes import Mesh
 from geoskip.models import MeshAutoencoder
@@ -51,8 +52,10 @@ class MeshCoder:
         return self.model.latent
 
     def check(self, mesh: Mesh, name: str = "mesh") -> None:
-        """TemplateError unless ``mesh`` has the vertex count and the faces of the training meshes, in their order."""
+        """TemplateError unless ``mesh`` has the vertex count and the faces of the training meshes, in their order;
+        MeshError if it is in another unit."""
         if mesh.topology_hash() == self.template.topology_hash():
+            check_size(name, mesh.radius(), self.template.radius(), "the training meshes")
             return
         if mesh.num_vertices != self.template.num_vertices:
             fault = f"{mesh.num_vertices} vertices, but the model was trained on meshes of {self.template.num_vertices}"
@@ -94,6 +97,10 @@ class Matcher:
     def __init__(self, trained: Trained) -> None:
         self.trained = trained
         self.target = required(trained, MatchContext, "matching meshes", "correspondence").target()
+
+    def check(self, mesh: Mesh, name: str = "mesh") -> None:
+        """MeshError if ``mesh`` is in another unit than the target."""
+        check_size(name, mesh.radius(), self.target.radius(), "the target")
 
     def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
         """The target's vertex that each vertex of ``mesh`` is matched with."""

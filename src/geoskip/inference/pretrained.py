@@ -155,7 +155,7 @@ def export_onnx(path: Path, trained: Trained) -> float | None:
     """Write the model as ONNX. Where onnxruntime is installed, run it there and return the largest difference from
     PyTorch's output, relative to its largest value; None where it is not."""
     if find_spec("onnx") is None or find_spec("onnxscript") is None:
-        raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install geoskip[export]")
+        raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install 'geoskip[export]'")
     program = program_of(trained)
     with _quiet():
         exported = torch.onnx.export(

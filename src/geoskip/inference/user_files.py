@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from io import BytesIO
@@ -70,6 +71,17 @@ class Outputs:
         if not self._unwritten:
             self._writing.close()
         return paths
+
+
+def output_stems(paths: Sequence[Path]) -> dict[Path, str]:
+    """What the output of each input is called, without suffix: as the input, or, if two inputs in different folders
+    have the same name, with the folders that differ: ``s00-pose0``."""
+    stems = {path: path.stem for path in paths}
+    if len(set(stems.values())) == len(stems):
+        return stems
+    folders = {path: path.absolute().parent for path in stems}
+    common = os.path.commonpath(folders.values())
+    return {path: "-".join([*folder.relative_to(common).parts, path.stem]) for path, folder in folders.items()}
 
 
 def read_user_mesh(path: Path) -> Mesh:

@@ -100,7 +100,7 @@ def _heat(part: Mesh) -> Callable[[int], np.ndarray]:
     try:
         import potpourri3d
     except ImportError as error:
-        raise ImportError("the heat method needs potpourri3d: pip install geoskip[meshes]") from error
+        raise ImportError("the heat method needs potpourri3d: pip install 'geoskip[meshes]'") from error
     return potpourri3d.MeshHeatMethodDistanceSolver(part.verts, part.faces).compute_distance
 
 
@@ -108,7 +108,7 @@ def _exact(part: Mesh) -> Callable[[int], np.ndarray]:
     try:
         from pygeodesic.geodesic import PyGeodesicAlgorithmExact
     except ImportError as error:
-        raise ImportError("exact geodesics need pygeodesic: pip install geoskip[meshes]") from error
+        raise ImportError("exact geodesics need pygeodesic: pip install 'geoskip[meshes]'") from error
     if len(part.nonmanifold_edges()):
         raise MeshError(f"{len(part.nonmanifold_edges())} edges have more than two faces; use method='heat'")
     corners = part.verts[part.faces]

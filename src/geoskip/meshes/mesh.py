@@ -47,6 +47,10 @@ class Mesh:
     def num_faces(self) -> int:
         return len(self.faces)
 
+    def radius(self) -> float:
+        """Mean distance of the vertices from their center."""
+        return float(np.linalg.norm(self.verts - self.verts.mean(0), axis=1).mean()) if len(self.verts) else 0.0
+
     def with_verts(self, verts: Float[np.ndarray, "vertices 3"]) -> "Mesh":
         """The same faces with other positions, which must have the same number of vertices."""
         if len(verts) != self.num_vertices:

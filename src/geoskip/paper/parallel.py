@@ -214,7 +214,7 @@ def run_on_ray(
     try:
         import ray
     except ImportError as error:
-        raise ImportError("running on a cluster needs Ray: pip install geoskip[cluster]") from error
+        raise ImportError("running on a cluster needs Ray: pip install 'geoskip[cluster]'") from error
     starts = not ray.is_initialized()
     if starts:
         # Workers look for data in the same folders, unless they have settings of their own.

@@ -111,7 +111,8 @@ def atomic_write(path: str | Path, data: bytes) -> None:
         number = errno.EACCES if error.errno == errno.ENOENT and path.parent.is_dir() else error.errno
         raise OSError(number, error.strerror, str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only file system refuses even to look for the file
+            temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 

@@ -313,7 +313,7 @@ def write_figure(
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install geoskip[plots]") from error
+        raise ImportError("figures need matplotlib: pip install 'geoskip[plots]'") from error
     with matplotlib.rc_context(STYLE):
         figure = Figure(inches, layout="constrained")
         draw(figure, figure.subplots())

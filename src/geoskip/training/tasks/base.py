@@ -250,7 +250,13 @@ class Task(ABC):
         options = {**operator, **config.options, **given}
         if both := sorted(arguments.keys() & options.keys()):
             raise ValueError(f"model.{both[0]}: follows from the data and cannot be set")
-        return cls.model_class(**arguments, **options)
+        try:
+            return cls.model_class(**arguments, **options)
+        except ValueError as error:
+            argument = str(error).partition(":")[0]
+            if argument in operator or argument not in signature(cls.model_class).parameters:
+                raise
+            raise ValueError(f"model.{error}") from error
 
     def make_model(self) -> nn.Module:
         """The model with the initial values of ``config.seed``, on the CPU."""
@@ -311,7 +317,7 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
     """The split cut down to ``train_items`` and ``test_items``, spread evenly, with ``validation`` items set aside;
     ValueError if nothing is left.
 
-    ``names`` are those of all items. Names such as ``003/smile/012`` begin with the subject.
+    ``names`` are those of all items. In names such as ``003/smile/012``, the first folder that differs is the subject.
     """
     if not len(split.train):
         raise ValueError(f"data: {config.data} has no items for training")
@@ -319,8 +325,15 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
     chosen = Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
     if not config.validation:
         return chosen
-    subjects = None if names is None or not all("/" in name for name in names) else [n.split("/")[0] for n in names]
-    return chosen.with_validation(config.validation, subjects)
+    return chosen.with_validation(config.validation, None if names is None else _subjects(names))
+
+
+def _subjects(names: Sequence[str]) -> list[str] | None:
+    folders = [name.split("/")[:-1] for name in names]
+    for level in range(min(map(len, folders))):
+        if len({parts[level] for parts in folders}) > 1:
+            return [parts[level] for parts in folders]
+    return None
 
 
 def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
