@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -488,7 +489,11 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
     cards = tab.locator("#graph-list li")
     cards.first.wait_for()
     assert cards.count() == 12
-    until(tab, lambda: bool((pixels(tab, "#graph-list canvas >> nth=0")[:, :, 3] > 0).mean() > 0.05))
+    until(tab, lambda: cards.first.locator("svg circle").count() == 75)
+    radii = {float(dot.get_attribute("r")) for dot in cards.first.locator("circle").all()}
+    assert min(radii) == 4
+    assert max(radii) == 12
+    assert cards.first.locator("path").get_attribute("d").count("M") > 75
     tab.select_option("#graph-set", index=3)
     tab.locator("#graph-controls label", has_text="any wrong").click()
     wrong = cards.count()
@@ -560,7 +565,17 @@ def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) ->
     tab = context.new_page()
     tab.goto(path.as_uri())
     assert tab.locator("#mesh-views img").is_visible()
-    assert "Mean error: MoNet" in (tab.locator("#mesh-views img").get_attribute("alt") or "")
+    assert "Mean error: MoNet" in tab.locator("#mesh-views figcaption").inner_text()
+    assert "the color scale ends at 5 mm" in tab.locator("#mesh-views figcaption").inner_text()
+    picture = tab.locator("#mesh-views img").bounding_box()
+    names = tab.locator("#mesh-views .names b").all()
+    assert [name.inner_text() for name in names] == ["Input", "MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
+    for number, name in enumerate(names):
+        box = name.bounding_box()
+        assert box["x"] + box["width"] / 2 == pytest.approx(
+            picture["x"] + (number + 0.5) / 5 * picture["width"], abs=3
+        ), "below its mesh"
+    assert tab.locator("noscript p").bounding_box()["y"] < picture["y"]
     assert tab.locator("#mesh-controls").is_hidden()
     for words in ("Drag a mesh", "Click a heading", "Point at a chart", "Dots are superpixels"):
         assert tab.get_by_text(words).count() == 1
@@ -593,7 +608,15 @@ def test_headlines_stand_in_rows(browser: Any) -> None:
         tops = [round(one.bounding_box()["y"]) for one in tab.locator(".glance li").all()]
         assert len(set(tops)) == 2, "two rows of two, not three and one"
         assert tops.count(tops[0]) == len(tops) / 2
-        counts = [int(n) for n in re.findall(r"\d+", tab.locator(".outcome").inner_text())]
+        assert "(Gong, Bahri, Bronstein, Zafeiriou; CVPR 2020)" in tab.locator(".lede").inner_text()
+        assert "mixed-faces, moving-bodies and bodies are generated" in tab.locator(".outcome").inner_text()
+        verdicts = r"(all|\d of \d) better, (\d) significantly|one pair, (significant)"
+        found = [re.search(verdicts, one.inner_text()) for one in tab.locator(".glance li").all()]
+        significant = sum(int(match[2] or 1) for match in found if match)
+        helps = tab.locator("#claims table >> nth=0 >> tbody tr >> nth=0")
+        assert helps.locator("th").inner_text() == "An affine skip helps"
+        assert helps.locator("td >> nth=1").inner_text() == str(significant)
+        counts = [int(n) for n in re.findall(r"\d+", tab.locator(".found").inner_text())]
         last = tab.locator("#claims table >> nth=0 >> tbody tr").last.locator("td").all_inner_texts()
         total, holds, same, opposite, fails, _ = (int(re.sub(r"\D", "", text) or 0) for text in last)
         assert counts == [total, holds, same + opposite, fails]
@@ -618,6 +641,43 @@ def test_a_phone_cuts_nothing_off(browser: Any) -> None:
             right = cell.bounding_box()["x"] + cell.bounding_box()["width"]
             assert right <= table.bounding_box()["x"] + table.bounding_box()["width"] + 1, "our main figure"
         assert tab.locator("#mesh-rule").bounding_box()["y"] > tab.locator("#mesh-views").bounding_box()["y"]
+
+
+@pytest.mark.parametrize("width", [390, 600, 768, 1000, 1400])
+def test_plain_stands_next_to_affine_at_every_width(browser: Any, width: int) -> None:
+    """All methods in one row, or in rows of two without a gap."""
+    with opened(browser, PUBLISHED, viewport={"width": width, "height": 900}) as tab:
+        for section, count in (("mesh", 4), ("body", 3)):
+            drawn(tab, section)
+            tops = [round(one.bounding_box()["y"]) for one in tab.locator(f"#{section}-views .view").all()]
+            rows = [tops.count(top) for top in dict.fromkeys(tops)]
+            assert rows in ([count], [2, 2], [1, 2]), f"{section} at {width}: {rows}"
+
+
+def test_digits_stay_on_their_cards(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "graphs", viewport={"width": 390, "height": 844}) as tab:
+        tab.locator("#graph-list li").first.wait_for()
+        for card in tab.locator("#graph-list li").all():
+            box, table = card.bounding_box(), card.locator("table").bounding_box()
+            assert table["x"] + table["width"] <= box["x"] + box["width"]
+
+
+def test_marks_do_not_hide_each_other(browser: Any) -> None:
+    """Rows with equally many parameters stand side by side, and are read with their intervals."""
+    with opened(browser, PUBLISHED, "e4-parameters") as tab:
+        chart = tab.locator("#e4-parameters")
+        chart.locator("svg[role=img]").wait_for()
+        boxes = [mark.bounding_box() for mark in chart.locator("svg[role=img] .mark").all()]
+        centers = sorted(box["x"] + box["width"] / 2 for box in boxes)
+        assert len(centers) == 8
+        assert min(b - a for a, b in pairwise(centers)) > 5
+        chart.locator("svg[role=img]").focus()
+        tab.keyboard.press("ArrowRight")
+        read = chart.locator(".tip").inner_text()
+        assert re.search(r"FeaStNet: 0\.993 \(0\.958 to 1\.03\)", read)
+        assert re.search(r"FeaStNet†: 0\.982 \(0\.891 to 1\.07\)", read)
+        chart.locator("summary").click()
+        until(tab, lambda: "0.993 (0.958 to 1.03)" in chart.locator(".values").inner_text())
 
 
 def test_all_comparisons_fit_on_a_screen(browser: Any) -> None:
@@ -697,14 +757,26 @@ def test_texts_have_contrast_and_controls_have_names(browser: Any, scheme: str) 
 
 
 def test_printing_fills_every_section(browser: Any) -> None:
-    """Also those that the reader has not come near, right after the page has been opened."""
-    with opened(browser, PUBLISHED) as tab:
+    """Also those that the reader has not come near, right after the page has been opened, and in dark ink."""
+    with opened(browser, PUBLISHED, viewport={"width": 718, "height": 1000}) as tab:
+        tab.emulate_media(color_scheme="light")
+        tab.locator("#theme").click()
+        assert tab.locator("#theme").get_attribute("aria-label") == "Theme: dark"
         tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert tab.locator(".chart svg[role=img]").count() == tab.locator(".chart").count() > 10
         until(tab, lambda: tab.locator("#graph-list li").count() == 24)
         tab.emulate_media(media="print")
         assert tab.locator("nav").is_hidden()
         assert tab.locator(".mast").evaluate("element => getComputedStyle(element).position") == "static"
+        assert tab.evaluate(FAINT) == []
+        assert (
+            tab.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--affine')")
+            == (SERIES["affine"][0])
+        )
+        tab.locator("#claims summary").click()
+        for table in tab.locator(".scroll").all():
+            excess = table.evaluate("element => element.scrollWidth - element.clientWidth")
+            assert excess <= 0, f"cut off on paper: {table.get_attribute('aria-label')}"
 
 
 def test_values_under_the_pointer_stay_on_a_phone(browser: Any) -> None:

@@ -1,7 +1,11 @@
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarize
@@ -91,6 +95,26 @@ def test_bars_are_the_intervals_of_the_tables() -> None:
     half = summarize(values).half or 0.0
     assert chart.series[0].high[0] - chart.series[0].low[0] == pytest.approx(2 * half)
     assert "95 %" in chart.text
+
+
+def test_marks_at_one_size_stand_side_by_side_in_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain and residual rows have equally many parameters; none hides another, and the table keeps the numbers."""
+    runs = [made_run(row, "faces", seed) for row in TABLE1.select(["*MoNet M=9"]) for seed in (0, 1)]
+    chart = by_key(runs)["e0-parameters"]
+    drawn: list[float] = []
+    plot = Axes.plot
+
+    def plotted(axes: Axes, x: Sequence[float], *rest: Any, **more: Any) -> Any:
+        drawn.extend(x)
+        return plot(axes, x, *rest, **more)
+
+    monkeypatch.setattr(Axes, "plot", plotted)
+    write_charts([chart], tmp_path, ["png"])
+    true = [x for series in chart.series for x, _ in series.points]
+    assert len(set(true)) < len(true) == len(drawn)
+    width = max(true) - min(true)
+    assert min(b - a for a, b in pairwise(sorted(drawn))) > 0.01 * width
+    assert max(abs(a - b) for a, b in zip(drawn, true, strict=True)) < 0.1 * width
 
 
 def test_titles_are_distinct() -> None:

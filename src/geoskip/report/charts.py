@@ -104,15 +104,15 @@ def _charts_of(table: ResultTable) -> list[Chart]:
             _curves(table.rows, "loss"),
             log_y=True,
         ),
-        geodesic_chart(f"{table.key}-geodesic", "Cumulative geodesic error", _curves(table.rows, "geodesic")),
+        geodesic_chart(f"{table.key}-geodesic", "Cumulative geodesic error", _curves(table.rows, "geodesic"), band),
     ]
     metric = next((m for m in table.description.metrics if m.better), None)
     return curves + (_versus(table, metric) if metric else [])
 
 
-def geodesic_chart(key: str, name: str, series: tuple[Series, ...]) -> Chart:
-    """The cumulative geodesic error of the Princeton protocol."""
-    text = "Percentage of vertices matched within a given geodesic distance; higher is better."
+def geodesic_chart(key: str, name: str, series: tuple[Series, ...], band: str = "") -> Chart:
+    """The cumulative geodesic error of the Princeton protocol. ``band``: how seeds are summarized, in words."""
+    text = f"Percentage of vertices matched within a given geodesic distance{band}; higher is better."
     return Chart(key, name, text, "Geodesic error, % of the diameter", "Vertices, %", series)
 
 
@@ -121,7 +121,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
     sized = [row for row in table.rows if row.matrices is not None]
     printed = [row for row in table.rows if metric.key in row.paper]
     bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.rows) else ""
-    better = f"{metric.better.capitalize()} is better.{bars}"
+    better = f"{metric.better.capitalize()} is better.{bars} Marks at the same x stand side by side."
     drawn = []
     # The additional weight matrix of MoNet+ does not make another size.
     if len({row.group.matrices for row in sized}) > 1:
@@ -246,8 +246,8 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
     def draw(figure: Any, axes: Any, chart: Chart) -> None:
         marks = list(dict.fromkeys(series.mark for series in chart.series))
         marked = chart.kind == "points" or len(marks) > 1
-        for series in chart.series:
-            _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
+        for series, x in zip(chart.series, _places(chart), strict=True):
+            _draw_series(axes, chart, series, x, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
         # Matplotlib would read text between dollar signs as mathematics.
         axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
         if chart.log_y:
@@ -263,9 +263,27 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
     return paths
 
 
-def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
+def _places(chart: Chart) -> list[list[float]]:
+    """Places on the x axis such that no mark hides another or its interval; the page does the same."""
+    places = [[x for x, _ in series.points] for series in chart.series]
+    if chart.kind != "points":
+        return places
+    marks = sorted((x, n, i) for n, xs in enumerate(places) for i, x in enumerate(xs))
+    width = (marks[-1][0] - marks[0][0]) or 1.0
+    begin = 0
+    for end in range(1, len(marks) + 1):
+        if end < len(marks) and marks[end][0] - marks[end - 1][0] < 0.015 * width:
+            continue
+        step, middle = min(0.022, 0.14 / (end - begin)) * width, (marks[begin][0] + marks[end - 1][0]) / 2
+        for k, (_, n, i) in enumerate(marks[begin:end]):
+            places[n][i] = middle + (k - (end - begin - 1) / 2) * step
+        begin = end
+    return places
+
+
+def _draw_series(axes: Any, chart: Chart, series: Series, x: Sequence[float], marker: str) -> None:
     color = SERIES[series.color][0]
-    x, y = zip(*series.points, strict=True)
+    y = [value for _, value in series.points]
     points = chart.kind == "points"
     axes.plot(
         x,

@@ -63,7 +63,8 @@ class Chart {
     axes(svg, chart, box, x, y);
     const clip = `clip-${chart.key}`, inner = draw('g', { 'clip-path': `url(#${clip})` });
     svg.append(draw('clipPath', { id: clip }, draw('rect', { x: box.left - 5, y: 0, width: width - box.left - box.right + 10, height: box.height - box.bottom + 5 })), inner);
-    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, x, y, isMarked(chart, this.offered));
+    const places = chart.kind === 'points' ? sideBySide(this.shown, x) : (series, i) => x(series.points[i][0]);
+    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, places, y, isMarked(chart, this.offered));
     this.svg?.remove();
     this.svg = svg;
     this.frame = { x, y, box };
@@ -119,10 +120,10 @@ class Chart {
 
   tabulate(details) {
     const series = this.offered, places = [...new Set(series.flatMap((s) => s.points.map(([x]) => x)))].sort((a, b) => a - b);
-    const maps = series.map((s) => new Map(s.points));
+    const maps = series.map((s) => new Map(s.points.map(([x], i) => [x, valueText(s, i)])));
     const head = make('tr', {}, make('th', { scope: 'col' }, this.chart.x), ...series.map((s) => make('th', { scope: 'col', class: 'number' }, s.name)));
     const rows = places.map((x) => make('tr', {}, make('th', { scope: 'row' }, x.toLocaleString('en')),
-      ...maps.map((map) => make('td', { class: 'number' }, map.has(x) ? short(map.get(x)) : '–'))));
+      ...maps.map((map) => make('td', { class: 'number' }, map.get(x) ?? '–'))));
     const table = make('table', {}, make('caption', {}, this.chart.y), make('thead', {}, head), make('tbody', {}, ...rows));
     details.replaceChildren(details.firstElementChild, make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': this.chart.title }, table));
   }

@@ -7,6 +7,12 @@ function nearestX(series, at) {
   return best;
 }
 
+// The value of a point, and the ends of its interval.
+function valueText({ points, low, high }, i) {
+  const spread = high[i] > low[i] ? ` (${short(low[i])} to ${short(high[i])})` : '';
+  return short(points[i][1]) + spread;
+}
+
 function valuesAt(series, x, step) {
   const values = [];
   for (const one of series) {
@@ -14,7 +20,7 @@ function valuesAt(series, x, step) {
     one.points.forEach((point, i) => {
       if (Math.abs(point[0] - x) <= step && (best === null || Math.abs(point[0] - x) < Math.abs(one.points[best][0] - x))) best = i;
     });
-    if (best !== null) values.push({ series: one, x: one.points[best][0], y: one.points[best][1], spread: one.high.length ? one.high[best] - one.y : 0 });
+    if (best !== null) values.push({ series: one, y: one.points[best][1], text: valueText(one, best) });
   }
   return values.sort((a, b) => b.y - a.y);
 }
@@ -43,7 +49,7 @@ class Reading {
     const lines = values.slice(0, 10).map((entry) => {
       const dot = make('i');
       dot.style.background = colorOf(entry.series);
-      return make('div', {}, dot, `${entry.series.name}: ${short(entry.y)}`);
+      return make('div', {}, dot, `${entry.series.name}: ${entry.text}`);
     });
     if (values.length > 10) lines.push(make('div', {}, `and ${values.length - 10} more`));
     this.tip.replaceChildren(make('b', {}, `${chart.x}: ${Number(this.x.toPrecision(6)).toLocaleString('en')}`), ...lines);
@@ -52,7 +58,7 @@ class Reading {
     const width = this.tip.offsetWidth, left = column > box.width / 2 ? column - 14 - width : column + 14;
     this.tip.style.left = `${Math.max(0, Math.min(left, box.width - width))}px`;
     this.tip.style.top = `${box.top + 4}px`;
-    this.status.textContent = `${chart.x} ${short(this.x)}: ${values.map((entry) => `${entry.series.name} ${short(entry.y)}`).join(', ')}`;
+    this.status.textContent = `${chart.x} ${short(this.x)}: ${values.map((entry) => `${entry.series.name} ${entry.text}`).join(', ')}`;
     return undefined;
   }
 }
