@@ -54,6 +54,7 @@ class Chart:
 
     name: what it shows.
     table: the title of the table whose rows it shows.
+    decimals: those of its values in tables; None if no table has them.
     """
 
     key: str
@@ -65,6 +66,7 @@ class Chart:
     kind: str = "curve"
     log_y: bool = False
     table: str = ""
+    decimals: int | None = None
 
     @property
     def title(self) -> str:
@@ -135,6 +137,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
                 metric.label,
                 _lines(table, sized, metric, lambda row: float(row.matrices or 0)),
                 "points",
+                decimals=metric.digits,
             )
         )
     if len({row.parameters for row in table.rows}) > 1:
@@ -148,6 +151,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
                 metric.label,
                 _lines(table, table.rows, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
+                decimals=metric.digits,
             )
         )
     # Variants of a method with other settings have the same size: there is nothing to see.

@@ -120,7 +120,7 @@ class Chart {
 
   tabulate(details) {
     const series = this.offered, places = [...new Set(series.flatMap((s) => s.points.map(([x]) => x)))].sort((a, b) => a - b);
-    const maps = series.map((s) => new Map(s.points.map(([x], i) => [x, valueText(s, i)])));
+    const maps = series.map((s) => new Map(s.points.map(([x], i) => [x, valueText(s, i, this.chart.decimals)])));
     const head = make('tr', {}, make('th', { scope: 'col' }, this.chart.x), ...series.map((s) => make('th', { scope: 'col', class: 'number' }, s.name)));
     const rows = places.map((x) => make('tr', {}, make('th', { scope: 'row' }, x.toLocaleString('en')),
       ...maps.map((map) => make('td', { class: 'number' }, map.get(x) ?? '–'))));

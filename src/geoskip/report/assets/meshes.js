@@ -103,10 +103,10 @@ class Meshes {
     const shown = level ? Float32Array.from(level.kept, (vertex) => errors[vertex]) : errors;
     const mean = shown.reduce((sum, value) => sum + value, 0) / shown.length, largest = shown.reduce((a, b) => Math.max(a, b), 0);
     // The result on the test set is that of whole meshes.
-    const words = `${how || (level ? 'these vertices' : 'this sample')}: mean ${short(mean)}, max ${short(largest)} mm`, test = how || level ? '' : method.test;
+    const words = `${how || (level ? 'these vertices' : 'this sample')}: mean ${figure(mean)}, max ${figure(largest)} mm`, test = how || level ? '' : method.test;
     this.stage.set(number, shaped({ verts, values: errors, faces, frame: own }, level), [words, test],
       `${method.name}, ${words}${test && `; ${test}`}`);
-    return `${method.name}${how ? `, ${how},` : ''} ${short(mean)} mm`;
+    return `${method.name}${how ? `, ${how},` : ''} ${figure(mean)} mm`;
   }
 
   offer(count, levels) {
@@ -123,7 +123,7 @@ function lengths(moved, unit) {
 
 // A mesh for the stage. A coarser level of the hierarchy keeps some of the vertices and shows its edges.
 function shaped({ verts, values = null, faces, frame }, level) {
-  const read = (v) => (i) => (v ? `${short(v[i])} mm` : '');
+  const read = (v) => (i) => (v ? `${figure(v[i])} mm` : '');
   if (!level) return { verts, values, faces, frame, read: values && read(values) };
   const kept = new Float32Array(3 * level.kept.length);
   level.kept.forEach((from, to) => kept.set(verts.subarray(3 * from, 3 * from + 3), 3 * to));
