@@ -659,6 +659,24 @@ def test_plain_stands_next_to_affine_at_every_width(browser: Any, width: int) ->
             assert rows in ([count], [2, 2], [1, 2]), f"{section} at {width}: {rows}"
 
 
+def test_a_tap_reads_values_on_a_phone(browser: Any) -> None:
+    """Of charts and of meshes; fingers do not hover."""
+    with opened(browser, PUBLISHED, viewport={"width": 390, "height": 844}, has_touch=True) as tab:
+        drawn(tab)
+        box = tab.locator(view(1)).bounding_box()
+        tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        point = tab.locator("#mesh-views .view >> nth=1 >> .point")
+        assert re.fullmatch(r"\d+\.\d+ mm", point.inner_text())
+        chart = tab.locator("#e0-loss")
+        chart.scroll_into_view_if_needed()
+        drawing = chart.locator("svg[role=img]")
+        drawing.wait_for()
+        drawing.scroll_into_view_if_needed()
+        box = drawing.bounding_box()
+        tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 60)
+        assert re.match(r"Epoch: \d+", chart.locator(".tip").inner_text())
+
+
 def test_digits_stay_on_their_cards(browser: Any) -> None:
     with opened(browser, PUBLISHED, "graphs", viewport={"width": 390, "height": 844}) as tab:
         tab.locator("#graph-list li").first.wait_for()

@@ -115,7 +115,7 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
 def _caution(tables: Sequence[ResultTable]) -> str:
     generated = [data for data in dict.fromkeys(table.data for table in tables) if data in GENERATED]
     named = " and ".join(filter(None, (", ".join(generated[:-1]), *generated[-1:])))
-    return f"The data {named} are generated: compare the order of the methods, not the figures." if named else ""
+    return f"The data {named} are generated: compare the order of the methods with the paper, not the figures." if named else ""
 
 
 def _counts(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:

@@ -99,9 +99,10 @@ class Chart {
       from = null;
       brush.setAttribute('width', 0);
       if (wide) this.zoomTo(ends);
+      else this.read(ends[0]);
     });
     svg.addEventListener('pointercancel', () => { from = null; brush.setAttribute('width', 0); });
-    svg.addEventListener('pointerleave', () => { if (from === null) this.reading.hide(); });
+    svg.addEventListener('pointerleave', (event) => { if (from === null && event.pointerType === 'mouse') this.reading.hide(); });
     svg.addEventListener('dblclick', () => this.zoomTo(null));
     svg.addEventListener('keydown', (event) => this.key(event, x, box));
   }

@@ -76,6 +76,7 @@ class Stage {
     canvas.addEventListener('pointerdown', (event) => {
       down.set(event.pointerId, { x: event.clientX, y: event.clientY });
       canvas.setPointerCapture(event.pointerId);
+      this.readAt(view, event);
     });
     for (const end of ['pointerup', 'pointercancel']) canvas.addEventListener(end, (event) => down.delete(event.pointerId));
     canvas.addEventListener('pointermove', (event) => {
@@ -83,12 +84,13 @@ class Stage {
       if (!last) return this.readAt(view, event);
       const before = down.size > 1 ? apart() : 0;
       down.set(event.pointerId, now);
+      view.point.textContent = '';
       return this.move((camera) => {
         if (down.size > 1) camera.scale(apart() / Math.max(before, 1));
         else camera.turn((last.x - now.x) * 0.5, (now.y - last.y) * 0.5);
       });
     });
-    canvas.addEventListener('pointerleave', () => { view.point.textContent = ''; });
+    canvas.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') view.point.textContent = ''; });
     canvas.addEventListener('dblclick', () => this.move((camera) => camera.reset()));
     canvas.addEventListener('wheel', (event) => {
       if (!event.ctrlKey) return;
