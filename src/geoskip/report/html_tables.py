@@ -98,6 +98,7 @@ def headline_html(headline: Headline) -> str:
         least, most = metric.shown_change(headline.least).split()[0], metric.shown_change(headline.most)
         better = "all" if headline.better == headline.pairs else f"{headline.better} of {headline.pairs}"
         over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better{significant}"
+    over = over.replace(" %", "\u00a0%")
     left_out = f" ({headline.uncounted} more with a single seed)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'

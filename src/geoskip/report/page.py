@@ -113,7 +113,8 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
 
 
 def _caution(tables: Sequence[ResultTable]) -> str:
-    generated = [data for data in dict.fromkeys(table.data for table in tables) if data in GENERATED]
+    compared = dict.fromkeys(table.data for table in tables if any(row.paper for row in table.rows))
+    generated = [data for data in compared if data in GENERATED]
     named = " and ".join(filter(None, (", ".join(generated[:-1]), *generated[-1:])))
     return f"The data {named} are generated: compare the order of the methods with the paper, not the figures." if named else ""
 
