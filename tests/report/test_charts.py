@@ -4,12 +4,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarize
-from geoskip.report.charts import MAX_POINTS, Chart, charts, write_charts
+from geoskip.report.charts import MAX_POINTS, STYLE, Chart, charts, write_charts
 from geoskip.report.html_tables import headlines
 from tests.report.made_runs import made_run, result_tables
 
@@ -184,6 +188,29 @@ def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert "Aff-MoNet" in (tmp_path / "a" / "e0-size.svg").read_text()
     assert "$data$" in (tmp_path / "a" / "e0-size.svg").read_text()
+
+
+def test_titles_and_legends_of_figures_do_not_cover_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few lines and with many, and under the longest title of the paper's tables."""
+    rows = [*TABLE1.rows, *EXPERIMENTS["superpixel_ablation"].rows]
+    found = charts(result_tables([made_run(r, "faces" if r in TABLE1.rows else "superpixels", 0) for r in rows]))
+    assert max(len(chart.series) for chart in found) > 20
+    figures: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **more: figures.append(figure))
+    write_charts(found, tmp_path, ["png"])
+    monkeypatch.setattr(Figure, "savefig", save)
+    for figure in figures:
+        with matplotlib.rc_context(STYLE):
+            FigureCanvasAgg(figure).draw()
+        (legend,), (axes,) = figure.legends, figure.axes
+        texts = [text for text in axes.get_children() if isinstance(text, Text) and text.get_text()]
+        (title,) = [text.get_window_extent() for text in texts]
+        assert 0 <= title.x0 < title.x1 <= figure.bbox.width
+        box = legend.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+        assert not box.overlaps(title)
+        assert not box.overlaps(axes.get_tightbbox())
 
 
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

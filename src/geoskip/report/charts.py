@@ -229,6 +229,8 @@ def _look(row: ResultRow, group: str) -> dict[str, Any]:
     return {"color": row.look, "mark": f"{row.group.operator}, {row.group.pseudo}", "variant": variant, "group": group}
 
 
+# In inches.
+WIDTH = 6.4
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: dict[str, Any] = {"": "-", "+": (0, (6, 3)), "†": (0, (1.5, 2.5))}
 STYLE: dict[Any, Any] = {
@@ -253,18 +255,24 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
         for series, x in zip(chart.series, _places(chart), strict=True):
             _draw_series(axes, chart, series, x, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
         # Matplotlib would read text between dollar signs as mathematics.
-        axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
+        axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y))
+        axes.set_title(_escaped("\n".join(filter(None, (chart.name, chart.table)))), fontsize=9)
         if chart.log_y:
             axes.set_yscale("log")
         if len(chart.series) > 1:
-            columns = 1 if len(chart.series) <= 8 else 2
-            figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
+            figure.legend(loc="outside lower left", fontsize=7, frameon=False, ncols=_legend_columns(chart))
 
     paths = []
     for chart in charts:
         files = [folder / f"{chart.key}.{kind}" for kind in kinds]
-        paths += write_figure(files, (6.4, 4.2), partial(draw, chart=chart), dpi=200)
+        height = 4.0 + 0.15 * -(-len(chart.series) // _legend_columns(chart))
+        paths += write_figure(files, (WIDTH, height), partial(draw, chart=chart), dpi=200)
     return paths
+
+
+def _legend_columns(chart: Chart) -> int:
+    """As many as fit: a name in 7 points has about 0.055 inches per letter, and its line 0.45."""
+    return max(1, int(WIDTH / (0.45 + 0.055 * max(len(series.name) for series in chart.series))))
 
 
 def _places(chart: Chart) -> list[list[float]]:

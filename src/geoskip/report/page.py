@@ -116,7 +116,11 @@ def _caution(tables: Sequence[ResultTable]) -> str:
     compared = dict.fromkeys(table.data for table in tables if any(row.paper for row in table.rows))
     generated = [data for data in compared if data in GENERATED]
     named = " and ".join(filter(None, (", ".join(generated[:-1]), *generated[-1:])))
-    return f"The data {named} are generated: compare the order of the methods with the paper, not the figures." if named else ""
+    return (
+        f"The data {named} are generated: compare the order of the methods with the paper, not the figures."
+        if named
+        else ""
+    )
 
 
 def _counts(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
