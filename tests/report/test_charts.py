@@ -210,7 +210,9 @@ def test_titles_and_legends_of_figures_do_not_cover_each_other(tmp_path: Path, m
         box = legend.get_window_extent()
         assert 0 <= box.x0 < box.x1 <= figure.bbox.width
         assert not box.overlaps(title)
-        assert not box.overlaps(axes.get_tightbbox())
+        inside = axes.get_tightbbox()
+        assert inside is not None
+        assert not box.overlaps(inside)
 
 
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

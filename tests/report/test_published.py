@@ -22,12 +22,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import geoskip
+from geoskip import report
 from geoskip.cli import app
 from geoskip.paper.claims import claim_rows
 from geoskip.paper.findings import read_analysis
 from geoskip.records import MeshSamples, read_samples
 from geoskip.records.reading import read_arrays
-from geoskip.report.charts import charts
+from geoskip.report.charts import MARKERS, charts
 from geoskip.report.html_tables import VERDICT_RULE, headlines, result_table_html
 from geoskip.report.palette import SERIES
 from geoskip.report.picture_grids import errors_mm
@@ -162,6 +163,25 @@ def test_ratios_of_different_operators_have_one_scale() -> None:
     figure = draw(read_analysis(ROOT / "results" / "analysis" / f"{name}.json"))
     assert len(figure.axes) == 3
     assert len({(axes.get_yscale(), axes.get_ylim()) for axes in figure.axes}) == 1
+
+
+def test_lines_that_are_shown_together_do_not_look_alike() -> None:
+    """Also rows that differ in their settings alone, and points, which have no dashes."""
+    shown = embedded()["charts"]
+    assert len(shown) > 10
+    for chart in shown:
+        assert len({series["mark"] for series in chart["series"]}) <= len(MARKERS)
+        looks = [
+            (s["group"], s["color"], s["mark"], s["paper"], s["variant"] if chart["kind"] == "curve" else "")
+            for s in chart["series"]
+        ]
+        assert len(set(looks)) == len(looks), chart["title"]
+    (chart,) = (chart for chart in shown if chart["key"] == "e0-parameters")
+    marks = {series["name"]: series["mark"] for series in chart["series"]}
+    assert marks["MoNet"] == marks["Aff-MoNet"] == marks["MoNet, paper"] != marks["MoNet+"]
+    script = (Path(report.__file__).parent / "assets" / "plot.js").read_text(encoding="utf-8")
+    paths = script.split("const MARKS = [")[1].split("];")[0]
+    assert len(re.findall(r"'M[^']+'", paths)) == len(MARKERS), "as many on the page as in the pictures"
 
 
 def test_page_and_docs_count_the_same_verdicts() -> None:

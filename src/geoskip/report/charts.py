@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ Point = tuple[float, float]
 Coordinate = Callable[[ResultRow], float]
 # Points per curve; more would not be visible.
 MAX_POINTS = 240
+PAPER = ", paper"
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Series:
 
     low, high: bounds of its spread over seeds.
     color: name of the skip that decides the color.
-    mark: the operator and its pseudo-coordinates, which decide the marker.
+    mark: what decides the marker: the operator and its pseudo-coordinates, and what else tells the line apart.
     variant: the end of the method's name that decides the dashes: ``"+"``, ``"†"`` or empty.
     group: lines of one group are shown together.
     paper: whether the values are the paper's.
@@ -91,7 +93,26 @@ def charts(tables: Sequence[ResultTable]) -> list[Chart]:
     """
     # A table with no rows of its own has those of another table, and the same charts.
     drawn = [replace(chart, table=table.title) for table in tables if table.own for chart in _charts_of(table)]
-    return [chart for chart in drawn if chart.series]
+    return [replace(chart, series=_distinct(chart)) for chart in drawn if chart.series]
+
+
+def _distinct(chart: Chart) -> tuple[Series, ...]:
+    """Lines that are shown together, and do not look alike: rows may differ in their settings alone.
+
+    Single points have no dashes to tell MoNet+ from MoNet.
+    """
+
+    def look(series: Series) -> tuple[object, ...]:
+        return series.group, series.color, series.paper, series.mark, series.variant
+
+    series = chart.series
+    if chart.kind == "points":
+        series = tuple(replace(one, mark=one.mark + one.variant) for one in series)
+    counts = Counter(map(look, series))
+    return tuple(
+        replace(one, mark=f"{one.mark}, {one.name.removesuffix(PAPER)}") if counts[look(one)] > 1 else one
+        for one in series
+    )
 
 
 def _charts_of(table: ResultTable) -> list[Chart]:
@@ -200,7 +221,7 @@ def _lines(
         high = tuple(value.mean + (value.half or 0.0) for value in values)
         ours.append(Series(name, points, low, high, **look))
         published = sorted(((paper_x or x)(row), row.paper[metric.key]) for row in members if metric.key in row.paper)
-        paper.append(Series(f"{name}, paper", tuple(published), paper=True, **look))
+        paper.append(Series(f"{name}{PAPER}", tuple(published), paper=True, **look))
     return tuple(series for series in ours + paper if series.points)
 
 
@@ -231,7 +252,7 @@ def _look(row: ResultRow, group: str) -> dict[str, Any]:
 
 # In inches.
 WIDTH = 6.4
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 DASHES: dict[str, Any] = {"": "-", "+": (0, (6, 3)), "†": (0, (1.5, 2.5))}
 STYLE: dict[Any, Any] = {
     "font.size": 9,

@@ -55,7 +55,8 @@ class Chart {
     const box = { width, height: Math.round(Math.max(220, Math.min(340, 0.56 * width))), left: 58, right: 12, top: 8, bottom: 42 };
     const { chart } = this, focused = document.activeElement === this.svg;
     const ranges = rangesOf(this.shown, chart.log_y, this.zoom);
-    const room = chart.kind === 'points' && !this.zoom ? 0.04 * (ranges.x[1] - ranges.x[0]) : 0;
+    // For marks side by side at the ends.
+    const room = chart.kind === 'points' && !this.zoom ? 34 / (width - box.left - box.right) * (ranges.x[1] - ranges.x[0]) : 0;
     const x = scaleOf([ranges.x[0] - room, ranges.x[1] + room], [box.left, width - box.right], false);
     const y = scaleOf(ranges.y, [box.height - box.bottom, box.top], chart.log_y);
     const svg = draw('svg', { viewBox: `0 0 ${width} ${box.height}`, width, height: box.height, tabindex: 0, role: 'img', 'aria-label':

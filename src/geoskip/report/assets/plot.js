@@ -1,6 +1,7 @@
 // Draws a chart as SVG: axes, bands, lines, markers.
 const MARKS = ['M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z', 'M-3.6-3.6h7.2v7.2h-7.2Z', 'M0-4.6L4.4 3.4H-4.4Z', 'M0-5L4.4 0L0 5L-4.4 0Z',
-  'M0 4.6L4.4-3.4H-4.4Z', 'M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3Z'];
+  'M0 4.6L4.4-3.4H-4.4Z', 'M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3Z', 'M0-2.2L2.4-4.6L4.6-2.4L2.2 0L4.6 2.4L2.4 4.6L0 2.2L-2.4 4.6L-4.6 2.4L-2.2 0L-4.6-2.4L-2.4-4.6Z',
+  'M-4.6 0L3.4-4.4V4.4Z', 'M4.6 0L-3.4-4.4V4.4Z', 'M0-5.2L1.5-1.6L5.2-1.6L2.2.8L3.3 4.6L0 2.3L-3.3 4.6L-2.2.8L-5.2-1.6L-1.5-1.6Z'];
 const DASHES = { '': null, '+': '7 3', '†': '2 3' };
 
 const dashOf = (series) => (series.paper ? '1 3' : DASHES[series.variant] ?? null);
