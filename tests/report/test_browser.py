@@ -207,6 +207,7 @@ def test_choices_change_the_picture(tab: Any) -> None:
     until_changed(tab, 3, before)
     assert "Res-MoNet, skip only," in tab.locator("#mesh-status").inner_text()
     assert "Aff-MoNet, affine only," in tab.locator("#mesh-status").inner_text()
+    assert "only the skip and the bias are left" in tab.locator("#mesh-status").inner_text()
     assert "has no skips" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
     tab.locator("#mesh-part label", has_text="everything").click()
     until_back(tab, 3, before)

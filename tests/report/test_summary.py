@@ -282,7 +282,7 @@ def test_headlines_say_how_much_the_pairs_differ() -> None:
     shown = headline_html(headline)
     assert "+26" in shown
     assert "average of 2 pairs, from +2 to +50 points; all better" in shown
-    assert "MoNet (position), M = 25: 90.00 → 92.00 %" in shown
+    assert "Best: MoNet (position), M = 25: 90.00 → 92.00 %" in shown
 
 
 def test_validation_has_columns_of_its_own_and_no_headline() -> None:

@@ -93,18 +93,19 @@ def headline_html(headline: Headline) -> str:
     values = f"{metric.shown(plain.metrics[key].mean)} → {metric.shown(affine.metrics[key].mean)} {metric.unit}"
     number, unit = metric.shown_change(headline.change).split()
     significant = "" if headline.significant is None else f", {headline.significant or 'none'} significantly"
-    over = "one pair" + (f", {'' if headline.significant else 'not '}significant" if significant else "")
+    over, best_pair = "one pair" + (f", {'' if headline.significant else 'not '}significant" if significant else ""), ""
     if headline.pairs > 1:
         least, most = metric.shown_change(headline.least).split()[0], metric.shown_change(headline.most)
         better = "all" if headline.better == headline.pairs else f"{headline.better} of {headline.pairs}"
         over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better{significant}"
+        best_pair = "Best: "
     over = over.replace(" %", "\u00a0%")
     left_out = f" ({headline.uncounted} more with a single seed)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'
         f"<strong>{number}&#8239;<small>{unit}</small></strong>"
         f"<span>{escape(metric.heading.lower())} with affine skips: {over}{left_out}</span>"
-        f'<span class="example">{escape(name)}: {escape(values)}</span></li>'
+        f'<span class="example">{best_pair}{escape(name)}: {escape(values)}</span></li>'
     )
 
 

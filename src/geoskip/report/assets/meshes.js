@@ -1,6 +1,10 @@
 // Reconstructions: the input, and the output of each method.
 const MISSING = { affine: 'has no skips', convolution: 'has no skips to leave out' };
 
+const KEPT = {
+  affine: 'Of each block of the decoder, only the skip and the bias are left.', convolution: 'Of each block of the decoder, only the convolution is left.',
+};
+
 // What a method's mesh was decoded with.
 function decodedWith(part, skip) {
   return { full: '', affine: skip === 'affine' ? 'affine only' : 'skip only', convolution: 'convolution only' }[part];
@@ -85,7 +89,7 @@ class Meshes {
     stage.set(0, shaped({ verts: input, faces, frame }, level), [scene.samples[sample], `${count} vertices`], `Input mesh: ${scene.samples[sample]}`);
     const means = methods.map((method, number) => this.showMethod(number + 1, method, moves[number], { input, faces, frame, level, part }));
     const where = level ? `, the ${count} vertices of level ${byId('mesh-level').selectedIndex}` : '';
-    const framed = part === 'full' ? '' : ' Each mesh fills its own frame.';
+    const framed = part === 'full' ? '' : ` ${KEPT[part]} Each mesh fills its own frame.`;
     // The change is that of whole meshes.
     const change = part === 'full' && !level && scene.changes[sample] ? ` From plain to affine: ${scene.changes[sample]}.` : '';
     byId('mesh-status').textContent = `${scene.samples[sample]}${where}. Mean error: ${means.filter(Boolean).join(', ')}.${change}${framed}`;
