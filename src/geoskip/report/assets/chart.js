@@ -96,6 +96,7 @@ class Chart {
       return brush.setAttribute('width', Math.abs(now - from));
     });
     svg.addEventListener('pointerup', (event) => {
+      if (from === null) return;
       const ends = [from, at(event)].sort((a, b) => a - b).map(x.back), wide = Math.abs(at(event) - from) > 8;
       from = null;
       brush.setAttribute('width', 0);
