@@ -612,6 +612,33 @@ def test_without_webgl_a_picture_remains(browser: Any, path: Path) -> None:
     context.close()
 
 
+def test_meshes_come_back_after_the_graphics_were_lost(browser: Any, path: Path) -> None:
+    """Phones take them from tabs in the background."""
+    with opened(browser, path) as tab:
+        tab.add_init_script("""{
+            const own = HTMLCanvasElement.prototype.getContext;
+            HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+                const context = own.call(this, kind, ...rest);
+                if (kind === 'webgl2') window.graphics = context.getExtension('WEBGL_lose_context');
+                return context;
+            };
+        }""")
+        tab.reload()
+        drawn(tab)
+        before = pixels(tab, view(1))
+        tab.evaluate("graphics.loseContext()")
+        tab.wait_for_timeout(300)
+        tab.locator(view(1)).focus()
+        for _ in range(5):
+            tab.keyboard.press("ArrowRight")
+        tab.wait_for_timeout(500)
+        assert not differ(before, pixels(tab, view(1))), "the last picture stays"
+        tab.evaluate("graphics.restoreContext()")
+        until_changed(tab, 1, before)
+        tab.keyboard.press("0")
+        until_back(tab, 1, before)
+
+
 def test_headlines_stand_in_rows(browser: Any) -> None:
     """Figures at one height and sentences at one height, however long the titles are; then what the claims say."""
     with opened(browser, PUBLISHED) as tab:

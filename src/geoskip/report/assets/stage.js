@@ -10,6 +10,7 @@ class Stage {
     this.redraw = once(() => this.paint());
     this.moving = this.slow = false;
     new ResizeObserver(this.redraw).observe(holder);
+    surface.restored.push(this.redraw);
   }
 
   // Replaces the viewers: [{ title, skip }].
@@ -48,6 +49,7 @@ class Stage {
   }
 
   paint() {
+    if (this.surface.lost) return;
     const begun = performance.now();
     requestAnimationFrame(() => { if (this.moving && performance.now() - begun > 60) this.slow = true; });
     const rough = this.moving && this.slow, ratio = Math.min(window.devicePixelRatio || 1, 2) * (rough ? 0.5 : 1);
@@ -57,7 +59,7 @@ class Stage {
     }
     const drawn = (shape) => (shape && rough ? { ...shape, faces: roughOf(shape), edges: null } : shape);
     const items = this.views.map(({ canvas, shape }) => ({ shape: drawn(shape), width: canvas.width, height: canvas.height }));
-    if (!items.length || this.surface.lost) return;
+    if (!items.length) return;
     this.surface.draw(items, this.camera, this.look);
     let left = 0;
     for (const { canvas } of this.views) {
