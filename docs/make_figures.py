@@ -19,6 +19,7 @@ import numpy as np
 from docs.analyze_power import GraphPair, graph_pairs
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from geoskip.operators import operator_info
 from geoskip.paper.claims import published_tables
@@ -39,6 +40,8 @@ SKIPS = {
     "residual": ("residual skip", SERIES["residual"][0], "s", "--"),
     "affine": ("affine skip", SERIES["affine"][0], "^", "-."),
 }
+# For screens of two pixels per point; figures of 9 inches have the text size of the pages that show them.
+DPI = 165
 VERTEX = {"a": "#D55E00", "b": "#56B4E9", "c": "#F0E442"}
 plt.rcParams |= STYLE | {"font.size": 9.5, "axes.titlesize": 10, "axes.grid": False, "legend.frameon": False}
 
@@ -56,7 +59,7 @@ def results(runs: Path = RUNS) -> Figure:
         [row for t in of_name for row in t.rows if _is_main(row, t.description.metrics[0].key)] for of_name in by_name
     ]
     groups = [list(dict.fromkeys(row.group for row in of_table)) for of_table in rows]
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])
+    figure, axes = plt.subplots(1, 3, figsize=(9.4, 3.3), layout="constrained", width_ratios=[len(g) for g in groups])
     for axis, table, of_table, of_groups in zip(axes, shown, rows, groups, strict=True):
         metric = table.description.metrics[0]
         for number, skip in enumerate(SKIPS):
@@ -68,9 +71,10 @@ def results(runs: Path = RUNS) -> Figure:
             axis.bar(positions, [value.mean for value in values], color=color, label=label, ecolor="#333333", **bars)
         first = [next(row for row in of_table if row.group == group) for group in of_groups]
         names = [table.named(row).removeprefix("Res-").replace(" (", "\n(") for row in first]
+        names = [name.replace("SpiralNet", "Spiral-\nNet") for name in names]
         axis.set_xticks(range(len(names)), names)
-        axis.set_title(f"{table.data.capitalize()}: {metric.label.lower()} ({metric.better} is better)")
-    axes[0].legend(ncols=3, loc="upper left", fontsize=8)
+        axis.set_title(f"{table.data.capitalize()}\n{metric.label.lower()} ({metric.better} is better)")
+    axes[0].legend(ncols=3, loc="upper left", fontsize=8, columnspacing=1, handlelength=1.5)
     axes[0].set_ylim(0, 1.35)
     return figure
 
@@ -83,6 +87,7 @@ def _is_main(row: ResultRow, key: str) -> bool:
 def depth(record: AnalysisRecord) -> Figure:
     """Random features in the first row, against theory and with ELU; trained networks in the second."""
     figure, axes = plt.subplots(2, 3, figsize=(10.5, 6.2), layout="constrained")
+    axes[0][1].sharey(axes[0][0])
     for axis, activation, quantity in zip(
         axes[0], ("linear", "elu", "elu"), ("frequency", "frequency", "rank"), strict=True
     ):
@@ -101,7 +106,7 @@ def depth(record: AnalysisRecord) -> Figure:
     trained = [row for row in record.rows if row.get("weights") == "trained"]
     _by_depth(axes[1][2], trained, "test_shape", markerfacecolor="white")
     axes[0][0].set_title("Linear layers: points measured, lines theory")
-    axes[0][1].set_title("Layers with ELU")
+    axes[0][1].set_title("Layers with ELU: variation")
     axes[0][2].set_title("Layers with ELU: dimensions left of 32")
     axes[1][0].set_title("Trained networks (pale: before training)")
     axes[1][1].set_title("Trained networks: dimensions of 32")
@@ -172,7 +177,7 @@ def smoothness(record: AnalysisRecord) -> Figure:
     measured during training, the slope over the training loss."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
     with_losses = all("progress" in row for row in record.rows)
-    size = 3.6 * len(operators) + 0.6, 6.8 if with_losses else 3.4
+    size = 2.9 * len(operators) + 0.6, 6.8 if with_losses else 3.4
     figure, axes = plt.subplots(1 + with_losses, len(operators), figsize=size, layout="constrained", squeeze=False)
     for axis, operator in zip(axes[0], operators, strict=True):
         columns = [changes(record.rows, operator, skip) for skip in SKIPS]
@@ -184,8 +189,14 @@ def smoothness(record: AnalysisRecord) -> Figure:
             if values:
                 axis.hlines(geometric_mean(values), number - 0.25, number + 0.25, color=color, linewidth=2.5)
         axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
-        axis.set_xticks(range(len(SKIPS)), [label for label, *_ in SKIPS.values()])
+        axis.set_xticks(range(len(SKIPS)), [label.replace(" ", "\n") for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)
+        # Ratios on one scale: a change by 1 % must not look like a change by half.
+        axis.sharey(axes[0][0])
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.minorticks_off()
         where = "the spectrum" if operator == "cheb" else "the mesh's edges"
         axis.set_title(f"{operator_info(operator).title}: over {where}")
     axes[0][0].set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
@@ -220,7 +231,7 @@ def shares(record: AnalysisRecord) -> Figure:
     """The affine skip's share of each block's output over training, mean over seeds, one panel for each operator."""
     operators = list(dict.fromkeys(row["run"].split("-")[0] for row in record.rows))
     figure, axes = plt.subplots(
-        1, len(operators), figsize=(4.4 * len(operators) + 0.8, 3.6), layout="constrained", sharey=True, squeeze=False
+        1, len(operators), figsize=(2.8 * len(operators) + 0.9, 3.6), layout="constrained", sharey=True, squeeze=False
     )
     for axis, operator in zip(axes[0], operators, strict=True):
         rows = [row for row in record.rows if row["run"].startswith(f"{operator}-affine-")]
@@ -339,7 +350,7 @@ def main(folder: Path, records: Path = RECORDS) -> list[Path]:
 
 def save(path: Path, figure: Figure) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    figure.savefig(path, dpi=DPI, metadata={"Software": None})
     plt.close(figure)
     return path
 

@@ -27,6 +27,7 @@ IMAGES = Path(__file__).parent / "images"
 EXPRESSIONS = ("bareteeth", "eyebrow", "high_smile", "mouth_extreme", "mouth_middle", "mouth_side")
 # As in the report: gray without an affine part, orange for an affine part.
 PLAIN, AFFINE, SUM, OTHER = (SERIES[name][0] for name in ("none", "affine", "polynomial", "other"))
+WIDE: dict[str, Any] = {"linewidth": 4, "alpha": 0.5, "zorder": 1}
 KNOTS = torch.tensor([0.02, 0.12, 0.2, 0.34, 0.42, 0.55, 0.62, 0.78, 0.86, 0.98], dtype=torch.float64)[:, None]
 LANDMARKS = torch.tensor([[0.1, 0.15], [0.9, 0.1], [0.85, 0.9], [0.15, 0.8], [0.5, 0.45]], dtype=torch.float64)
 
@@ -124,7 +125,7 @@ def plotted(draw: Callable[..., None], columns: int, inches: tuple[float, float]
     """The pixels of panels side by side, with matplotlib's default settings."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        figure = Figure(inches, dpi=80)
+        figure = Figure(inches, dpi=160)
         canvas = FigureCanvasAgg(figure)
         draw(*figure.subplots(1, columns, **grid))
         figure.tight_layout()
@@ -137,9 +138,10 @@ def draw_block(axes: Axes, spline: RBFInterpolant) -> None:
     block, (features, edges) = interpolant_block(spline), interpolant_graph(spline, x)
     with torch.no_grad():
         parts = block.convolution(features, edges), block.affine(features), block(features, edges)
+    # The sum is wide and pale, since it covers the skip where the convolution is zero.
     looks = ("convolution", PLAIN, "--"), ("skip", AFFINE, "-."), ("block: their sum", SUM, "-")
     for part, (label, color, style) in zip(parts, looks, strict=True):
-        axes.plot(x[:, 0], part[:300, 0], style, color=color, label=label)
+        axes.plot(x[:, 0], part[:300, 0], style, color=color, label=label, **(WIDE if style == "-" else {}))
 
 
 def draw_line(axes: Axes) -> None:

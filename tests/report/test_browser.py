@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from geoskip.report.html_tables import VERDICT_COLUMNS, VERDICT_RULE
 from geoskip.report.page import Page, page_html
 from geoskip.report.palette import SERIES
 from geoskip.report.picture_grids import errors_mm
-from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun
+from geoskip.report.runs import TASK_DESCRIPTIONS, ReportRun, find_runs
 from tests.report.made_runs import made_runs, result_tables, spheres
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -206,6 +207,7 @@ def test_choices_change_the_picture(tab: Any) -> None:
     until_changed(tab, 3, before)
     assert "Res-MoNet, skip only," in tab.locator("#mesh-status").inner_text()
     assert "Aff-MoNet, affine only," in tab.locator("#mesh-status").inner_text()
+    assert "only the skip and the bias are left" in tab.locator("#mesh-status").inner_text()
     assert "has no skips" in tab.locator("#mesh-views .view >> nth=1 >> .absent").inner_text()
     tab.locator("#mesh-part label", has_text="everything").click()
     until_back(tab, 3, before)
@@ -356,9 +358,10 @@ def test_levels_have_figures_of_their_own(tab: Any, runs: list[ReportRun]) -> No
     caption = tab.locator("#mesh-views .view >> nth=1 >> figcaption")
     for index, errors in enumerate([moved, *(moved[level.kept] for level in samples.levels)]):
         tab.select_option("#mesh-level", index=index)
-        words = f"mean {float(f'{errors.mean():.3g}'):g}, max {float(f'{errors.max():.3g}'):g} mm"
+        mean, largest = (f"{value:#.3g}".rstrip(".") for value in (errors.mean(), errors.max()))
+        words = f"mean {mean}, max {largest} mm"
         tab.wait_for_function("([e, text]) => e.textContent.includes(text)", arg=[caption.element_handle(), words])
-        assert f"Mean error: MoNet {float(f'{errors.mean():.3g}'):g} mm" in tab.locator("#mesh-status").inner_text()
+        assert f"Mean error: MoNet {mean} mm" in tab.locator("#mesh-status").inner_text()
     tab.select_option("#mesh-level", index=0)
 
 
@@ -388,6 +391,10 @@ def test_an_address_that_changes_lands_at_its_target(browser: Any, path: Path, w
             tab.evaluate("target => { location.hash = target; }", target)
             tab.wait_for_timeout(2500)
             assert distance_from_target(tab, target) < 2
+
+
+def shows(place: Any, text: str) -> bool:
+    return text in place.inner_text()
 
 
 def is_at(tab: Any, target: str) -> bool:
@@ -476,6 +483,15 @@ def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
     until(tab, lambda: lines.first.get_attribute("d") != path)
     chart.locator(".tools button").click()
     until(tab, lambda: lines.first.get_attribute("d") == path)
+    title = chart.locator("h3").bounding_box()
+    tab.mouse.move(title["x"] + 5, title["y"] + 5)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] / 2, chart.locator("svg[role=img]").bounding_box()["y"] + 50, steps=3)
+    tab.mouse.up()
+    tab.wait_for_timeout(300)
+    assert lines.first.get_attribute("d") == path, "a drag that began elsewhere, as over text, zooms nothing"
+    tab.mouse.move(title["x"] + 5, title["y"] + 5)
+    until(tab, lambda: chart.locator(".tip").is_hidden())
     chart.locator("svg[role=img]").focus()
     tab.keyboard.press("ArrowRight")
     assert "Epoch 1:" in chart.locator(".status").inner_text()
@@ -488,7 +504,11 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
     cards = tab.locator("#graph-list li")
     cards.first.wait_for()
     assert cards.count() == 12
-    until(tab, lambda: bool((pixels(tab, "#graph-list canvas >> nth=0")[:, :, 3] > 0).mean() > 0.05))
+    until(tab, lambda: cards.first.locator("svg circle").count() == 75)
+    radii = {float(dot.get_attribute("r")) for dot in cards.first.locator("circle").all()}
+    assert min(radii) == 4
+    assert max(radii) == 12
+    assert cards.first.locator("path").get_attribute("d").count("M") > 75
     tab.select_option("#graph-set", index=3)
     tab.locator("#graph-controls label", has_text="any wrong").click()
     wrong = cards.count()
@@ -560,7 +580,17 @@ def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) ->
     tab = context.new_page()
     tab.goto(path.as_uri())
     assert tab.locator("#mesh-views img").is_visible()
-    assert "Mean error: MoNet" in (tab.locator("#mesh-views img").get_attribute("alt") or "")
+    assert "Mean error: MoNet" in tab.locator("#mesh-views figcaption").inner_text()
+    assert "the color scale ends at 5 mm" in tab.locator("#mesh-views figcaption").inner_text()
+    picture = tab.locator("#mesh-views img").bounding_box()
+    names = tab.locator("#mesh-views .names b").all()
+    assert [name.inner_text() for name in names] == ["Input", "MoNet", "MoNet+", "Res-MoNet", "Aff-MoNet"]
+    for number, name in enumerate(names):
+        box = name.bounding_box()
+        assert box["x"] + box["width"] / 2 == pytest.approx(
+            picture["x"] + (number + 0.5) / 5 * picture["width"], abs=3
+        ), "below its mesh"
+    assert tab.locator("noscript p").bounding_box()["y"] < picture["y"]
     assert tab.locator("#mesh-controls").is_hidden()
     for words in ("Drag a mesh", "Click a heading", "Point at a chart", "Dots are superpixels"):
         assert tab.get_by_text(words).count() == 1
@@ -582,6 +612,33 @@ def test_without_webgl_a_picture_remains(browser: Any, path: Path) -> None:
     context.close()
 
 
+def test_meshes_come_back_after_the_graphics_were_lost(browser: Any, path: Path) -> None:
+    """Phones take them from tabs in the background."""
+    with opened(browser, path) as tab:
+        tab.add_init_script("""{
+            const own = HTMLCanvasElement.prototype.getContext;
+            HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+                const context = own.call(this, kind, ...rest);
+                if (kind === 'webgl2') window.graphics = context.getExtension('WEBGL_lose_context');
+                return context;
+            };
+        }""")
+        tab.reload()
+        drawn(tab)
+        before = pixels(tab, view(1))
+        tab.evaluate("graphics.loseContext()")
+        tab.wait_for_timeout(300)
+        tab.locator(view(1)).focus()
+        for _ in range(5):
+            tab.keyboard.press("ArrowRight")
+        tab.wait_for_timeout(500)
+        assert not differ(before, pixels(tab, view(1))), "the last picture stays"
+        tab.evaluate("graphics.restoreContext()")
+        until_changed(tab, 1, before)
+        tab.keyboard.press("0")
+        until_back(tab, 1, before)
+
+
 def test_headlines_stand_in_rows(browser: Any) -> None:
     """Figures at one height and sentences at one height, however long the titles are; then what the claims say."""
     with opened(browser, PUBLISHED) as tab:
@@ -593,7 +650,15 @@ def test_headlines_stand_in_rows(browser: Any) -> None:
         tops = [round(one.bounding_box()["y"]) for one in tab.locator(".glance li").all()]
         assert len(set(tops)) == 2, "two rows of two, not three and one"
         assert tops.count(tops[0]) == len(tops) / 2
-        counts = [int(n) for n in re.findall(r"\d+", tab.locator(".outcome").inner_text())]
+        assert "(Gong, Bahri, Bronstein, Zafeiriou; CVPR 2020)" in tab.locator(".lede").inner_text()
+        assert "The data mixed-faces and bodies are generated" in tab.locator(".outcome").inner_text()
+        verdicts = r"(all|\d of \d) better, (\d) significantly|one pair, (significant)"
+        found = [re.search(verdicts, one.inner_text()) for one in tab.locator(".glance li").all()]
+        significant = sum(int(match[2] or 1) for match in found if match)
+        helps = tab.locator("#claims table >> nth=0 >> tbody tr >> nth=0")
+        assert helps.locator("th").inner_text() == "An affine skip helps"
+        assert helps.locator("td >> nth=1").inner_text() == str(significant)
+        counts = [int(n) for n in re.findall(r"\d+", tab.locator(".found").inner_text())]
         last = tab.locator("#claims table >> nth=0 >> tbody tr").last.locator("td").all_inner_texts()
         total, holds, same, opposite, fails, _ = (int(re.sub(r"\D", "", text) or 0) for text in last)
         assert counts == [total, holds, same + opposite, fails]
@@ -618,6 +683,67 @@ def test_a_phone_cuts_nothing_off(browser: Any) -> None:
             right = cell.bounding_box()["x"] + cell.bounding_box()["width"]
             assert right <= table.bounding_box()["x"] + table.bounding_box()["width"] + 1, "our main figure"
         assert tab.locator("#mesh-rule").bounding_box()["y"] > tab.locator("#mesh-views").bounding_box()["y"]
+
+
+@pytest.mark.parametrize("width", [390, 600, 768, 1000, 1400])
+def test_plain_stands_next_to_affine_at_every_width(browser: Any, width: int) -> None:
+    """All methods in one row, or in rows of two without a gap."""
+    with opened(browser, PUBLISHED, viewport={"width": width, "height": 900}) as tab:
+        for section, count in (("mesh", 4), ("body", 3)):
+            drawn(tab, section)
+            tops = [round(one.bounding_box()["y"]) for one in tab.locator(f"#{section}-views .view").all()]
+            rows = [tops.count(top) for top in dict.fromkeys(tops)]
+            assert rows in ([count], [2, 2], [1, 2]), f"{section} at {width}: {rows}"
+
+
+def test_a_tap_reads_values_on_a_phone(browser: Any) -> None:
+    """Of charts and of meshes; fingers do not hover."""
+    with opened(browser, PUBLISHED, viewport={"width": 390, "height": 844}, has_touch=True) as tab:
+        drawn(tab)
+        box = tab.locator(view(1)).bounding_box()
+        tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        point = tab.locator("#mesh-views .view >> nth=1 >> .point")
+        assert re.fullmatch(r"\d+\.\d+ mm", point.inner_text())
+        chart = tab.locator("#e0-loss")
+        chart.scroll_into_view_if_needed()
+        drawing = chart.locator("svg[role=img]")
+        drawing.wait_for()
+        drawing.scroll_into_view_if_needed()
+        box = drawing.bounding_box()
+        tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 60)
+        assert re.match(r"Epoch: \d+", chart.locator(".tip").inner_text())
+
+
+def test_digits_stay_on_their_cards(browser: Any) -> None:
+    with opened(browser, PUBLISHED, "graphs", viewport={"width": 390, "height": 844}) as tab:
+        tab.locator("#graph-list li").first.wait_for()
+        for card in tab.locator("#graph-list li").all():
+            box, table = card.bounding_box(), card.locator("table").bounding_box()
+            assert table["x"] + table["width"] <= box["x"] + box["width"]
+
+
+def test_marks_do_not_hide_each_other(browser: Any) -> None:
+    """Rows with equally many parameters stand side by side, and are read with their intervals."""
+    with opened(browser, PUBLISHED, "e4-parameters") as tab:
+        chart = tab.locator("#e4-parameters")
+        chart.locator("svg[role=img]").wait_for()
+        boxes = [mark.bounding_box() for mark in chart.locator("svg[role=img] .mark").all()]
+        centers = sorted(box["x"] + box["width"] / 2 for box in boxes)
+        assert len(centers) == 8
+        assert min(b - a for a, b in pairwise(centers)) > 5
+        chart.locator("svg[role=img]").focus()
+        tab.keyboard.press("ArrowRight")
+        read = chart.locator(".tip").inner_text()
+        (table,) = (t for t in result_tables(find_runs([ROOT / "results" / "runs"]).runs) if t.key == "e4")
+        chart.locator("summary").click()
+        for row in (row for row in table.rows if row.is_plain):
+            summary = row.metrics["mean_mm"]
+            low, high = summary.mean - (summary.half or 0), summary.mean + (summary.half or 0)
+            value = f"{summary.mean:.3f} ({low:.3f} to {high:.3f})"
+            assert f"{row.method}: {value}" in read, "the figures of the table, with their interval"
+            assert f"Parameters {row.parameters:,}: " in chart.locator(".status").inner_text()
+            assert f"{row.method} {value}" in chart.locator(".status").inner_text()
+            until(tab, partial(shows, chart.locator(".values"), value))
 
 
 def test_all_comparisons_fit_on_a_screen(browser: Any) -> None:
@@ -697,14 +823,26 @@ def test_texts_have_contrast_and_controls_have_names(browser: Any, scheme: str) 
 
 
 def test_printing_fills_every_section(browser: Any) -> None:
-    """Also those that the reader has not come near, right after the page has been opened."""
-    with opened(browser, PUBLISHED) as tab:
+    """Also those that the reader has not come near, right after the page has been opened, and in dark ink."""
+    with opened(browser, PUBLISHED, viewport={"width": 718, "height": 1000}) as tab:
+        tab.emulate_media(color_scheme="light")
+        tab.locator("#theme").click()
+        assert tab.locator("#theme").get_attribute("aria-label") == "Theme: dark"
         tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert tab.locator(".chart svg[role=img]").count() == tab.locator(".chart").count() > 10
         until(tab, lambda: tab.locator("#graph-list li").count() == 24)
         tab.emulate_media(media="print")
         assert tab.locator("nav").is_hidden()
         assert tab.locator(".mast").evaluate("element => getComputedStyle(element).position") == "static"
+        assert tab.evaluate(FAINT) == []
+        assert (
+            tab.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--affine')")
+            == (SERIES["affine"][0])
+        )
+        tab.locator("#claims summary").click()
+        for table in tab.locator(".scroll").all():
+            excess = table.evaluate("element => element.scrollWidth - element.clientWidth")
+            assert excess <= 0, f"cut off on paper: {table.get_attribute('aria-label')}"
 
 
 def test_values_under_the_pointer_stay_on_a_phone(browser: Any) -> None:

@@ -1,11 +1,19 @@
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.records.statistics import summarize
-from geoskip.report.charts import MAX_POINTS, Chart, charts, write_charts
+from geoskip.report.charts import MAX_POINTS, STYLE, Chart, charts, write_charts
 from geoskip.report.html_tables import headlines
 from tests.report.made_runs import made_run, result_tables
 
@@ -93,6 +101,26 @@ def test_bars_are_the_intervals_of_the_tables() -> None:
     assert "95 %" in chart.text
 
 
+def test_marks_at_one_size_stand_side_by_side_in_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain and residual rows have equally many parameters; none hides another, and the table keeps the numbers."""
+    runs = [made_run(row, "faces", seed) for row in TABLE1.select(["*MoNet M=9"]) for seed in (0, 1)]
+    chart = by_key(runs)["e0-parameters"]
+    drawn: list[float] = []
+    plot = Axes.plot
+
+    def plotted(axes: Axes, x: Sequence[float], *rest: Any, **more: Any) -> Any:
+        drawn.extend(x)
+        return plot(axes, x, *rest, **more)
+
+    monkeypatch.setattr(Axes, "plot", plotted)
+    write_charts([chart], tmp_path, ["png"])
+    true = [x for series in chart.series for x, _ in series.points]
+    assert len(set(true)) < len(true) == len(drawn)
+    width = max(true) - min(true)
+    assert min(b - a for a, b in pairwise(sorted(drawn))) > 0.01 * width
+    assert max(abs(a - b) for a, b in zip(drawn, true, strict=True)) < 0.1 * width
+
+
 def test_titles_are_distinct() -> None:
     """Tables with the same data, and with the same title under two schedules."""
     rows = [*TABLE1.rows, *(r for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 9)]
@@ -160,6 +188,31 @@ def test_figures_are_written_and_the_same_each_time(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert "Aff-MoNet" in (tmp_path / "a" / "e0-size.svg").read_text()
     assert "$data$" in (tmp_path / "a" / "e0-size.svg").read_text()
+
+
+def test_titles_and_legends_of_figures_do_not_cover_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few lines and with many, and under the longest title of the paper's tables."""
+    rows = [*TABLE1.rows, *EXPERIMENTS["superpixel_ablation"].rows]
+    found = charts(result_tables([made_run(r, "faces" if r in TABLE1.rows else "superpixels", 0) for r in rows]))
+    assert max(len(chart.series) for chart in found) > 20
+    figures: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **more: figures.append(figure))
+    write_charts(found, tmp_path, ["png"])
+    monkeypatch.setattr(Figure, "savefig", save)
+    for figure in figures:
+        with matplotlib.rc_context(STYLE):
+            FigureCanvasAgg(figure).draw()
+        (legend,), (axes,) = figure.legends, figure.axes
+        texts = [text for text in axes.get_children() if isinstance(text, Text) and text.get_text()]
+        (title,) = [text.get_window_extent() for text in texts]
+        assert 0 <= title.x0 < title.x1 <= figure.bbox.width
+        box = legend.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+        assert not box.overlaps(title)
+        inside = axes.get_tightbbox()
+        assert inside is not None
+        assert not box.overlaps(inside)
 
 
 def test_figures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

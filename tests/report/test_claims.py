@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from geoskip.report.html_tables import ClaimRow, claims_sentence, claims_table
 
-ROW = ClaimRow("It helps", "A against B", "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
+ROW = ClaimRow("It helps", "A against B", ("faces", "full"), "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
 
 
 def test_every_claim_is_a_row_with_its_verdict() -> None:
@@ -47,7 +47,7 @@ def test_words_are_text() -> None:
 def test_one_sentence_counts_distinct_comparisons_with_several_seeds() -> None:
     rows = [ROW, replace(ROW, claim="It is the best"), replace(ROW, compared="C against D", verdict="one seed")]
     rows += [replace(ROW, data=name, verdict="same direction, too small to tell") for name in ("coma", "faust")]
-    assert "Of 3 comparisons of the paper that have several seeds here, <b>1 holds</b>" in claims_sentence(rows)
+    assert "Of 3 comparisons of the paper that have several seeds here, <b>1 holds</b> signif" in claims_sentence(rows)
     assert "2 are too close to tell and <b>none fails</b>" in claims_sentence(rows)
     assert claims_sentence(rows[2:3]) == ""
     assert claims_sentence([]) == ""

@@ -96,6 +96,13 @@ def test_hostile_words_are_text() -> None:
     assert data["charts"][0]["series"][0]["name"] == HOSTILE
 
 
+def test_only_data_that_are_compared_with_the_paper_need_a_caution() -> None:
+    plain, affine = EXPERIMENTS["table1"].select(["MoNet M=9", "Aff-MoNet M=9"])
+    both = [made_run(plain, "faces", 0), made_run(affine, "moving-bodies", 0, paper={}), made_run(plain, "coma", 0)]
+    assert "The data faces are generated: compare the order of the methods" in page_html(both)
+    assert "are generated: compare" not in page_html(both[1:])
+
+
 def test_sections_without_content_are_hidden() -> None:
     page = page_html([made_runs(spheres(1), spheres(1), 1, ("ChebNet M=14",))[0]])
     hidden = {attrs.get("id") for _, attrs in Outline(page).tags if "hidden" in attrs}

@@ -10,21 +10,25 @@ import runpy
 import shlex
 import zlib
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 from PIL import Image
 from typer.testing import CliRunner
 
 import geoskip
+from geoskip import report
 from geoskip.cli import app
 from geoskip.paper.claims import claim_rows
+from geoskip.paper.findings import read_analysis
 from geoskip.records import MeshSamples, read_samples
 from geoskip.records.reading import read_arrays
-from geoskip.report.charts import charts
+from geoskip.report.charts import MARKERS, charts
 from geoskip.report.html_tables import VERDICT_RULE, headlines, result_table_html
 from geoskip.report.palette import SERIES
 from geoskip.report.picture_grids import errors_mm
@@ -136,13 +140,48 @@ def test_the_picture_of_the_readme_shows_the_records() -> None:
         bars = {(name, colors[bar.get_facecolor()[:3]], round(float(bar.get_height()), 9)) for bar in axes.patches}
         assert bars <= rows
         assert {skip for _, skip, _ in bars} == {"none", "residual", "affine"}
-    figure.set_dpi(110)
+    figure.set_dpi(script["DPI"])
     figure.canvas.draw()
     with Image.open(ROOT / "docs" / "images" / "results.png") as image:
         kept = np.asarray(image.convert("RGB")).astype(float)
+    right = figure.bbox.width
+    for axes in figure.axes:
+        labels = [label.get_window_extent() for label in axes.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(labels)), "labels must not overlap"
+        titles = [text for text in axes.get_children() if isinstance(text, Text) and text.get_text()]
+        assert titles
+        assert all(title.get_window_extent().x1 <= right for title in titles)
     # Roughly, since fonts differ between machines.
     assert np.abs(kept - np.asarray(figure.canvas.buffer_rgba())[..., :3]).mean() < 8
     assert "docs/images/results.png" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_ratios_of_different_operators_have_one_scale() -> None:
+    """ChebNet's filters change by 1 to 4 %, SplineCNN's by up to 70 %; that is what the figure must look like."""
+    script = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))
+    name, draw = script["FIGURES"]["analysis-smoothness"]
+    figure = draw(read_analysis(ROOT / "results" / "analysis" / f"{name}.json"))
+    assert len(figure.axes) == 3
+    assert len({(axes.get_yscale(), axes.get_ylim()) for axes in figure.axes}) == 1
+
+
+def test_lines_that_are_shown_together_do_not_look_alike() -> None:
+    """Also rows that differ in their settings alone, and points, which have no dashes."""
+    shown = embedded()["charts"]
+    assert len(shown) > 10
+    for chart in shown:
+        assert len({series["mark"] for series in chart["series"]}) <= len(MARKERS)
+        looks = [
+            (s["group"], s["color"], s["mark"], s["paper"], s["variant"] if chart["kind"] == "curve" else "")
+            for s in chart["series"]
+        ]
+        assert len(set(looks)) == len(looks), chart["title"]
+    (chart,) = (chart for chart in shown if chart["key"] == "e0-parameters")
+    marks = {series["name"]: series["mark"] for series in chart["series"]}
+    assert marks["MoNet"] == marks["Aff-MoNet"] == marks["MoNet, paper"] != marks["MoNet+"]
+    script = (Path(report.__file__).parent / "assets" / "plot.js").read_text(encoding="utf-8")
+    paths = script.split("const MARKS = [")[1].split("];")[0]
+    assert len(re.findall(r"'M[^']+'", paths)) == len(MARKERS), "as many on the page as in the pictures"
 
 
 def test_page_and_docs_count_the_same_verdicts() -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from geoskip.paper.claims import claim_rows
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
@@ -124,6 +125,26 @@ def test_pairs_with_a_single_seed_do_not_count_at_a_glance() -> None:
     (headline,) = headlines(result_tables([*firsts, *(made_run(row, "faces", 1) for row in rows)])).values()
     assert (headline.pairs, headline.uncounted) == (1, 5)
     assert "one pair (5 more with a single seed)" in headline_html(headline)
+
+
+def test_headlines_say_how_many_pairs_differ_significantly() -> None:
+    """By the verdicts of the claims; without claims of the same runs they say nothing."""
+    claims = claim_rows(RUNS)
+    (headline,) = headlines(result_tables(RUNS), claims).values()
+    holds = {row.compared for row in claims if row.claim == "An affine skip helps" and row.verdict == "holds"}
+    assert headline.significant == len(holds) > 0
+    assert f"; all better, {len(holds)} significantly<" in headline_html(headline)
+    open_ = [replace(row, verdict="same direction, too small to tell") for row in claims]
+    (headline,) = headlines(result_tables(RUNS), open_).values()
+    assert "; all better, none significantly<" in headline_html(headline)
+    (headline,) = headlines(result_tables(RUNS), [replace(row, setting=("coma", "full")) for row in claims]).values()
+    assert headline.significant is None
+    assert "; all better<" in headline_html(headline)
+    pair = [made_run(row, "faces", seed) for row in TABLE1.select(["MoNet M=9", "Aff-MoNet M=9"]) for seed in (0, 1)]
+    for verdict, words in (("holds", "one pair, significant<"), ("fails", "one pair, not significant<")):
+        judged = [replace(row, verdict=verdict) for row in claim_rows(pair)]
+        (headline,) = headlines(result_tables(pair), judged).values()
+        assert words in headline_html(headline)
 
 
 def test_nothing_to_see_at_a_glance() -> None:
@@ -261,7 +282,7 @@ def test_headlines_say_how_much_the_pairs_differ() -> None:
     shown = headline_html(headline)
     assert "+26" in shown
     assert "average of 2 pairs, from +2 to +50 points; all better" in shown
-    assert "MoNet (position), M = 25: 90.00 → 92.00 %" in shown
+    assert "Best: MoNet (position), M = 25: 90.00 → 92.00 %" in shown
 
 
 def test_validation_has_columns_of_its_own_and_no_headline() -> None:

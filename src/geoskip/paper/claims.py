@@ -29,7 +29,7 @@ from geoskip.paper.rows import TINY, PaperRow
 from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
-from geoskip.report.html_tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow
+from geoskip.report.html_tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow, against
 from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun, describe_epochs
 from geoskip.report.summary import PublishedRow, PublishedTable
 
@@ -238,7 +238,8 @@ def _claim_row(result: ClaimResult, epochs: str) -> ClaimRow:
     sign = 1 if claim.unit.better == "higher" else -1
     return ClaimRow(
         claim=claim.subject[:1].upper() + claim.subject[1:],
-        compared=f"{claim.better.label} against {result.rival.label}",
+        compared=against(claim.better.label, result.rival.label),
+        setting=(result.data, result.schedule),
         data=result.data if result.schedule == "full" else f"{result.data}, {epochs or f'{result.schedule} schedule'}",
         seeds=comparison.seeds,
         difference=claim.shown(sign * comparison.gain, comparison.half, "+").replace("-", "−"),

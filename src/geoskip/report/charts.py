@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ Point = tuple[float, float]
 Coordinate = Callable[[ResultRow], float]
 # Points per curve; more would not be visible.
 MAX_POINTS = 240
+PAPER = ", paper"
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Series:
 
     low, high: bounds of its spread over seeds.
     color: name of the skip that decides the color.
-    mark: the operator and its pseudo-coordinates, which decide the marker.
+    mark: what decides the marker: the operator and its pseudo-coordinates, and what else tells the line apart.
     variant: the end of the method's name that decides the dashes: ``"+"``, ``"†"`` or empty.
     group: lines of one group are shown together.
     paper: whether the values are the paper's.
@@ -54,6 +56,7 @@ class Chart:
 
     name: what it shows.
     table: the title of the table whose rows it shows.
+    decimals: those of its values in tables; None if no table has them.
     """
 
     key: str
@@ -65,6 +68,7 @@ class Chart:
     kind: str = "curve"
     log_y: bool = False
     table: str = ""
+    decimals: int | None = None
 
     @property
     def title(self) -> str:
@@ -89,7 +93,26 @@ def charts(tables: Sequence[ResultTable]) -> list[Chart]:
     """
     # A table with no rows of its own has those of another table, and the same charts.
     drawn = [replace(chart, table=table.title) for table in tables if table.own for chart in _charts_of(table)]
-    return [chart for chart in drawn if chart.series]
+    return [replace(chart, series=_distinct(chart)) for chart in drawn if chart.series]
+
+
+def _distinct(chart: Chart) -> tuple[Series, ...]:
+    """Lines that are shown together, and do not look alike: rows may differ in their settings alone.
+
+    Single points have no dashes to tell MoNet+ from MoNet.
+    """
+
+    def look(series: Series) -> tuple[object, ...]:
+        return series.group, series.color, series.paper, series.mark, series.variant
+
+    series = chart.series
+    if chart.kind == "points":
+        series = tuple(replace(one, mark=one.mark + one.variant) for one in series)
+    counts = Counter(map(look, series))
+    return tuple(
+        replace(one, mark=f"{one.mark}, {one.name.removesuffix(PAPER)}") if counts[look(one)] > 1 else one
+        for one in series
+    )
 
 
 def _charts_of(table: ResultTable) -> list[Chart]:
@@ -104,15 +127,15 @@ def _charts_of(table: ResultTable) -> list[Chart]:
             _curves(table.rows, "loss"),
             log_y=True,
         ),
-        geodesic_chart(f"{table.key}-geodesic", "Cumulative geodesic error", _curves(table.rows, "geodesic")),
+        geodesic_chart(f"{table.key}-geodesic", "Cumulative geodesic error", _curves(table.rows, "geodesic"), band),
     ]
     metric = next((m for m in table.description.metrics if m.better), None)
     return curves + (_versus(table, metric) if metric else [])
 
 
-def geodesic_chart(key: str, name: str, series: tuple[Series, ...]) -> Chart:
-    """The cumulative geodesic error of the Princeton protocol."""
-    text = "Percentage of vertices matched within a given geodesic distance; higher is better."
+def geodesic_chart(key: str, name: str, series: tuple[Series, ...], band: str = "") -> Chart:
+    """The cumulative geodesic error of the Princeton protocol. ``band``: how seeds are summarized, in words."""
+    text = f"Percentage of vertices matched within a given geodesic distance{band}; higher is better."
     return Chart(key, name, text, "Geodesic error, % of the diameter", "Vertices, %", series)
 
 
@@ -121,7 +144,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
     sized = [row for row in table.rows if row.matrices is not None]
     printed = [row for row in table.rows if metric.key in row.paper]
     bars = " Bars are 95 % confidence intervals of the mean." if any(len(row.runs) > 1 for row in table.rows) else ""
-    better = f"{metric.better.capitalize()} is better.{bars}"
+    better = f"{metric.better.capitalize()} is better.{bars} Marks at the same x stand side by side."
     drawn = []
     # The additional weight matrix of MoNet+ does not make another size.
     if len({row.group.matrices for row in sized}) > 1:
@@ -135,6 +158,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
                 metric.label,
                 _lines(table, sized, metric, lambda row: float(row.matrices or 0)),
                 "points",
+                decimals=metric.digits,
             )
         )
     if len({row.parameters for row in table.rows}) > 1:
@@ -148,6 +172,7 @@ def _versus(table: ResultTable, metric: Metric) -> list[Chart]:
                 metric.label,
                 _lines(table, table.rows, metric, lambda row: float(row.parameters), _paper_count),
                 "points",
+                decimals=metric.digits,
             )
         )
     # Variants of a method with other settings have the same size: there is nothing to see.
@@ -196,7 +221,7 @@ def _lines(
         high = tuple(value.mean + (value.half or 0.0) for value in values)
         ours.append(Series(name, points, low, high, **look))
         published = sorted(((paper_x or x)(row), row.paper[metric.key]) for row in members if metric.key in row.paper)
-        paper.append(Series(f"{name}, paper", tuple(published), paper=True, **look))
+        paper.append(Series(f"{name}{PAPER}", tuple(published), paper=True, **look))
     return tuple(series for series in ours + paper if series.points)
 
 
@@ -225,7 +250,9 @@ def _look(row: ResultRow, group: str) -> dict[str, Any]:
     return {"color": row.look, "mark": f"{row.group.operator}, {row.group.pseudo}", "variant": variant, "group": group}
 
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
+# In inches.
+WIDTH = 6.4
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 DASHES: dict[str, Any] = {"": "-", "+": (0, (6, 3)), "†": (0, (1.5, 2.5))}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -246,26 +273,50 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
     def draw(figure: Any, axes: Any, chart: Chart) -> None:
         marks = list(dict.fromkeys(series.mark for series in chart.series))
         marked = chart.kind == "points" or len(marks) > 1
-        for series in chart.series:
-            _draw_series(axes, chart, series, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
+        for series, x in zip(chart.series, _places(chart), strict=True):
+            _draw_series(axes, chart, series, x, MARKERS[marks.index(series.mark) % len(MARKERS)] if marked else "")
         # Matplotlib would read text between dollar signs as mathematics.
-        axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y), title=_escaped(chart.title))
+        axes.set(xlabel=_escaped(chart.x), ylabel=_escaped(chart.y))
+        axes.set_title(_escaped("\n".join(filter(None, (chart.name, chart.table)))), fontsize=9)
         if chart.log_y:
             axes.set_yscale("log")
         if len(chart.series) > 1:
-            columns = 1 if len(chart.series) <= 8 else 2
-            figure.legend(loc="outside right upper", fontsize=7, frameon=False, ncols=columns)
+            figure.legend(loc="outside lower left", fontsize=7, frameon=False, ncols=_legend_columns(chart))
 
     paths = []
     for chart in charts:
         files = [folder / f"{chart.key}.{kind}" for kind in kinds]
-        paths += write_figure(files, (6.4, 4.2), partial(draw, chart=chart), dpi=200)
+        height = 4.0 + 0.15 * -(-len(chart.series) // _legend_columns(chart))
+        paths += write_figure(files, (WIDTH, height), partial(draw, chart=chart), dpi=200)
     return paths
 
 
-def _draw_series(axes: Any, chart: Chart, series: Series, marker: str) -> None:
+def _legend_columns(chart: Chart) -> int:
+    """As many as fit: a name in 7 points has about 0.055 inches per letter, and its line 0.45."""
+    return max(1, int(WIDTH / (0.45 + 0.055 * max(len(series.name) for series in chart.series))))
+
+
+def _places(chart: Chart) -> list[list[float]]:
+    """Places on the x axis such that no mark hides another or its interval; the page does the same."""
+    places = [[x for x, _ in series.points] for series in chart.series]
+    if chart.kind != "points":
+        return places
+    marks = sorted((x, n, i) for n, xs in enumerate(places) for i, x in enumerate(xs))
+    width = (marks[-1][0] - marks[0][0]) or 1.0
+    begin = 0
+    for end in range(1, len(marks) + 1):
+        if end < len(marks) and marks[end][0] - marks[end - 1][0] < 0.015 * width:
+            continue
+        step, middle = min(0.022, 0.14 / (end - begin)) * width, (marks[begin][0] + marks[end - 1][0]) / 2
+        for k, (_, n, i) in enumerate(marks[begin:end]):
+            places[n][i] = middle + (k - (end - begin - 1) / 2) * step
+        begin = end
+    return places
+
+
+def _draw_series(axes: Any, chart: Chart, series: Series, x: Sequence[float], marker: str) -> None:
     color = SERIES[series.color][0]
-    x, y = zip(*series.points, strict=True)
+    y = [value for _, value in series.points]
     points = chart.kind == "points"
     axes.plot(
         x,

@@ -179,14 +179,19 @@ def _graph(graphs: GraphSamples, number: int, blobs: Blobs) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Still:
-    """The first item of a scene: the meshes, and in words what they show."""
+    """The first item of a scene: the meshes, their names, and in words what they show."""
 
     shapes: list[Shape]
+    names: list[str]
     text: str
 
     def png(self, size: int) -> bytes:
-        """The meshes side by side on a transparent background."""
-        return png_bytes(image_grid(shape_pictures(self.shapes, size, transparent=True), columns=len(self.shapes)))
+        return shapes_png(self.shapes, size)
+
+
+def shapes_png(shapes: list[Shape], size: int) -> bytes:
+    """Meshes side by side on a transparent background."""
+    return png_bytes(image_grid(shape_pictures(shapes, size, transparent=True), columns=len(shapes)))
 
 
 def mesh_still(scene: Scene[MeshSamples]) -> Still:
@@ -197,7 +202,8 @@ def mesh_still(scene: Scene[MeshSamples]) -> Still:
     shapes += [(samples.parts["full"][0], first.faces, colored(errors, high)) for _, samples, errors in results]
     means = ", ".join(f"{row.method} {errors.mean():.2f} mm" for row, _, errors in results)
     shown = f"the mesh “{', '.join(describe_item(first.names[0]))}” and its reconstruction by each method"
-    return Still(shapes, f"{scene.title}: {shown}. Mean error: {means}.")
+    names = ["Input", *(row.method for row, _, _ in results)]
+    return Still(shapes, names, f"{scene.title}: {shown}. Mean error: {means}; the color scale ends at {high:g} mm.")
 
 
 def match_still(scene: Scene[CorrespondenceSamples]) -> Still:
@@ -215,4 +221,4 @@ def match_still(scene: Scene[CorrespondenceSamples]) -> Still:
     shown = (
         f"the target, and the geodesic error of each method on the body “{', '.join(describe_item(first.names[0]))}”"
     )
-    return Still(shapes, f"{scene.title}: {shown}. {error}")
+    return Still(shapes, ["Target", *(row.method for row, _ in bodies)], f"{scene.title}: {shown}. {error}")

@@ -19,6 +19,7 @@ class Headline:
     """How many methods of a task are better with an affine skip, and by how much on average.
 
     change: mean of :func:`change` over the pairs; ``least`` and ``most``: the smallest and the largest of them.
+    significant: how many of them hold as claims of the paper; None if no claim compares any.
     uncounted: pairs left out because a row has a single seed, which settles nothing. If all have one, they all count.
     example: the pair with the best affine row, and its name.
     """
@@ -27,6 +28,7 @@ class Headline:
     metric: Metric
     better: int
     pairs: int
+    significant: int | None
     uncounted: int
     change: float
     least: float
@@ -34,17 +36,17 @@ class Headline:
     example: tuple[str, ResultRow, ResultRow]
 
 
-def headlines(tables: Sequence[ResultTable]) -> dict[tuple[str, str, str], Headline]:
+def headlines(tables: Sequence[ResultTable], claims: Sequence[ClaimRow] = ()) -> dict[tuple[str, str, str], Headline]:
     """One headline per task, data set and schedule; a row that occurs in two tables counts once."""
     by_task: dict[tuple[str, str, str], list[ResultTable]] = {}
     for table in tables:
         if table.schedule != "smoke":
             by_task.setdefault((table.task, table.data, table.schedule), []).append(table)
-    by_key = {key: _headline(members) for key, members in by_task.items()}
+    by_key = {key: _headline(members, claims) for key, members in by_task.items()}
     return {key: headline for key, headline in by_key.items() if headline is not None}
 
 
-def _headline(tables: Sequence[ResultTable]) -> Headline | None:
+def _headline(tables: Sequence[ResultTable], claims: Sequence[ClaimRow]) -> Headline | None:
     first = tables[0]
     metric = next((m for m in first.description.metrics if m.better and not m.key.startswith(VALIDATION)), None)
     by_group = {} if metric is None else {pair[1].group: pair for table in tables for pair in _pairs(table, metric)}
@@ -58,9 +60,21 @@ def _headline(tables: Sequence[ResultTable]) -> Headline | None:
     pick = min if metric.better == "lower" else max
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
     title = ", ".join(filter(None, (first.description.title, first.data, first.training)))
-    uncounted = len(by_group) - len(pairs)
+    verdicts = {row.compared: row.verdict for row in claims if row.setting == (first.data, first.schedule)}
+    judged = [verdicts.get(against(affine.label, plain.label)) for _, plain, affine in pairs]
     least, most = sorted((min(changes), max(changes)), key=abs)
-    return Headline(title, metric, better, len(pairs), uncounted, statistics.fmean(changes), least, most, example)
+    return Headline(
+        title=title,
+        metric=metric,
+        better=better,
+        pairs=len(pairs),
+        significant=judged.count(HOLDS) if any(judged) else None,
+        uncounted=len(by_group) - len(pairs),
+        change=statistics.fmean(changes),
+        least=least,
+        most=most,
+        example=example,
+    )
 
 
 def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[str, ResultRow, ResultRow]]:
@@ -78,17 +92,20 @@ def headline_html(headline: Headline) -> str:
     key, metric = headline.metric.key, headline.metric
     values = f"{metric.shown(plain.metrics[key].mean)} → {metric.shown(affine.metrics[key].mean)} {metric.unit}"
     number, unit = metric.shown_change(headline.change).split()
-    over = "one pair"
+    significant = "" if headline.significant is None else f", {headline.significant or 'none'} significantly"
+    over, best_pair = "one pair" + (f", {'' if headline.significant else 'not '}significant" if significant else ""), ""
     if headline.pairs > 1:
         least, most = metric.shown_change(headline.least).split()[0], metric.shown_change(headline.most)
         better = "all" if headline.better == headline.pairs else f"{headline.better} of {headline.pairs}"
-        over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better"
+        over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better{significant}"
+        best_pair = "Best: "
+    over = over.replace(" %", "\u00a0%")
     left_out = f" ({headline.uncounted} more with a single seed)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'
         f"<strong>{number}&#8239;<small>{unit}</small></strong>"
         f"<span>{escape(metric.heading.lower())} with affine skips: {over}{left_out}</span>"
-        f'<span class="example">{escape(name)}: {escape(values)}</span></li>'
+        f'<span class="example">{best_pair}{escape(name)}: {escape(values)}</span></li>'
     )
 
 
@@ -213,7 +230,8 @@ class ClaimRow:
 
     claim: the claim as a sentence; several comparisons may test it.
     compared: the two methods: ``"A against B"``.
-    data: the data set, and the length of training if it is not the paper's.
+    setting: the data set and the schedule of the runs.
+    data: the same in words: the data set, and the length of training if it is not the paper's.
     seeds: the number of seeds of the method that has fewer.
     difference: the mean of A minus B, with half of its 95 % interval and its unit.
     paper: the same difference in the paper.
@@ -223,12 +241,18 @@ class ClaimRow:
 
     claim: str
     compared: str
+    setting: tuple[str, str]
     data: str
     seeds: int
     difference: str
     paper: str
     p: float | None
     verdict: str
+
+
+def against(first: str, second: str) -> str:
+    """Two methods, as :class:`ClaimRow` names them."""
+    return f"{first} against {second}"
 
 
 def claims_table(claims: Sequence[ClaimRow]) -> str:
@@ -275,8 +299,8 @@ def claims_sentence(claims: Sequence[ClaimRow]) -> str:
             for count, verb in ((counts[HOLDS], HOLDS), (counts[FAILS], FAILS))]  # fmt: skip
     open_ = counts[SAME] + counts[OPPOSITE]
     return (
-        f"Of {judged} comparisons of the paper that have several seeds here, {said[0]}, {open_ or 'none'} "
-        f"{'is' if open_ == 1 else 'are'} too close to tell and {said[1]}."
+        f"Of {judged} comparisons of the paper that have several seeds here, {said[0]} significantly, "
+        f"{open_ or 'none'} {'is' if open_ == 1 else 'are'} too close to tell and {said[1]}."
     )
 
 

@@ -25,6 +25,7 @@ from geoskip.report.embed import (
     embedded_meshes,
     match_still,
     mesh_still,
+    shapes_png,
 )
 from geoskip.report.html_tables import (
     ClaimRow,
@@ -35,7 +36,7 @@ from geoskip.report.html_tables import (
     result_table_html,
 )
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.runs import DATA, ReportRun, describe_coarsening, describe_schedule
+from geoskip.report.runs import DATA, GENERATED, ReportRun, describe_coarsening, describe_schedule
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
@@ -95,15 +96,15 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src 'sha256-{digest}'",
         title=escape(page.title),
-        lede=_lede(runs, tables),
+        caution=_caution(tables),
         style=css() + "".join(_asset(f"{name}.css") for name in ("page", "tables", "figures")),
-        headlines="".join(map(headline_html, headlines(tables).values())),
-        meshes_still=_image(mesh_still(meshes[0])) if meshes else "",
-        matches_still=_image(match_still(bodies[0])) if bodies else "",
+        headlines="".join(map(headline_html, headlines(tables, page.claims).values())),
+        meshes_still=_picture(mesh_still(meshes[0])) if meshes else "",
+        matches_still=_picture(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
         tables="".join(_section(table, tables) for table in tables),
-        outcome=f'<p class="outcome">{outcome} <a href="#claims">See each claim.</a></p>' if outcome else "",
-        about=_about(runs, page.problems),
+        outcome=f'<span class="found">{outcome} <a href="#claims">See each claim.</a></span>' if outcome else "",
+        about=_about(runs, tables, page.problems),
         **{f"hidden_{name}": "" if shown else " hidden" for name, shown in sections.items()},
         data=json_text(data),
         blobs=blobs.html(),
@@ -111,10 +112,21 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
     )
 
 
-def _lede(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
+def _caution(tables: Sequence[ResultTable]) -> str:
+    compared = dict.fromkeys(table.data for table in tables if any(row.paper for row in table.rows))
+    generated = [data for data in compared if data in GENERATED]
+    named = " and ".join(filter(None, (", ".join(generated[:-1]), *generated[-1:])))
+    return (
+        f"The data {named} are generated: compare the order of the methods with the paper, not the figures."
+        if named
+        else ""
+    )
+
+
+def _counts(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
     rows = len({tuple(map(id, row.runs)) for table in tables for row in table.rows})
     seeds = len({run.record.seed for run in runs})
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''} for {rows} row{'s' if rows > 1 else ''} of the tables, " + (
+    return f"{len(runs)} for {rows} row{'s' if rows > 1 else ''} of the tables, " + (
         f"up to {seeds} seeds each" if seeds > 1 else "one seed"
     )
 
@@ -150,17 +162,25 @@ def describe_training(table: ResultTable) -> str:
     return "; ".join(filter(None, (length, describe_coarsening(run.record for row in table.rows for run in row.runs))))
 
 
-def _image(still: Still) -> str:
+def _picture(still: Still) -> str:
+    """A still picture with the name of each mesh below it."""
     source = base64.b64encode(still.png(300)).decode("ascii")
-    return f'<img src="data:image/png;base64,{source}" alt="{escape(still.text)}">'
+    names = "".join(f"<b>{escape(name)}</b>" for name in still.names)
+    return (
+        f'<figure class="still"><div class="scroll" tabindex="0" role="region" aria-label="Still picture">'
+        f'<img src="data:image/png;base64,{source}" alt="{escape(", ".join(still.names))}">'
+        f'<div class="names" aria-hidden="true">{names}</div></div>'
+        f"<figcaption>{escape(still.text)}</figcaption></figure>"
+    )
 
 
-def _about(runs: Sequence[ReportRun], problems: Sequence[str]) -> str:
-    """Devices, training time and versions of the runs, and the files that could not be read."""
+def _about(runs: Sequence[ReportRun], tables: Sequence[ResultTable], problems: Sequence[str]) -> str:
+    """Number of runs, devices, training time and versions of the runs, and the files that could not be read."""
     devices = sorted({run.record.device for run in runs})
     versions = sorted({f"{name} {version}" for run in runs for name, version in run.record.versions.items()})
     seconds = sum(run.record.seconds for run in runs)
     entries = [
+        ("Runs", _counts(runs, tables)),
         ("Trained on", ", ".join(devices)),
         ("Training time", f"{_duration(seconds)} in total"),
         ("Versions", ", ".join(versions)),
@@ -216,7 +236,7 @@ def write_report(
         pictures |= {folder / "figures" / f"{name}.png": still.png(400) for name, still in stills.items()}
     if renders:
         pictures |= {
-            folder / "renders" / f"{name}-{number}.png": Still([shape], "").png(RENDER_SIZE)
+            folder / "renders" / f"{name}-{number}.png": shapes_png([shape], RENDER_SIZE)
             for name, still in stills.items()
             for number, shape in enumerate(still.shapes)
         }

@@ -97,12 +97,12 @@ def srgb_of_lab(lab: Float[np.ndarray, "colors 3"]) -> Float[np.ndarray, "colors
 
 
 def css() -> str:
-    """The colors as CSS custom properties, for light and dark themes."""
+    """The colors as CSS custom properties, for light and dark themes. Paper is light."""
     light = "".join(f"--{name}:{pair[0]};" for name, pair in SERIES.items())
     dark = "".join(f"--{name}:{pair[1]};" for name, pair in SERIES.items())
     clay, unknown = ("#" + "".join(f"{round(255 * channel):02x}" for channel in color) for color in (CLAY, UNKNOWN))
     return (
         f":root{{{light}--clay:{clay};--unknown:{unknown}}}"
-        f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
-        f":root[data-theme=dark]{{{dark}}}"
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+        f"@media screen{{:root[data-theme=dark]{{{dark}}}}}"
     )

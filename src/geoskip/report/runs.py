@@ -181,6 +181,7 @@ DATA = {
     "(FAUST) share one.",
     "superpixels": "The digits are MNIST, as in the paper, with our own superpixels.",
 }
+GENERATED = tuple(name for name, text in DATA.items() if "generated" in text)
 SCHEDULES = {
     "full": "as long as in the paper",
     "short": "shorter than in the paper, the same for every row",

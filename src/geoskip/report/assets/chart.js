@@ -55,7 +55,8 @@ class Chart {
     const box = { width, height: Math.round(Math.max(220, Math.min(340, 0.56 * width))), left: 58, right: 12, top: 8, bottom: 42 };
     const { chart } = this, focused = document.activeElement === this.svg;
     const ranges = rangesOf(this.shown, chart.log_y, this.zoom);
-    const room = chart.kind === 'points' && !this.zoom ? 0.04 * (ranges.x[1] - ranges.x[0]) : 0;
+    // For marks side by side at the ends.
+    const room = chart.kind === 'points' && !this.zoom ? 34 / (width - box.left - box.right) * (ranges.x[1] - ranges.x[0]) : 0;
     const x = scaleOf([ranges.x[0] - room, ranges.x[1] + room], [box.left, width - box.right], false);
     const y = scaleOf(ranges.y, [box.height - box.bottom, box.top], chart.log_y);
     const svg = draw('svg', { viewBox: `0 0 ${width} ${box.height}`, width, height: box.height, tabindex: 0, role: 'img', 'aria-label':
@@ -63,7 +64,8 @@ class Chart {
     axes(svg, chart, box, x, y);
     const clip = `clip-${chart.key}`, inner = draw('g', { 'clip-path': `url(#${clip})` });
     svg.append(draw('clipPath', { id: clip }, draw('rect', { x: box.left - 5, y: 0, width: width - box.left - box.right + 10, height: box.height - box.bottom + 5 })), inner);
-    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, x, y, isMarked(chart, this.offered));
+    const places = chart.kind === 'points' ? sideBySide(this.shown, x) : (series, i) => x(series.points[i][0]);
+    for (const series of this.shown) plotSeries(inner, chart, series, this.marks, places, y, isMarked(chart, this.offered));
     this.svg?.remove();
     this.svg = svg;
     this.frame = { x, y, box };
@@ -94,13 +96,15 @@ class Chart {
       return brush.setAttribute('width', Math.abs(now - from));
     });
     svg.addEventListener('pointerup', (event) => {
+      if (from === null) return;
       const ends = [from, at(event)].sort((a, b) => a - b).map(x.back), wide = Math.abs(at(event) - from) > 8;
       from = null;
       brush.setAttribute('width', 0);
       if (wide) this.zoomTo(ends);
+      else this.read(ends[0]);
     });
     svg.addEventListener('pointercancel', () => { from = null; brush.setAttribute('width', 0); });
-    svg.addEventListener('pointerleave', () => { if (from === null) this.reading.hide(); });
+    svg.addEventListener('pointerleave', (event) => { if (from === null && event.pointerType === 'mouse') this.reading.hide(); });
     svg.addEventListener('dblclick', () => this.zoomTo(null));
     svg.addEventListener('keydown', (event) => this.key(event, x, box));
   }
@@ -119,10 +123,10 @@ class Chart {
 
   tabulate(details) {
     const series = this.offered, places = [...new Set(series.flatMap((s) => s.points.map(([x]) => x)))].sort((a, b) => a - b);
-    const maps = series.map((s) => new Map(s.points));
+    const maps = series.map((s) => new Map(s.points.map(([x], i) => [x, valueText(s, i, this.chart.decimals)])));
     const head = make('tr', {}, make('th', { scope: 'col' }, this.chart.x), ...series.map((s) => make('th', { scope: 'col', class: 'number' }, s.name)));
     const rows = places.map((x) => make('tr', {}, make('th', { scope: 'row' }, x.toLocaleString('en')),
-      ...maps.map((map) => make('td', { class: 'number' }, map.has(x) ? short(map.get(x)) : '–'))));
+      ...maps.map((map) => make('td', { class: 'number' }, map.get(x) ?? '–'))));
     const table = make('table', {}, make('caption', {}, this.chart.y), make('thead', {}, head), make('tbody', {}, ...rows));
     details.replaceChildren(details.firstElementChild, make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': this.chart.title }, table));
   }

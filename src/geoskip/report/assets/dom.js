@@ -21,7 +21,10 @@ function options(select, names, chosen = 0) {
   select.closest('label').hidden = names.length < 2;
 }
 
-const short = (value) => Number(value.toPrecision(3)).toLocaleString('en', { maximumSignificantDigits: 3 });
+// A setting, and a result with the decimals of the tables, or else with three digits.
+const short = (value) => value.toLocaleString('en', { maximumSignificantDigits: 3 });
+const figure = (value, decimals = null) => value.toLocaleString('en', decimals === null
+  ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 } : { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 
 function once(action) {
   let waiting = false;

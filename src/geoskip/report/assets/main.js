@@ -32,7 +32,7 @@ function setUpLinks(fill) {
   const jump = () => {
     if (location.hash.length < 2) return;
     fill();
-    target = byId(decodeURIComponent(location.hash.slice(1)));
+    target = byId(location.hash.slice(1));
     target?.scrollIntoView();
   };
   new ResizeObserver(() => target?.scrollIntoView()).observe(byId('main'));

@@ -52,7 +52,7 @@ class Matches {
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
       const words = known.length ? `this body: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
-      const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${short(errors[i])} % off`) };
+      const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${percent(errors[i])} off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
       stage.set(number + 1, shape, [words, method.test], `${method.name} on ${matching.samples[sample]}: ${words}; ${method.test}`);
@@ -65,7 +65,7 @@ class Matches {
 }
 
 // Errors below the precision of the tables are not told apart.
-const percent = (value) => (value > 0 && value < 0.01 ? '< 0.01 %' : `${short(value)} %`);
+const percent = (value) => (value > 0 && value < 0.01 ? '< 0.01 %' : `${figure(value, 2)} %`);
 
 function transferred(colors, predicted) {
   const result = new Uint8Array(3 * predicted.length);

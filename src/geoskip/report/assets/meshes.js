@@ -1,6 +1,10 @@
 // Reconstructions: the input, and the output of each method.
 const MISSING = { affine: 'has no skips', convolution: 'has no skips to leave out' };
 
+const KEPT = {
+  affine: 'Of each block of the decoder, only the skip and the bias are left.', convolution: 'Of each block of the decoder, only the convolution is left.',
+};
+
 // What a method's mesh was decoded with.
 function decodedWith(part, skip) {
   return { full: '', affine: skip === 'affine' ? 'affine only' : 'skip only', convolution: 'convolution only' }[part];
@@ -85,7 +89,7 @@ class Meshes {
     stage.set(0, shaped({ verts: input, faces, frame }, level), [scene.samples[sample], `${count} vertices`], `Input mesh: ${scene.samples[sample]}`);
     const means = methods.map((method, number) => this.showMethod(number + 1, method, moves[number], { input, faces, frame, level, part }));
     const where = level ? `, the ${count} vertices of level ${byId('mesh-level').selectedIndex}` : '';
-    const framed = part === 'full' ? '' : ' Each mesh fills its own frame.';
+    const framed = part === 'full' ? '' : ` ${KEPT[part]} Each mesh fills its own frame.`;
     // The change is that of whole meshes.
     const change = part === 'full' && !level && scene.changes[sample] ? ` From plain to affine: ${scene.changes[sample]}.` : '';
     byId('mesh-status').textContent = `${scene.samples[sample]}${where}. Mean error: ${means.filter(Boolean).join(', ')}.${change}${framed}`;
@@ -103,10 +107,10 @@ class Meshes {
     const shown = level ? Float32Array.from(level.kept, (vertex) => errors[vertex]) : errors;
     const mean = shown.reduce((sum, value) => sum + value, 0) / shown.length, largest = shown.reduce((a, b) => Math.max(a, b), 0);
     // The result on the test set is that of whole meshes.
-    const words = `${how || (level ? 'these vertices' : 'this sample')}: mean ${short(mean)}, max ${short(largest)} mm`, test = how || level ? '' : method.test;
+    const words = `${how || (level ? 'these vertices' : 'this sample')}: mean ${figure(mean)}, max ${figure(largest)} mm`, test = how || level ? '' : method.test;
     this.stage.set(number, shaped({ verts, values: errors, faces, frame: own }, level), [words, test],
       `${method.name}, ${words}${test && `; ${test}`}`);
-    return `${method.name}${how ? `, ${how},` : ''} ${short(mean)} mm`;
+    return `${method.name}${how ? `, ${how},` : ''} ${figure(mean)} mm`;
   }
 
   offer(count, levels) {
@@ -123,7 +127,7 @@ function lengths(moved, unit) {
 
 // A mesh for the stage. A coarser level of the hierarchy keeps some of the vertices and shows its edges.
 function shaped({ verts, values = null, faces, frame }, level) {
-  const read = (v) => (i) => (v ? `${short(v[i])} mm` : '');
+  const read = (v) => (i) => (v ? `${figure(v[i])} mm` : '');
   if (!level) return { verts, values, faces, frame, read: values && read(values) };
   const kept = new Float32Array(3 * level.kept.length);
   level.kept.forEach((from, to) => kept.set(verts.subarray(3 * from, 3 * from + 3), 3 * to));

@@ -10,6 +10,7 @@ class Stage {
     this.redraw = once(() => this.paint());
     this.moving = this.slow = false;
     new ResizeObserver(this.redraw).observe(holder);
+    surface.restored.push(this.redraw);
   }
 
   // Replaces the viewers: [{ title, skip }].
@@ -48,6 +49,7 @@ class Stage {
   }
 
   paint() {
+    if (this.surface.lost) return;
     const begun = performance.now();
     requestAnimationFrame(() => { if (this.moving && performance.now() - begun > 60) this.slow = true; });
     const rough = this.moving && this.slow, ratio = Math.min(window.devicePixelRatio || 1, 2) * (rough ? 0.5 : 1);
@@ -57,7 +59,7 @@ class Stage {
     }
     const drawn = (shape) => (shape && rough ? { ...shape, faces: roughOf(shape), edges: null } : shape);
     const items = this.views.map(({ canvas, shape }) => ({ shape: drawn(shape), width: canvas.width, height: canvas.height }));
-    if (!items.length || this.surface.lost) return;
+    if (!items.length) return;
     this.surface.draw(items, this.camera, this.look);
     let left = 0;
     for (const { canvas } of this.views) {
@@ -76,6 +78,7 @@ class Stage {
     canvas.addEventListener('pointerdown', (event) => {
       down.set(event.pointerId, { x: event.clientX, y: event.clientY });
       canvas.setPointerCapture(event.pointerId);
+      this.readAt(view, event);
     });
     for (const end of ['pointerup', 'pointercancel']) canvas.addEventListener(end, (event) => down.delete(event.pointerId));
     canvas.addEventListener('pointermove', (event) => {
@@ -83,12 +86,13 @@ class Stage {
       if (!last) return this.readAt(view, event);
       const before = down.size > 1 ? apart() : 0;
       down.set(event.pointerId, now);
+      view.point.textContent = '';
       return this.move((camera) => {
         if (down.size > 1) camera.scale(apart() / Math.max(before, 1));
         else camera.turn((last.x - now.x) * 0.5, (now.y - last.y) * 0.5);
       });
     });
-    canvas.addEventListener('pointerleave', () => { view.point.textContent = ''; });
+    canvas.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') view.point.textContent = ''; });
     canvas.addEventListener('dblclick', () => this.move((camera) => camera.reset()));
     canvas.addEventListener('wheel', (event) => {
       if (!event.ctrlKey) return;

@@ -43,8 +43,16 @@ class Surface {
   }
 
   constructor(canvas, gl, maps) {
-    Object.assign(this, { canvas, gl, buffers: new WeakMap(), textures: {}, lost: false });
-    canvas.addEventListener('webglcontextlost', () => { this.lost = true; });
+    Object.assign(this, { canvas, gl, maps, restored: [], lost: false });
+    // Phones take the graphics from pages in the background.
+    canvas.addEventListener('webglcontextlost', (event) => { event.preventDefault(); this.lost = true; });
+    canvas.addEventListener('webglcontextrestored', () => { this.start(); this.restored.forEach((redraw) => redraw()); });
+    this.start();
+  }
+
+  start() {
+    const { gl, maps } = this;
+    Object.assign(this, { buffers: new WeakMap(), textures: {}, lost: false });
     const program = gl.createProgram();
     for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
       const shader = gl.createShader(kind);

@@ -8,7 +8,6 @@ function setUpTheme() {
     else document.documentElement.dataset.theme = chosen;
     button.textContent = signs[chosen];
     button.setAttribute('aria-label', `Theme: ${chosen}`);
-    document.dispatchEvent(new Event('theme'));
   };
   button.addEventListener('click', () => {
     const next = (chosen === 'system' ? system() : chosen) === 'dark' ? 'light' : 'dark';
