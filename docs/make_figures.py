@@ -24,11 +24,8 @@ from geoskip.operators import operator_info
 from geoskip.paper.claims import published_tables
 from geoskip.paper.experiments import is_comparable
 from geoskip.paper.findings import AnalysisRecord, changes, common_loss, quantity_of, read_analysis
-from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.charts import STYLE
 from geoskip.report.palette import SERIES
-from geoskip.report.picture_grids import parts_grid
-from geoskip.report.pictures import write_png
 from geoskip.report.runs import find_runs
 from geoskip.report.summary import ResultRow, result_tables
 
@@ -328,13 +325,7 @@ def main(folder: Path, records: Path = RECORDS) -> list[Path]:
         for name, (record, draw) in FIGURES.items()
         if (records / f"{record}.json").is_file()
     }
-    paths = [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
-    if (records / "parts.safetensors").is_file():
-        samples = read_samples(records / "parts.safetensors")
-        assert isinstance(samples, MeshSamples)
-        paths.append(folder / "analysis-parts.png")
-        write_png(paths[-1], parts_grid(samples, size=130))
-    return paths
+    return [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
 
 
 def save(path: Path, figure: Figure) -> Path:

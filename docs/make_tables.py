@@ -272,9 +272,12 @@ def parts_table(record: AnalysisRecord) -> str:
     for (method, part), rows in groups.items():
         operator, skip = method.split("-")
         cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
-        through = "the skips alone" if part == "affine" else "the convolutions alone"
+        through = DECODED[part]
         lines.append(f"| {skip_prefix(skip)}{operator_info(operator).title} | {through} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+DECODED = {"mean": "nothing: the mean face", "affine": "the skips alone", "convolution": "the convolutions alone"}
 
 
 def depth_table(record: AnalysisRecord) -> str:

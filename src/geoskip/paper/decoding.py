@@ -21,7 +21,7 @@ from geoskip.models import MeshAutoencoder
 from geoskip.shapes import Float
 
 PARTS = ("affine", "convolution")
-ALL = "all"
+ALL, MEAN = "all", "mean"
 
 
 def decode_parts(
