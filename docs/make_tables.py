@@ -31,7 +31,7 @@ from typing import Any
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.claims import ClaimResult, Groups, judge_all
+from geoskip.paper.claims import SIGNIFICANT, ClaimResult, Groups, judge_all
 from geoskip.paper.experiments import EXPERIMENTS, Experiment, is_comparable
 from geoskip.paper.findings import (
     MEASURES,
@@ -132,7 +132,12 @@ def claims_table(results: Sequence[ClaimResult]) -> TextTable:
     distinct = list({result.key: result for result in results}.values())
     lines = [(subject, *_counts(group)) for subject, group in by_subject.items()]
     header = ("claim of the paper", "comparisons", *VERDICT_COLUMNS)
-    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), (VERDICT_RULE, COUNTED_ONCE))
+    chances = [(result.comparison.p, result) for result in distinct]
+    alone = [result for chance, result in chances if chance is not None and chance < SIGNIFICANT]
+    agreeing = sum(result.comparison.gain > 0 for result in alone)
+    uncorrected = f"Without the correction, {len(alone)} would be significant, {agreeing} of them as the paper claims."
+    notes = (VERDICT_RULE, COUNTED_ONCE, uncorrected)
+    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), notes)
 
 
 def _counts(results: Sequence[ClaimResult]) -> tuple[str, ...]:

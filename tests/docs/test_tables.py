@@ -9,10 +9,11 @@ import pytest
 from docs.make_tables import BLOCKS, block, claims_table, filled, main, main_table, published_runs
 
 import geoskip
-from geoskip.paper.claims import judge_all
+from geoskip.paper.claims import ClaimResult, judge_all
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
 from geoskip.paper.text_tables import cell, experiment_table
+from geoskip.report.html_tables import HOLDS
 from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -43,6 +44,44 @@ def test_answers_on_the_page_about_skips_are_those_of_the_records() -> None:
     cells = [line.split(" | ") for line in page.splitlines() if " | the skips alone | " in line]
     left = [100 * float(cell[3].split()[0]) for cell in cells]
     assert f"they keep {min(left):.0f} to {max(left):.0f} % of the variation" in page
+
+
+def test_the_summary_of_the_results_is_that_of_the_records() -> None:
+    page = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    judged = [
+        result for result in judge_all(published_runs(EXPERIMENTS.values(), ROOT / "results")) if result.p is not None
+    ]
+    plain, residual = (
+        [result for result in judged if result.claim.subject == subject]
+        for subject in ("an affine skip helps", "an affine skip helps more than a residual one")
+    )
+    better, holds = ([[check(r) for r in rows].count(True) for rows in (plain, residual)] for check in (gains, held))
+    assert f"better than no skip in {better[0]} of {len(plain)} comparisons" in page
+    assert f"better than residual skips in all {better[1]}; {holds[0]} and {holds[1]} of these are significant" in page
+    assert better[1] == len(residual)
+
+
+def gains(result: ClaimResult) -> bool:
+    return result.comparison.gain > 0
+
+
+def held(result: ClaimResult) -> bool:
+    return result.verdict == HOLDS
+
+
+def test_affine_skips_help_most_where_operators_do_worst_without_one() -> None:
+    """As README and docs/results.md say; variants without the center vertex are left out."""
+    groups = published_runs(EXPERIMENTS.values(), ROOT / "results")
+    gains: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for result in judge_all(groups):
+        row, key = result.rival, (result.data, result.schedule)
+        if result.claim.subject == "an affine skip helps" and result.p is not None and not row.options:
+            figures = [record.metrics[result.claim.metric] for record in groups[key][row].values()]
+            goodness = fmean(figures) * (-1 if result.claim.unit.better == "lower" else 1)
+            gains.setdefault(key, []).append((goodness, result.comparison.gain))
+    assert sorted(map(len, gains.values())) == [1, 2, 3, 3]
+    for pairs in gains.values():
+        assert sorted(pairs) == sorted(pairs, key=lambda pair: -pair[1])
 
 
 def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:
