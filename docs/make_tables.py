@@ -12,7 +12,9 @@ the experiments, and
 - ``claims``: one line per claim, ``comparisons``: one line per comparison,
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
-- ``plateau``: why FeaStNet does not learn superpixels.
+- ``plateau``: why FeaStNet does not learn superpixels,
+- ``recalibration``: what recalibrated batch normalization gives GIN-0,
+- ``published_parts``, ``published_shares``: the same as a study finds, of a published model.
 
 Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
@@ -273,12 +275,28 @@ def parts_table(record: AnalysisRecord) -> str:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in record.rows:
         if row["layer"] == "all":
-            groups.setdefault((row["run"].rsplit("-", 1)[0], row["part"]), []).append(row)
+            groups.setdefault((_method(row.get("run")) or record.settings["method"], row["part"]), []).append(row)
     for (method, part), rows in groups.items():
-        operator, skip = method.split("-")
-        cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
-        through = DECODED[part]
-        lines.append(f"| {skip_prefix(skip)}{operator_info(operator).title} | {through} | {' | '.join(cells)} |")
+        # The mean face does not vary, up to rounding.
+        cells = (spread([round(row[name], 4) for row in rows]) for name in ("distance_mm", "variation", "bumps"))
+        lines.append(f"| {method} | {DECODED[part]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _method(run: str | None) -> str:
+    """``Aff-MoNet`` from ``monet-affine-0``, a run of a study."""
+    operator, skip, _ = (run or "--").split("-")
+    return skip_prefix(skip) + operator_info(operator).title if run else ""
+
+
+def published_shares_table(record: AnalysisRecord) -> str:
+    """The share of the skip in each block of a model, before and after training."""
+    steps = sorted({row["step"] for row in record.rows})
+    shares = {(row["step"], row["layer"]): row["share"] for row in record.rows}
+    layers = dict.fromkeys(row["layer"] for row in record.rows)
+    lines = [f"| | {' | '.join(layers)} |", "|---" * (len(layers) + 1) + "|"]
+    for step, name in zip((steps[0], steps[-1]), ("initial weights", "trained"), strict=True):
+        lines.append(f"| {name} | {' | '.join(f'{100 * shares[step, layer]:.0f} %' for layer in layers)} |")
     return "\n".join(lines)
 
 
@@ -321,6 +339,28 @@ def plateau_table(record: AnalysisRecord) -> str:
     return "\n".join(lines)
 
 
+def recalibration_table(record: AnalysisRecord) -> str:
+    """GIN-0 with running and with recalibrated statistics, at four times of the training: means, least and greatest."""
+    settings = record.settings
+    epochs, items = settings["epochs"], settings["items"]
+    graphs = "all training graphs" if items is None else f"{items:,} training graphs"
+    lines = [
+        f"GIN-0, schedule `{settings['schedule']}` ({epochs} epochs) on {graphs} (a tenth of them for validation), "
+        f"{settings['seeds']} seeds: mean, least and greatest validation accuracy in percent.",
+        "",
+        "| after epoch | learning rate | training loss | running statistics | statistics of all training batches |",
+        "|---|---|---|---|---|",
+    ]
+    for epoch in sorted({round(epochs * quarter / 4) for quarter in range(1, 5)} - {0}):
+        rows = [row for row in record.rows if row["epoch"] == epoch]
+        accuracies = ([row[name] for row in rows] for name in ("running_pct", "recalibrated_pct"))
+        cells = [f"{fmean(of):.1f} ({min(of):.1f} to {max(of):.1f})" for of in accuracies]
+        lines.append(
+            f"| {epoch} | {rows[0]['rate']:.2g} | {fmean(row['loss'] for row in rows):.3f} | {' | '.join(cells)} |"
+        )
+    return "\n".join(lines)
+
+
 def _operators(record: AnalysisRecord) -> Iterable[str]:
     return dict.fromkeys(row["operator"] for row in record.rows)
 
@@ -335,6 +375,9 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "decoded_parts": ("parts.json", parts_table),
     "depth": ("depth.json", depth_table),
     "plateau": ("plateau.json", plateau_table),
+    "recalibration": ("recalibration.json", recalibration_table),
+    "published_parts": ("published-parts.json", parts_table),
+    "published_shares": ("published-shares.json", published_shares_table),
 }
 BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
 
