@@ -110,6 +110,7 @@ def test_an_export_is_analyzed_like_its_run(tmp_path: Path, meshes: Path) -> Non
         without_steps = [[{k: v for k, v in row.items() if k != "step"} for row in record.rows] for record in records]
         assert without_steps[0] == without_steps[1]
         assert (first.settings, first.data_key) == (second.settings, second.data_key)
+        assert first.data_key
         assert first.commit
     assert second.rows[0]["start"]
 

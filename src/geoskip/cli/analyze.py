@@ -123,7 +123,8 @@ def smoothness(
         title = f"Filters {WHEN[when]}, geometric mean of the layers"
         caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
         print_table(("method", "seeds", *quantities.values()), lines, title=title, caption=caption)
-    _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started)
+    keys = {run.context.content for run in opened}
+    _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started, ", ".join(sorted(keys)))
 
 
 def _open(folder: Path, data: str | None) -> "Source":
