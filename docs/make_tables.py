@@ -14,7 +14,7 @@ the experiments, and
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
 - ``recalibration``: what recalibrated batch normalization gives GIN-0,
-- ``published_parts``, ``published_shares``: the same as a study finds, of a published model.
+- ``published_parts``, ``published_shares``, ``published_roughness``: what a study measures, of the published model.
 
 Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
@@ -33,7 +33,7 @@ from typing import Any
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.claims import SIGNIFICANT, ClaimResult, Groups, judge_all
+from geoskip.paper.claims import SIGNIFICANT, ClaimResult, Groups, all_claims, judge_all
 from geoskip.paper.experiments import EXPERIMENTS, Experiment, is_comparable
 from geoskip.paper.findings import (
     MEASURES,
@@ -138,7 +138,9 @@ def claims_table(results: Sequence[ClaimResult]) -> TextTable:
     alone = [result for chance, result in chances if chance is not None and chance < SIGNIFICANT]
     agreeing = sum(result.comparison.gain > 0 for result in alone)
     uncorrected = f"Without the correction, {len(alone)} would be significant, {agreeing} of them as the paper claims."
-    notes = (VERDICT_RULE, COUNTED_ONCE, uncorrected)
+    open_claims = {*all_claims()} - {result.claim for result in results if result.p is not None}
+    untested = f"Of the paper's {len(all_claims())} comparisons, {len(open_claims)} have too few runs to be tested."
+    notes = (VERDICT_RULE, COUNTED_ONCE, uncorrected, untested)
     return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), notes)
 
 
@@ -300,6 +302,17 @@ def published_shares_table(record: AnalysisRecord) -> str:
     return "\n".join(lines)
 
 
+def published_roughness_table(record: AnalysisRecord) -> str:
+    """All measures of roughness of a model, before and after training."""
+    (row,) = record.rows
+    lines = ["| measure | before training | after | after / before |", "|---|---|---|---|"]
+    for name, title in MEASURES.items():
+        start, end = (row[when]["overall"][name] for when in ("start", "end"))
+        values = (f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" for value in (start, end))
+        lines.append(f"| {title} | {' | '.join(values)} | {end / start:.2f} |")
+    return "\n".join(lines)
+
+
 DECODED = {"mean": "nothing: the mean face", "affine": "the skips alone", "convolution": "the convolutions alone"}
 
 
@@ -356,7 +369,7 @@ def recalibration_table(record: AnalysisRecord) -> str:
         accuracies = ([row[name] for row in rows] for name in ("running_pct", "recalibrated_pct"))
         cells = [f"{fmean(of):.1f} ({min(of):.1f} to {max(of):.1f})" for of in accuracies]
         lines.append(
-            f"| {epoch} | {rows[0]['rate']:.2g} | {fmean(row['loss'] for row in rows):.3f} | {' | '.join(cells)} |"
+            f"| {epoch} | {rows[0]['rate']:.3g} | {fmean(row['loss'] for row in rows):.3f} | {' | '.join(cells)} |"
         )
     return "\n".join(lines)
 
@@ -377,6 +390,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "plateau": ("plateau.json", plateau_table),
     "recalibration": ("recalibration.json", recalibration_table),
     "published_parts": ("published-parts.json", parts_table),
+    "published_roughness": ("published-smoothness.json", published_roughness_table),
     "published_shares": ("published-shares.json", published_shares_table),
 }
 BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
