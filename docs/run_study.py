@@ -11,7 +11,7 @@ The records smoothness.json, shares.json and parts.json go to results/analysis. 
 runs. A study for a CPU:
 
     python docs/run_study.py -o runs/small --data geoskip.paper.small_sets:coarse_faces --schedule first20 \\
-      --set data_options.factors=[4] --set model.channels=[16,16,32] --set optim.batch_size=16 \\
+      --set data_options.factors=[4,2] --set model.channels=[16,16,32] --set optim.batch_size=16 \\
       --set train_items=320 --set test_items=64
 """
 
