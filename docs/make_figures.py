@@ -169,7 +169,7 @@ def smoothness(record: AnalysisRecord) -> Figure:
     measured during training, the slope over the training loss."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
     with_losses = all("progress" in row for row in record.rows)
-    size = 3.6 * len(operators) + 0.6, 6.8 if with_losses else 3.4
+    size = 3.4 * len(operators) + 0.6, 6.0 if with_losses else 3.4
     figure, axes = plt.subplots(1 + with_losses, len(operators), figsize=size, layout="constrained", squeeze=False)
     for axis, operator in zip(axes[0], operators, strict=True):
         columns = [changes(record.rows, operator, skip) for skip in SKIPS]

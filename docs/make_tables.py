@@ -14,7 +14,8 @@ the experiments, and
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
 - ``recalibration``: what recalibrated batch normalization gives GIN-0,
-- ``published_parts``, ``published_shares``, ``published_roughness``: what a study measures, of the published model.
+- ``published_parts``, ``published_shares``, ``published_shares_digits``, ``published_roughness``: what a study
+  measures, of the published models.
 
 Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
@@ -392,6 +393,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "published_parts": ("published-parts.json", parts_table),
     "published_roughness": ("published-smoothness.json", published_roughness_table),
     "published_shares": ("published-shares.json", published_shares_table),
+    "published_shares_digits": ("published-shares-digits.json", published_shares_table),
 }
 BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
 
