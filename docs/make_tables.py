@@ -13,7 +13,7 @@ the experiments, and
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
-- ``recalibration``: what recalibrated batch normalization gives GIN-0,
+- ``recalibration``, ``recalibration_low_rates``: what recalibrated batch normalization gives GIN-0,
 - ``published_parts``, ``published_shares``, ``published_shares_digits``, ``published_roughness``: what a study
   measures, of the published models.
 
@@ -360,7 +360,8 @@ def recalibration_table(record: AnalysisRecord) -> str:
     graphs = "all training graphs" if items is None else f"{items:,} training graphs"
     lines = [
         f"GIN-0, schedule `{settings['schedule']}` ({epochs} epochs) on {graphs} (a tenth of them for validation), "
-        f"{settings['seeds']} seeds: mean, least and greatest validation accuracy in percent.",
+        f"{'a new coarsening in every epoch' if settings['coarsening'] else 'stored coarsenings'}, {settings['seeds']} "
+        "seeds: mean, least and greatest validation accuracy in percent.",
         "",
         "| after epoch | learning rate | training loss | running statistics | statistics of all training batches |",
         "|---|---|---|---|---|",
@@ -390,6 +391,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "depth": ("depth.json", depth_table),
     "plateau": ("plateau.json", plateau_table),
     "recalibration": ("recalibration.json", recalibration_table),
+    "recalibration_low_rates": ("recalibration-low-rates.json", recalibration_table),
     "published_parts": ("published-parts.json", parts_table),
     "published_roughness": ("published-smoothness.json", published_roughness_table),
     "published_shares": ("published-shares.json", published_shares_table),

@@ -118,6 +118,9 @@ def test_recalibration_on_the_page_about_skips_is_that_of_the_record() -> None:
         if before["seed"] == after["seed"]
     ]
     assert f"jump by up to {max(jumps):.0f} points" in page
+    low = [row for row in analysis("recalibration-low-rates").rows if row["rate"] < 2.5e-5]
+    assert len(low) == 3 * 8
+    assert abs(fmean(row["recalibrated_pct"] - row["running_pct"] for row in low)) < 0.1, "no gap left"
 
 
 def test_the_summary_of_the_results_is_that_of_the_records() -> None:

@@ -63,8 +63,9 @@ def test_table() -> None:
         for seed in (0, 1)
         for epoch in range(1, 9)
     ]
-    settings = {"schedule": "short", "epochs": 8, "items": 12800, "seeds": 2}
+    settings = {"schedule": "short", "epochs": 8, "items": 12800, "seeds": 2, "coarsening": {}}
     lines = recalibration_table(AnalysisRecord("recalibration", settings, rows, 1.0)).splitlines()
     assert "12,800 training graphs" in lines[0]
+    assert "stored coarsenings, 2 seeds" in lines[0]
     assert [line.split(" | ")[0] for line in lines[4:]] == ["| 2", "| 4", "| 6", "| 8"]
     assert lines[4] == "| 2 | 0.001 | 2.000 | 20.5 (20.0 to 21.0) | 40.0 (40.0 to 40.0) |"
