@@ -25,11 +25,8 @@ from geoskip.operators import operator_info
 from geoskip.paper.claims import published_tables
 from geoskip.paper.experiments import is_comparable
 from geoskip.paper.findings import AnalysisRecord, changes, common_loss, quantity_of, read_analysis
-from geoskip.records.samples import MeshSamples, read_samples
 from geoskip.report.charts import STYLE
 from geoskip.report.palette import SERIES
-from geoskip.report.picture_grids import parts_grid
-from geoskip.report.pictures import write_png
 from geoskip.report.runs import find_runs
 from geoskip.report.summary import ResultRow, result_tables
 
@@ -177,7 +174,7 @@ def smoothness(record: AnalysisRecord) -> Figure:
     measured during training, the slope over the training loss."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
     with_losses = all("progress" in row for row in record.rows)
-    size = 2.9 * len(operators) + 0.6, 6.8 if with_losses else 3.4
+    size = 3.4 * len(operators) + 0.6, 6.8 if with_losses else 3.4
     figure, axes = plt.subplots(1 + with_losses, len(operators), figsize=size, layout="constrained", squeeze=False)
     for axis, operator in zip(axes[0], operators, strict=True):
         columns = [changes(record.rows, operator, skip) for skip in SKIPS]
@@ -339,13 +336,7 @@ def main(folder: Path, records: Path = RECORDS) -> list[Path]:
         for name, (record, draw) in FIGURES.items()
         if (records / f"{record}.json").is_file()
     }
-    paths = [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
-    if (records / "parts.safetensors").is_file():
-        samples = read_samples(records / "parts.safetensors")
-        assert isinstance(samples, MeshSamples)
-        paths.append(folder / "analysis-parts.png")
-        write_png(paths[-1], parts_grid(samples, size=130))
-    return paths
+    return [save(folder / f"{name}.png", figure) for name, figure in figures.items()]
 
 
 def save(path: Path, figure: Figure) -> Path:

@@ -12,7 +12,10 @@ the experiments, and
 - ``claims``: one line per claim, ``comparisons``: one line per comparison,
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
-- ``plateau``: why FeaStNet does not learn superpixels.
+- ``plateau``: why FeaStNet does not learn superpixels,
+- ``recalibration``, ``recalibration_low_rates``: what recalibrated batch normalization gives GIN-0,
+- ``published_parts``, ``published_shares``, ``published_shares_digits``, ``published_roughness``: what a study
+  measures, of the published models.
 
 Each data set and schedule that has records gets a table of its own. A block without records stays empty.
 """
@@ -31,7 +34,7 @@ from typing import Any
 from geoskip.blocks import skip_prefix
 from geoskip.operators import operator_info
 from geoskip.paper.baselines import stored_baselines
-from geoskip.paper.claims import ClaimResult, Groups, judge_all
+from geoskip.paper.claims import SIGNIFICANT, ClaimResult, Groups, all_claims, judge_all
 from geoskip.paper.experiments import EXPERIMENTS, Experiment, is_comparable
 from geoskip.paper.findings import (
     MEASURES,
@@ -137,7 +140,14 @@ def claims_table(results: Sequence[ClaimResult]) -> TextTable:
     distinct = list({result.key: result for result in results}.values())
     lines = [(subject, *_counts(group)) for subject, group in by_subject.items()]
     header = ("claim of the paper", "comparisons", *VERDICT_COLUMNS)
-    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), (VERDICT_RULE, COUNTED_ONCE))
+    chances = [(result.comparison.p, result) for result in distinct]
+    alone = [result for chance, result in chances if chance is not None and chance < SIGNIFICANT]
+    agreeing = sum(result.comparison.gain > 0 for result in alone)
+    uncorrected = f"Without the correction, {len(alone)} would be significant, {agreeing} of them as the paper claims."
+    open_claims = {*all_claims()} - {result.claim for result in results if result.p is not None}
+    untested = f"Of the paper's {len(all_claims())} comparisons, {len(open_claims)} have too few runs to be tested."
+    notes = (VERDICT_RULE, COUNTED_ONCE, uncorrected, untested)
+    return TextTable("Claims", header, (*lines, ("**all**", *_counts(distinct))), notes)
 
 
 def _counts(results: Sequence[ClaimResult]) -> tuple[str, ...]:
@@ -269,13 +279,44 @@ def parts_table(record: AnalysisRecord) -> str:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in record.rows:
         if row["layer"] == "all":
-            groups.setdefault((row["run"].rsplit("-", 1)[0], row["part"]), []).append(row)
+            groups.setdefault((_method(row.get("run")) or record.settings["method"], row["part"]), []).append(row)
     for (method, part), rows in groups.items():
-        operator, skip = method.split("-")
-        cells = (spread([row[name] for row in rows]) for name in ("distance_mm", "variation", "bumps"))
-        through = "the skips alone" if part == "affine" else "the convolutions alone"
-        lines.append([f"{skip_prefix(skip)}{operator_info(operator).title}", through, *cells])
+        # The mean face does not vary, up to rounding.
+        cells = (spread([round(row[name], 4) for row in rows]) for name in ("distance_mm", "variation", "bumps"))
+        lines.append([method, DECODED[part], *cells])
     return "\n".join(plain_table(("method", "decoded through", "distance, mm", "variation left", "bumps"), lines))
+
+
+def _method(run: str | None) -> str:
+    """``Aff-MoNet`` from ``monet-affine-0``, a run of a study."""
+    operator, skip, _ = (run or "--").split("-")
+    return skip_prefix(skip) + operator_info(operator).title if run else ""
+
+
+def published_shares_table(record: AnalysisRecord) -> str:
+    """The share of the skip in each block of a model, before and after training."""
+    steps = sorted({row["step"] for row in record.rows})
+    shares = {(row["step"], row["layer"]): row["share"] for row in record.rows}
+    layers = dict.fromkeys(row["layer"] for row in record.rows)
+    lines = [
+        [name, *(f"{100 * shares[step, layer]:.0f} %" for layer in layers)]
+        for step, name in ((steps[0], "initial weights"), (steps[-1], "trained"))
+    ]
+    return "\n".join(plain_table(("", *layers), lines))
+
+
+def published_roughness_table(record: AnalysisRecord) -> str:
+    """All measures of roughness of a model, before and after training."""
+    (row,) = record.rows
+    lines: list[list[str]] = []
+    for name, title in MEASURES.items():
+        start, end = (row[when]["overall"][name] for when in ("start", "end"))
+        values = (f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" for value in (start, end))
+        lines.append([title, *values, f"{end / start:.2f}"])
+    return "\n".join(plain_table(("measure", "before training", "after", "after / before"), lines))
+
+
+DECODED = {"mean": "nothing: the mean face", "affine": "the skips alone", "convolution": "the convolutions alone"}
 
 
 def depth_table(record: AnalysisRecord) -> str:
@@ -310,6 +351,32 @@ def plateau_table(record: AnalysisRecord) -> str:
     return "\n".join([about, "", *plain_table(header, lines)])
 
 
+def recalibration_table(record: AnalysisRecord) -> str:
+    """GIN-0 with running and with recalibrated statistics, at four times of the training: means, least and greatest."""
+    settings = record.settings
+    epochs, items = settings["epochs"], settings["items"]
+    graphs = "all training graphs" if items is None else f"{items:,} training graphs"
+    about = (
+        f"GIN-0, schedule `{settings['schedule']}` ({epochs} epochs) on {graphs} (a tenth of them for validation), "
+        f"{'a new coarsening in every epoch' if settings['coarsening'] else 'stored coarsenings'}, {settings['seeds']} "
+        "seeds: mean, least and greatest validation accuracy in percent."
+    )
+    header = (
+        "after epoch",
+        "learning rate",
+        "training loss",
+        "running statistics",
+        "statistics of all training batches",
+    )
+    lines: list[list[str]] = []
+    for epoch in sorted({round(epochs * quarter / 4) for quarter in range(1, 5)} - {0}):
+        rows = [row for row in record.rows if row["epoch"] == epoch]
+        accuracies = ([row[name] for row in rows] for name in ("running_pct", "recalibrated_pct"))
+        cells = [f"{fmean(of):.1f} ({min(of):.1f} to {max(of):.1f})" for of in accuracies]
+        lines.append([str(epoch), f"{rows[0]['rate']:.3g}", f"{fmean(row['loss'] for row in rows):.3f}", *cells])
+    return "\n".join([about, "", *plain_table(header, lines)])
+
+
 def _operators(record: AnalysisRecord) -> Iterable[str]:
     return dict.fromkeys(row["operator"] for row in record.rows)
 
@@ -324,6 +391,12 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "decoded_parts": ("parts.json", parts_table),
     "depth": ("depth.json", depth_table),
     "plateau": ("plateau.json", plateau_table),
+    "recalibration": ("recalibration.json", recalibration_table),
+    "recalibration_low_rates": ("recalibration-low-rates.json", recalibration_table),
+    "published_parts": ("published-parts.json", parts_table),
+    "published_roughness": ("published-smoothness.json", published_roughness_table),
+    "published_shares": ("published-shares.json", published_shares_table),
+    "published_shares_digits": ("published-shares-digits.json", published_shares_table),
 }
 BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
 

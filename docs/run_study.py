@@ -7,11 +7,11 @@ seed start with the same convolutions and differ only in their skips. Every run 
 checkpoints are then removed; ``runs/study/NAME.json`` has the results. Runs that have results are skipped and
 interrupted ones resume, so the command can be repeated.
 
-The records smoothness.json, shares.json and parts.json go to results/analysis, with parts.safetensors, the shapes of
-one picture. ``--set`` changes any setting of the runs. A study for a CPU:
+The records smoothness.json, shares.json and parts.json go to results/analysis. ``--set`` changes any setting of the
+runs. A study for a CPU:
 
     python docs/run_study.py -o runs/small --data geoskip.paper.small_sets:coarse_faces --schedule first20 \\
-      --set data_options.factors=[4] --set model.channels=[16,16,32] --set optim.batch_size=16 \\
+      --set data_options.factors=[4,2] --set model.channels=[16,16,32] --set optim.batch_size=16 \\
       --set train_items=320 --set test_items=64
 """
 
@@ -35,7 +35,6 @@ from geoskip.paper.rows import SKIPS, shortened
 from geoskip.paper.running import config_key, loaded
 from geoskip.records.files import atomic_write
 from geoskip.records.reading import read_json
-from geoskip.records.samples import MeshSamples, write_samples
 from geoskip.training.config import Config, override, resolve
 from geoskip.training.devices import choose_device
 from geoskip.training.loop import train
@@ -47,8 +46,8 @@ TASK = "geoskip.paper.measures:PairedReconstruction"
 # Operators whose filters are functions, so that their smoothness can be measured.
 MEASURABLE = ("monet", "cheb", "spline")
 NUM_CHECKPOINTS = 12
-# Test items whose decodings are measured, and of these the ones that a picture shows.
-NUM_DECODED, NUM_PICTURED = 100, 6
+# Test items whose decodings are measured.
+NUM_DECODED = 100
 Results = dict[str, Any]
 
 
@@ -81,8 +80,8 @@ def measured_epochs(epochs: int, count: int = NUM_CHECKPOINTS) -> list[int]:
     return sorted({round(epochs ** (k / (count - 1))) for k in range(count)})
 
 
-def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | None]:
-    """Train a run, unless it is trained, and measure it: its results as plain JSON, and shapes for a picture.
+def measured_run(config: Config, folder: Path) -> Results:
+    """Train a run, unless it is trained, and measure it: its results as plain JSON.
 
     ValueError if it is trained and its checkpoints are gone: without them, roughness at a loss would be a guess.
     """
@@ -97,10 +96,10 @@ def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | N
     if [point["step"] for point in progress] != [0, *steps]:
         raise ValueError(f"{folder}: the run has lost its checkpoints; remove the folder to train it again")
     roughness = {**run_smoothness(run, task), "metrics": dict(record.metrics), "progress": progress}
-    shares, parts, shapes = list[Results](), list[Results](), None
+    shares, parts = list[Results](), list[Results]()
     if config.skip != "none":
         shares = run_shares(run, task=task, steps=steps)
-        parts, shapes = run_parts(run, min(NUM_DECODED, task.num_test), task)
+        parts, _ = run_parts(run, min(NUM_DECODED, task.num_test), task)
     return {
         "config": config.to_json(),
         "vertices": data.template.num_vertices,
@@ -112,17 +111,14 @@ def measured_run(config: Config, folder: Path) -> tuple[Results, MeshSamples | N
         "smoothness": roughness,
         "shares": shares,
         "parts": parts,
-    }, shapes
+    }
 
 
 def answer(request: Mapping[str, Any], out: Path) -> str:
     """Do one run and write its results; the error message, or nothing."""
     name, config = request["name"], Config.from_json(request["config"])
     try:
-        results, shapes = measured_run(config, out / name)
-        if shapes is not None and config.skip == "affine" and config.seed == 0:
-            write_samples(out / f"{name}.safetensors", some_of(shapes, NUM_PICTURED))
-        results["jobs"] = request["jobs"]
+        results = measured_run(config, out / name) | {"jobs": request["jobs"]}
         atomic_write(out / f"{name}.json", json.dumps(results, allow_nan=False).encode())
         shutil.rmtree(out / name / "checkpoints", ignore_errors=True)
     except Interrupted:
@@ -131,13 +127,6 @@ def answer(request: Mapping[str, Any], out: Path) -> str:
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def some_of(samples: MeshSamples, count: int) -> MeshSamples:
-    """Up to ``count`` of the samples, evenly spaced."""
-    chosen = range(0, samples.count, max(1, samples.count // count))[:count]
-    parts = {name: part[list(chosen)] for name, part in samples.parts.items()}
-    return replace(samples, names=tuple(samples.names[number] for number in chosen), parts=parts)
 
 
 def stored_results(name: str, config: Config, out: Path) -> Results | None:
@@ -210,9 +199,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings |= {"epochs": optim.epochs, "batch_size": optim.batch_size}
     settings["train_items"] = next(iter(chosen.values())).train_items
     write_records(complete, settings, args.records)
-    pictures = [path for name in chosen if (path := args.output / f"{name}.safetensors").is_file()]
-    if pictures:
-        atomic_write(args.records / "parts.safetensors", pictures[0].read_bytes())
     return 0
 
 

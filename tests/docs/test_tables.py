@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -9,10 +11,11 @@ import pytest
 from docs.make_tables import BLOCKS, block, claims_table, filled, main, main_table, published_runs
 
 import geoskip
-from geoskip.paper.claims import judge_all
+from geoskip.paper.claims import ClaimResult, judge_all
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.findings import AnalysisRecord, read_analysis, write_analysis
+from geoskip.paper.findings import MEASURES, AnalysisRecord, compare_measures, read_analysis, write_analysis
 from geoskip.paper.reproduction import cell, experiment_table
+from geoskip.report.html_tables import HOLDS
 from tests.paper.runs import job_of, kept, papers_own, record_of, row_named
 
 ROOT = Path(geoskip.__file__).parents[2]
@@ -26,23 +29,136 @@ def test_pages_hold_what_the_records_give(page: Path) -> None:
     assert filled(text, ROOT / "results") == text, f"run: python docs/make_tables.py {page.relative_to(ROOT)}"
 
 
-def test_answers_on_the_page_about_skips_are_those_of_the_records() -> None:
-    """The first table of docs/what-skips-learn.md repeats some figures in rounded form."""
-    page = (ROOT / "docs" / "what-skips-learn.md").read_text(encoding="utf-8")
-    rows = read_analysis(ROOT / "results" / "analysis" / "shares.json").rows
+def skips_page() -> str:
+    return " ".join((ROOT / "docs" / "what-skips-learn.md").read_text(encoding="utf-8").split())
+
+
+def analysis(name: str) -> AnalysisRecord:
+    return read_analysis(ROOT / "results" / "analysis" / f"{name}.json")
+
+
+def span(values: Iterable[float]) -> str:
+    numbers = list(values)
+    return f"{min(numbers):.0f} to {max(numbers):.0f} %"
+
+
+def test_shares_on_the_page_about_skips_are_those_of_the_records() -> None:
+    page, published = skips_page(), []
+    for name in ("published-shares", "published-shares-digits"):
+        rows = analysis(name).rows
+        last = max(row["step"] for row in rows)
+        published.append(span(100 * row["share"] for row in rows if row["step"] == last))
+    assert f"{published[0]} by layer in the published Aff-MoNet of faces, {published[1]} in that of superpixels" in page
+    rows = analysis("shares").rows
     last, ends = max(row["step"] for row in rows), dict[tuple[str, str], list[float]]()
     for row in rows:
         operator, skip, _ = row["run"].split("-")
         if row["step"] == last and skip == "affine":
             ends.setdefault((operator, row["layer"]), []).append(100 * row["share"])
     means = {key: fmean(shares) for key, shares in ends.items()}
-    splines = [mean for (operator, _), mean in means.items() if operator == "spline"]
-    others = [mean for (operator, _), mean in means.items() if operator != "spline"]
-    assert f"{min(others):.0f} to {max(others):.0f} % by layer in Aff-MoNet and Aff-ChebNet" in page
-    assert f"{min(splines):.0f} to {max(splines):.0f} % in Aff-SplineCNN" in page
-    cells = [line.split(" | ") for line in page.splitlines() if " | the skips alone | " in line]
-    left = [100 * float(cell[3].split()[0]) for cell in cells]
-    assert f"they keep {min(left):.0f} to {max(left):.0f} % of the variation" in page
+    splines, others = ([mean for (name, _), mean in means.items() if (name == "spline") == by] for by in (True, False))
+    assert f"{span(others)} by layer in Aff-MoNet and Aff-ChebNet, and {span(splines)} in Aff-SplineCNN" in page
+
+
+def test_parts_on_the_page_about_skips_are_those_of_the_records() -> None:
+    page = skips_page()
+    parts = {row["part"]: row for row in analysis("published-parts").rows if row["layer"] == "all"}
+    skips, mean, convs = (parts[part] for part in ("affine", "mean", "convolution"))
+    assert skips["distance_mm"] < mean["distance_mm"] < convs["distance_mm"]
+    left = f"{100 * skips['variation']:.0f} % of the variation between samples"
+    assert page.count(left) == 2
+    assert (
+        f"closer to the whole output ({skips['distance_mm']:.2f} mm) than the mean face is ({mean['distance_mm']:.2f}"
+        in page
+    )
+    assert f"further away ({convs['distance_mm']:.2f} mm)" in page
+    assert f"vary more ({100 * convs['variation']:.0f} %)" in page
+    assert f"{skips['bumps']:.3g} and {mean['bumps']:.2g} of the bumps" in page
+    distances: dict[tuple[str, str], list[float]] = {}
+    left_over: dict[str, list[float]] = {}
+    for row in analysis("parts").rows:
+        if row["layer"] == "all":
+            method = row["run"].rsplit("-", 1)[0]
+            distances.setdefault((method, row["part"]), []).append(row["distance_mm"])
+            if row["part"] == "affine":
+                left_over.setdefault(method, []).append(100 * row["variation"])
+    for method in left_over:
+        closer = fmean(distances[method, "affine"]) < fmean(distances[method, "mean"])
+        assert closer == (not method.startswith("cheb"))
+    assert f"They keep {span(map(fmean, left_over.values()))} of the variation." in page
+
+
+def test_smoothness_on_the_page_about_skips_is_that_of_the_record() -> None:
+    page, rows = skips_page(), analysis("smoothness").rows
+    ratios = {operator: compare_measures(rows, operator, "affine") for operator in ("spline", "cheb", "monet")}
+    equal = [measure["equal loss"] for measure in ratios["spline"].values()]
+    low, high = (choose(ratio.mean for ratio in equal) for choose in (min, max))
+    assert f"filters of SplineCNN are rougher, at equal loss by × {low:.2f} to × {high:.2f}" in page
+    assert all(ratio.interval is not None and ratio.interval[0] > 1 for ratio in equal)
+    assert all(abs(ratio.mean - 1) < 0.03 for measure in ratios["cheb"].values() for ratio in measure.values())
+    for ratio in (ratio for measure in ratios["monet"].values() for ratio in measure.values()):
+        assert ratio.interval is not None
+        assert ratio.interval[0] < 1 < ratio.interval[1]
+    (published,) = analysis("published-smoothness").rows
+    assert all(published["end"]["overall"][name] > published["start"]["overall"][name] for name in MEASURES)
+
+
+def test_recalibration_on_the_page_about_skips_is_that_of_the_record() -> None:
+    page, record = skips_page(), analysis("recalibration")
+    gaps: dict[int, list[float]] = {}
+    for row in record.rows:
+        gaps.setdefault(row["epoch"], []).append(row["recalibrated_pct"] - row["running_pct"])
+    assert min(min(values) for values in gaps.values()) > 0, "after every epoch, with every seed"
+    assert f"cost {fmean(gaps[20]):.1f} points on average at the end of 20 epochs" in page
+    quarters = [fmean(fmean(gaps[epoch]) for epoch in range(first, first + 5)) for first in (1, 6, 11, 16)]
+    assert quarters[3] == min(quarters)
+    jumps = [
+        abs(after["running_pct"] - before["running_pct"])
+        for before, after in pairwise(record.rows)
+        if before["seed"] == after["seed"]
+    ]
+    assert f"jump by up to {max(jumps):.0f} points" in page
+    low = [row for row in analysis("recalibration-low-rates").rows if row["rate"] < 2.5e-5]
+    assert len(low) == 3 * 8
+    assert abs(fmean(row["recalibrated_pct"] - row["running_pct"] for row in low)) < 0.1, "no gap left"
+
+
+def test_the_summary_of_the_results_is_that_of_the_records() -> None:
+    page = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    judged = [
+        result for result in judge_all(published_runs(EXPERIMENTS.values(), ROOT / "results")) if result.p is not None
+    ]
+    plain, residual = (
+        [result for result in judged if result.claim.subject == subject]
+        for subject in ("an affine skip helps", "an affine skip helps more than a residual one")
+    )
+    better, holds = ([[check(r) for r in rows].count(True) for rows in (plain, residual)] for check in (gains, held))
+    assert f"better than no skip in {better[0]} of {len(plain)} comparisons" in page
+    assert f"better than residual skips in all {better[1]}; {holds[0]} and {holds[1]} of these are significant" in page
+    assert better[1] == len(residual)
+
+
+def gains(result: ClaimResult) -> bool:
+    return result.comparison.gain > 0
+
+
+def held(result: ClaimResult) -> bool:
+    return result.verdict == HOLDS
+
+
+def test_affine_skips_help_most_where_operators_do_worst_without_one() -> None:
+    """As README and docs/results.md say; variants without the center vertex are left out."""
+    groups = published_runs(EXPERIMENTS.values(), ROOT / "results")
+    gains: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for result in judge_all(groups):
+        row, key = result.rival, (result.data, result.schedule)
+        if result.claim.subject == "an affine skip helps" and result.p is not None and not row.options:
+            figures = [record.metrics[result.claim.metric] for record in groups[key][row].values()]
+            goodness = fmean(figures) * (-1 if result.claim.unit.better == "lower" else 1)
+            gains.setdefault(key, []).append((goodness, result.comparison.gain))
+    assert sorted(map(len, gains.values())) == [1, 2, 3, 3]
+    for pairs in gains.values():
+        assert sorted(pairs) == sorted(pairs, key=lambda pair: -pair[1])
 
 
 def test_a_figure_that_no_record_gives_is_seen(tmp_path: Path) -> None:

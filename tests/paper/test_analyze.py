@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 
 from docs import analyze_depth, analyze_power
 from geoskip.cli import app
+from geoskip.inference import save_pretrained
 from geoskip.meshes.formats import write_mesh
 from geoskip.paper.findings import read_analysis
 from geoskip.paper.small_sets import tiny_set
+from geoskip.training.run import Run
 from tests.paper.small_run import small_run, spheres
 
 NEAREST = "nearest training item"
@@ -92,7 +94,25 @@ def test_parts(tmp_path: Path, meshes: Path) -> None:
     assert told.exit_code == 0, told.output
     assert "Aff-MoNet M=3" in told.output
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert len(read_analysis(tmp_path / "a.json").rows) == 2 + 2 * 3
+    assert len(read_analysis(tmp_path / "a.json").rows) == 3 + 2 * 3
+
+
+def test_an_export_is_analyzed_like_its_run(tmp_path: Path, meshes: Path) -> None:
+    run = make_run(tmp_path / "run", meshes, steps=(5,))
+    save_pretrained(tmp_path / "model", Run.open(run).trained())
+    for command, *options in (["parts", "--samples", 2], ["share"], ["smoothness", "--start"]):
+        records = []
+        for folder in (run, tmp_path / "model"):
+            told = analyze(command, folder, *options, "--data", meshes, "-o", tmp_path / "a.json")
+            assert told.exit_code == 0, told.output
+            records.append(read_analysis(tmp_path / "a.json"))
+        first, second = records
+        without_steps = [[{k: v for k, v in row.items() if k != "step"} for row in record.rows] for record in records]
+        assert without_steps[0] == without_steps[1]
+        assert (first.settings, first.data_key) == (second.settings, second.data_key)
+        assert first.data_key
+        assert first.commit
+    assert second.rows[0]["start"]
 
 
 def test_parts_of_as_many_as_there_are(tmp_path: Path, meshes: Path) -> None:

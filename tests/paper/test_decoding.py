@@ -114,6 +114,7 @@ def test_a_run_decodes_by_parts(tmp_path: Path) -> None:
     run, task = small_run(tmp_path)
     rows, shapes = run_parts(run, 3, task)
     assert [(row["part"], row["layer"]) for row in rows] == [
+        ("mean", "all"),
         ("affine", "all"),
         ("convolution", "all"),
         *((part, layer) for part in ("affine", "convolution") for layer in ("decoder.0", "decoder.1", "output")),
@@ -122,7 +123,11 @@ def test_a_run_decodes_by_parts(tmp_path: Path) -> None:
     assert shapes.names == ("00", "03", "06")
     assert_close(torch.from_numpy(shapes.parts["input"]), data.verts(torch.tensor([0, 3, 6])))
     distance = torch.from_numpy(shapes.parts["affine"] - shapes.parts["full"]).norm(dim=2).mean()
+    assert rows[1]["distance_mm"] == pytest.approx(10 * float(distance), rel=1e-5)
+    mean = data.verts(task.data.split.train).mean(0)
+    distance = (mean - torch.from_numpy(shapes.parts["full"])).norm(dim=2).mean()
     assert rows[0]["distance_mm"] == pytest.approx(10 * float(distance), rel=1e-5)
+    assert rows[0]["variation"] == pytest.approx(0, abs=1e-5)
 
 
 def test_the_picture_has_a_cell_for_each_sample_and_part(tmp_path: Path) -> None:

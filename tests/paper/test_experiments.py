@@ -24,6 +24,7 @@ SIZES = {
     "superpixels": 15,
     "superpixel_ablation": 43,
     "correspondence_ablation": 21,
+    "extrapolation": 8,
     "error_maps": 8,
     "matching_maps": 7,
     "reconstructions": 8,

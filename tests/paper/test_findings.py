@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from docs.analyze_power import graph_pairs
 from docs.make_tables import block, measures_table, parts_table, smoothness_table, study_summary
+from matplotlib.image import imread
 
-from geoskip.meshes import icosphere
 from geoskip.paper.findings import (
     AnalysisRecord,
     at_loss,
@@ -24,7 +24,6 @@ from geoskip.paper.findings import (
     spread,
     write_analysis,
 )
-from geoskip.records.samples import MeshSamples, write_samples
 from geoskip.records.statistics import summarize
 from tests.docs.pages import DOCS
 
@@ -237,16 +236,11 @@ def test_a_study_fills_the_page_and_the_figures(tmp_path: Path) -> None:
     made = draw(images, records)
     assert [path.name for path in made] == ["analysis-smoothness.png", "analysis-shares.png"]
     assert all(path.stat().st_size > 5000 for path in made)
-    # With losses, there is a second row of panels; with samples, a picture of them.
-    before = made[0].stat().st_size
+    # With losses, there is a second row of panels.
+    before = imread(made[0]).shape[0]
     write_analysis(records / "smoothness.json", AnalysisRecord("smoothness", SETTINGS, [*losses(), *losses(1)], 1.0))
-    sphere = icosphere(1)
-    write_samples(
-        records / "parts.safetensors", MeshSamples(("a",), sphere.faces, 1.0, dict.fromkeys(PARTS, sphere.verts[None]))
-    )
     made = draw(images, records)
-    assert made[-1].name == "analysis-parts.png"
-    assert made[0].stat().st_size > before
+    assert imread(made[0]).shape[0] > 1.5 * before
 
 
 def test_records_of_the_page_hold_what_it_says() -> None:

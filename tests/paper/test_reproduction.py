@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,15 @@ from typer.testing import CliRunner
 from geoskip.cli import app
 from geoskip.paper import running
 from geoskip.paper.experiments import EXPERIMENTS
-from geoskip.paper.reproduction import Reproduction, all_reproductions
+from geoskip.paper.reproduction import (
+    Reproduction,
+    all_reproductions,
+    device_rates,
+    device_seconds,
+    overview,
+)
 from geoskip.paper.running import Job, Outcome, stored_runs
-from geoskip.records import RunRecord
+from geoskip.records import RunRecord, write_record
 from tests.paper.runs import job_of, kept, record_of, row_named
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -111,6 +118,20 @@ def test_all_trains_every_part_once(tmp_path: Path, trained: list[Job]) -> None:
     assert not any(part.pending for part in all_reproductions(tmp_path))
     for part in parts:
         assert f"{len(part.pending)} of {len(part.pending)}" in told.stdout
+
+
+def test_estimates_count_the_share_of_the_device(tmp_path: Path) -> None:
+    monet, spiral = row_named("table1", "MoNet M=9"), row_named("table1", "SpiralNet++ M=9")
+    done = Job(monet, "mixed-faces", "in60", 0)
+    record = replace(record_of(done, {"mean_mm": 1.0}, seconds=720.0), epochs=60.0, concurrency=4)
+    rates = device_rates([record, replace(record, concurrency=0, seconds=9.0)])
+    assert device_seconds(Job(monet, "mixed-faces", "full", 0), rates) == pytest.approx(720 / 4 / 60 * 300)
+    assert device_seconds(Job(spiral, "mixed-faces", "in60", 0), rates) == pytest.approx(180)
+    assert device_seconds(Job(monet, "faces", "in60", 0), rates) is None
+    write_record(done.record_path(tmp_path), record)
+    both = Reproduction.start("table1", ["MoNet M=9", "MoNet M=14"], [0], "in60", ["mixed-faces"], tmp_path)
+    other = Reproduction.start("table1", ["MoNet M=9"], [0], "in60", ["faces"], tmp_path)
+    assert [line[-3:] for line in overview([both, other]).lines] == [("1 of 2", "3.0", "3.0"), ("0 of 1", "–", "–")]
 
 
 def test_the_published_runs_are_parts_of_all() -> None:

@@ -1,13 +1,17 @@
 """``geoskip analyze``: what skips learn, and what they change."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from geoskip.cli.console import CommandGroup, print_table
-from geoskip.cli.options import MovedData, RunFolder
+from geoskip.cli.options import MovedData
+
+if TYPE_CHECKING:
+    from geoskip.paper.measures import Source
 
 analyze = typer.Typer(
     cls=CommandGroup,
@@ -15,6 +19,7 @@ analyze = typer.Typer(
     help="Analyze what skips learn, and what a data set gives away without a network.",
 )
 
+TrainedFolder = Annotated[Path, typer.Argument(help="Folder of a trained run or an export.", show_default=False)]
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
 WHEN = {
     "start": "at the start of training",
@@ -42,7 +47,7 @@ def baselines(
 
 @analyze.command()
 def parts(
-    run: RunFolder,
+    run: TrainedFolder,
     samples: Annotated[int | None, typer.Option(help="Number of test items.", min=2, show_default="8, or all")] = None,
     data: MovedData = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture (PNG) of the shapes.")] = None,
@@ -50,9 +55,9 @@ def parts(
 ) -> None:
     """Decode through the skips alone and through the convolutions alone, all blocks at once and block by block."""
     from geoskip.paper.measures import run_parts
-    from geoskip.training.run import Run, row_name
+    from geoskip.training.run import row_name
 
-    started, opened = time.perf_counter(), Run.open(run, data)
+    started, opened = time.perf_counter(), _open(run, data)
     rows, shapes = run_parts(opened, samples)
     method, samples = row_name(opened.config), len(shapes.names)
     figures = {"distance_mm": "distance, mm", "variation": "variation left", "bumps": "bumps"}
@@ -70,33 +75,33 @@ def parts(
 
         write_png(picture, parts_grid(shapes))
         typer.echo(f"wrote {picture}: a column per sample; rows: {', '.join(shapes.parts)}")
-    _write(output, "parts", {"method": method, "seed": opened.config.seed, "samples": samples}, rows, started)
+    _write(output, "parts", {**_about(opened), "samples": samples}, rows, started, opened.context.content)
 
 
 @analyze.command()
 def share(
-    run: RunFolder,
+    run: TrainedFolder,
     items: Annotated[int, typer.Option(help="Number of training items.", min=1)] = 32,
     data: MovedData = None,
     output: RecordFile = None,
 ) -> None:
-    """Share of each block's output that comes from its skip, over the checkpoints that the run kept."""
+    """Share of each block's output that comes from its skip: at the start, at the checkpoints of a run, at the end."""
     from geoskip.paper.measures import run_shares
-    from geoskip.training.run import Run, row_name
+    from geoskip.training.run import row_name
 
-    started, opened = time.perf_counter(), Run.open(run, data)
+    started, opened = time.perf_counter(), _open(run, data)
     rows, method = run_shares(opened, items), row_name(opened.config)
     steps = dict.fromkeys(f"step {row['step']}" for row in rows)
     layers = dict.fromkeys(row["layer"] for row in rows)
     lines = [(layer, *(f"{row['share']:.2f}" for row in rows if row["layer"] == layer)) for layer in layers]
     print_table(("block", *steps), lines, title=f"{method}: share of the skip in each block's output")
-    _write(output, "share", {"method": method, "seed": opened.config.seed, "items": items}, rows, started)
+    _write(output, "share", {**_about(opened), "items": items}, rows, started, opened.context.content)
 
 
 @analyze.command()
 def smoothness(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of trained runs: several methods, several seeds of each.")
+        list[Path], typer.Argument(help="Folders of trained runs or exports: several methods, several seeds of each.")
     ],
     start: Annotated[bool, typer.Option("--start", help="Also measure the initial values; loads the data.")] = False,
     data: MovedData = None,
@@ -105,10 +110,9 @@ def smoothness(
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
     from geoskip.paper.findings import MEASURES, by_method, spread
     from geoskip.paper.measures import run_smoothness, task_of
-    from geoskip.training.run import Run
 
     started, quantities = time.perf_counter(), {**MEASURES, "size": "rms of Θ"}
-    opened = [Run.open(folder, data) for folder in sorted(runs)]
+    opened = [_open(folder, data) for folder in sorted(runs)]
     rows = [run_smoothness(run, task_of(run) if start else None) for run in opened]
     for when in WHEN if start else ["end"]:
         columns = {name: by_method(rows, name, when) for name in quantities}
@@ -119,7 +123,27 @@ def smoothness(
         title = f"Filters {WHEN[when]}, geometric mean of the layers"
         caption = "mean ± standard deviation over seeds; smaller slope and bend: smoother"
         print_table(("method", "seeds", *quantities.values()), lines, title=title, caption=caption)
-    _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started)
+    keys = {run.context.content for run in opened}
+    _write(output, "smoothness", {"runs": len(rows), "start": start}, rows, started, ", ".join(sorted(keys)))
+
+
+def _open(folder: Path, data: str | None) -> "Source":
+    """The run or the exported model in a folder; its data may have moved."""
+    from geoskip.inference.pretrained import from_pretrained, is_exported
+    from geoskip.training.run import Run
+
+    if not is_exported(folder):
+        return Run.open(folder, data)
+    trained = from_pretrained(folder)
+    return trained if data is None else replace(trained, config=replace(trained.config, data=data))
+
+
+def _about(run: "Source") -> dict[str, Any]:
+    """What was trained, for a record."""
+    from geoskip.training.run import row_name
+
+    config = run.config
+    return {"method": row_name(config), "seed": config.seed, "data": config.data, "epochs": config.optim.epochs}
 
 
 def _write(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from geoskip.paper.running import Job, Outcome
 
 TABLES = (
-    "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation or "
-    "correspondence_ablation"
+    "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation, "
+    "correspondence_ablation or extrapolation"
 )
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 

@@ -122,11 +122,15 @@ def _read_config(path: Path) -> dict[str, Any]:
 def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
     folder = Path(folder)
+    return from_pretrained(folder, device) if is_exported(folder) else Run.open(folder).trained(device)
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether ``geoskip export`` wrote the folder."""
     try:
-        is_exported = "library_name" in read_json(folder / CONFIG)
+        return "library_name" in read_json(folder / CONFIG)
     except (OSError, ValueError, TypeError):
-        is_exported = False
-    return from_pretrained(folder, device) if is_exported else Run.open(folder).trained(device)
+        return False
 
 
 def program_of(trained: Trained) -> Program:

@@ -28,11 +28,14 @@ from geoskip.training.run import Run, row_name
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.base import in_parts, spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
+from geoskip.training.trained import Trained
 
 PARTS = ("affine", "convolution")
-ALL = "all"
+ALL, MEAN = "all", "mean"
 # Test items that are decoded by parts, if there are so many.
 DEFAULT_SAMPLES = 8
+# A run, or a model that was exported from one, which has no checkpoints.
+Source = Run | Trained
 
 
 def decode_parts(
@@ -180,19 +183,23 @@ class PairedReconstruction(Reconstruction):
         return model
 
 
-def task_of(run: Run) -> Task:
+def task_of(run: Source) -> Task:
     """The task of a run; ValueError if the data are not those that the run was trained on."""
     task = make_task(run.config)
     check_same_data(run, task)
     return task
 
 
-def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> tuple[list[dict[str, Any]], MeshSamples]:
+def run_parts(
+    run: Source, count: int | None = None, task: Task | None = None
+) -> tuple[list[dict[str, Any]], MeshSamples]:
     """Decode test items by parts, all blocks at once and block by block; the results, and the shapes for pictures.
+
+    The first row is the mean of the training shapes, which a decoder gives whose output is zero.
 
     count: the number of test items; by default 8, or all if there are fewer.
     """
-    model = run.model()
+    model = model_of(run)
     if not isinstance(model, MeshAutoencoder):
         raise ValueError(f"{run.folder}: a run of {run.config.task}; only reconstruction has a decoder to analyze")
     task = task or task_of(run)
@@ -206,7 +213,8 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
     verts = task.data.verts(items.to(task.device))
     x = task.normalize(verts)
     shapes = {"input": verts} | {part: task.restore(decoded) for part, decoded in decode_parts(model, x).items()}
-    others = {(part, ALL): shapes[part] for part in PARTS}
+    # What a part adds to: an output of zero.
+    others = {(MEAN, ALL): task.restore(torch.zeros_like(x)), **{(part, ALL): shapes[part] for part in PARTS}}
     for part in PARTS:
         others |= {(part, layer): task.restore(decoded) for layer, decoded in decode_layers(model, x, part).items()}
     rows = compare_parts(shapes["full"], others, model.hierarchy().levels[0], task.data.unit_mm)
@@ -216,7 +224,7 @@ def run_parts(run: Run, count: int | None = None, task: Task | None = None) -> t
 
 
 def run_shares(
-    run: Run, count: int = 32, task: Task | None = None, steps: Collection[int] | None = None
+    run: Source, count: int = 32, task: Task | None = None, steps: Collection[int] | None = None
 ) -> list[dict[str, Any]]:
     """The share of the skip in every block: at the start, at the checkpoints of ``steps`` or all, at the end."""
     task = task or task_of(run)
@@ -228,7 +236,7 @@ def run_shares(
     ]
 
 
-def run_progress(run: Run, task: Task, steps: Collection[int] | None = None) -> list[dict[str, Any]]:
+def run_progress(run: Source, task: Task, steps: Collection[int] | None = None) -> list[dict[str, Any]]:
     """Loss over all training items, error of the test items, and roughness (geometric means over the layers): at the
     start, at the checkpoints of ``steps`` or all, at the end.
 
@@ -251,11 +259,20 @@ def training_loss(task: Task, model: nn.Module) -> float:
     return float(torch.stack(in_parts(task.num_items, 64, total)).sum()) / task.num_items
 
 
-def trained_models(run: Run, task: Task, steps: Collection[int] | None = None) -> Iterator[tuple[int, nn.Module]]:
+def model_of(run: Source) -> nn.Module:
+    """The trained model, on the CPU."""
+    return run.model() if isinstance(run, Run) else run.model
+
+
+def trained_models(run: Source, task: Task, steps: Collection[int] | None = None) -> Iterator[tuple[int, nn.Module]]:
     """The model on the CPU: with its initial values, the weights of the checkpoints of ``steps`` (by default all that
     are stored), and the final ones."""
     model = task.make_model()
     yield 0, model
+    if isinstance(run, Trained):
+        optim = run.config.optim
+        yield optim.epochs * optim.steps_per_epoch(task.num_items), run.model
+        return
     step = 0
     for path in sorted(run.checkpoints.glob("step-????????")):
         if steps is None or checkpoint_step(path) in steps:
@@ -269,7 +286,7 @@ def trained_models(run: Run, task: Task, steps: Collection[int] | None = None) -
         yield last, model
 
 
-def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
+def run_smoothness(run: Source, task: Task | None = None) -> dict[str, Any]:
     """Roughness of the filters after training and, if ``task`` is given, before it."""
     config = run.config
     models = {"start": task.make_model()} if task is not None else {}
@@ -279,7 +296,7 @@ def run_smoothness(run: Run, task: Task | None = None) -> dict[str, Any]:
         "skip": config.skip,
         "kernel_size": config.kernel_size,
         "seed": config.seed,
-        **{when: _smoothness(model) for when, model in {**models, "end": run.model()}.items()},
+        **{when: _smoothness(model) for when, model in {**models, "end": model_of(run)}.items()},
     }
 
 

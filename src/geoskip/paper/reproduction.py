@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -129,16 +129,45 @@ def all_reproductions(out: Path, processes: int = 1) -> list[Reproduction]:
 
 
 def overview(reproductions: Sequence[Reproduction]) -> TextTable:
-    """One line per experiment, data set and schedule: how many rows and seeds, and how many of their runs are done."""
-    header = ("experiment", "data", "schedule", "rows", "seeds", "runs done")
-    return TextTable("Runs", header, tuple(map(_counts, reproductions)))
+    """One line per experiment, data set and schedule: how many rows and seeds, how many of their runs are done, and
+    the time of the device: that of a run is divided by the number of runs that shared it."""
+    header = ("experiment", "data", "schedule", "rows", "seeds", "runs done", "minutes", "minutes left")
+    rates = device_rates(record for each in reproductions for record in each.done.values())
+    return TextTable("Runs", header, tuple(_counts(each, rates) for each in reproductions))
 
 
-def _counts(reproduction: Reproduction) -> tuple[str, ...]:
-    jobs = reproduction.jobs
+def _counts(reproduction: Reproduction, rates: Mapping[tuple[str, str], float]) -> tuple[str, ...]:
+    jobs, records = reproduction.jobs, reproduction.done.values()
     names = (", ".join(dict.fromkeys(getattr(job, key) for job in jobs)) for key in ("data", "schedule"))
     counts = (str(len({getattr(job, key) for job in jobs})) for key in ("row", "seed"))
-    return (reproduction.experiment.name, *names, *counts, f"{len(reproduction.done)} of {len(jobs)}")
+    known = bool(records) and all(record.concurrency for record in records)
+    spent = sum(record.seconds / record.concurrency for record in records) if known else None
+    left = [device_seconds(job, rates) for job in reproduction.waiting]
+    minutes = (_minutes(spent), _minutes(None if None in left else sum(filter(None, left))))
+    return (reproduction.experiment.name, *names, *counts, f"{len(records)} of {len(jobs)}", *minutes)
+
+
+def _minutes(seconds: float | None) -> str:
+    return MISSING if seconds is None else f"{seconds / 60:.1f}"
+
+
+def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
+    """Seconds of the device per epoch, by data set and operator, and of all operators under the name "", over the
+    records that know how many runs shared the device."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        if record.concurrency:
+            for operator in (str(record.config["operator"]), ""):
+                per_epoch = record.seconds / record.concurrency / record.epochs
+                rates.setdefault((str(record.config["data"]), operator), []).append(per_epoch)
+    return {key: fmean(values) for key, values in rates.items()}
+
+
+def device_seconds(job: Job, rates: Mapping[tuple[str, str], float]) -> float | None:
+    """An estimate from other runs on the data, whatever their length and kernel size: those of the operator, or else
+    all of them; None if there are none."""
+    rate = rates.get((job.data, job.row.operator), rates.get((job.data, "")))
+    return None if rate is None else rate * job.config().optim.epochs
 
 
 def remaining_seconds(pending: Sequence[Job], done: Mapping[Job, RunRecord], processes: int = 1) -> float | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from geoskip.records.files import write_with_checksum
 from geoskip.training.run import EVALUATION, Run
 from geoskip.training.tasks import Evaluation, Task, make_task
+from geoskip.training.trained import Trained
 
 FORMAT = 1
 
@@ -53,7 +54,7 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
     return RunEvaluation(evaluation, task.samples(model, count, task.final_split) if count else None, task)
 
 
-def check_same_data(run: Run, task: Task) -> None:
+def check_same_data(run: Run | Trained, task: Task) -> None:
     """ValueError, naming what differs, unless the task's data are those that the run was begun with."""
     trained, now = run.context, task.context()
     facts = json.loads(json.dumps(now.facts))
