@@ -125,7 +125,7 @@ def plotted(draw: Callable[..., None], columns: int, inches: tuple[float, float]
     """The pixels of panels side by side, with matplotlib's default settings."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        figure = Figure(inches, dpi=160)
+        figure = Figure(inches, dpi=120)
         canvas = FigureCanvasAgg(figure)
         draw(*figure.subplots(1, columns, **grid))
         figure.tight_layout()
