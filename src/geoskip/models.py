@@ -150,12 +150,14 @@ class MeshAutoencoder(nn.Module):
             prepare_graph(block, graph)
 
     def encode(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch latent"]:
+        """The codes of meshes."""
         hierarchy = self._traced_hierarchy()
         for conv, graph, down in zip(self.encoder, hierarchy.levels[:-1], hierarchy.down, strict=True):
             x = down @ elu(conv(x, graph))
         return self.to_code(x.flatten(-2))
 
     def decode(self, code: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch vertices channels"]:
+        """The meshes of codes."""
         check_is_tensor("code", code, self, "MeshAutoencoder")
         if code.dim() == 0 or code.shape[-1] != self.latent:
             raise ValueError(f"code: expected shape [*batch, {self.latent}], got {list(code.shape)}")

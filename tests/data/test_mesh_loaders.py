@@ -188,16 +188,21 @@ def test_a_folder_of_meshes_is_a_reconstruction_set(tmp_path: Path) -> None:
     ("test", "expected"),
     [
         (["b"], [2, 3]),
+        ("b", [2, 3]),
         (["b/"], [2, 3]),
         (["*_s1.ply"], [1, 3]),
         (["a/x_s0.ply", "c[1].ply"], [0, 4]),
         (["b", "b/y_s1.ply"], [2, 3]),
     ],
 )
-def test_the_test_is_chosen_by_file_folder_or_pattern(tmp_path: Path, test: list[str], expected: list[int]) -> None:
+def test_the_test_is_chosen_by_file_folder_or_pattern(
+    tmp_path: Path, test: str | list[str], expected: list[int]
+) -> None:
     names = ("a/x_s0.ply", "a/x_s1.ply", "b/y_s0.ply", "b/y_s1.ply", "c[1].ply")
     folder = write_all(tmp_path / "mine", {name: shifted(i) for i, name in enumerate(names)})
-    assert mesh_folder(folder, unit_mm=1.0, test=test, cache=tmp_path / "cache").split.test.tolist() == expected
+    meshes = mesh_folder(folder, unit_mm=1.0, test=test, cache=tmp_path / "cache")
+    assert meshes.split.test.tolist() == expected
+    assert torch.equal(meshes.verts(expected), meshes.verts(meshes.split.test))
 
 
 @pytest.mark.parametrize(("scale", "than"), [(1000.0, "larger"), (0.001, "smaller")])

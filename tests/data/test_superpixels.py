@@ -232,6 +232,19 @@ def test_pixels_without_a_known_intensity_are_refused(tmp_path: Path) -> None:
     assert (read_image(tmp_path / "opaque.png", None, color=False) == 9).all()
 
 
+@pytest.mark.parametrize(
+    ("files", "fault"),
+    [
+        (["train/a/0.png", "val/b/1.png"], r"subfolders train, val must be called train and test"),
+        (["all/a/0.png", "all/b/1.png"], r"all images are in all; name the folder that contains the classes"),
+        (["train/all/a/0.png", "test/all/b/1.png"], r"all images are in all"),
+    ],
+)
+def test_subfolders_that_are_not_classes_are_refused(tmp_path: Path, files: list[str], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        image_folder(write_images(tmp_path / "i", files), **OPTIONS)
+
+
 def test_large_images_are_refused_without_a_warning(tmp_path: Path) -> None:
     """Pillow warns of them when it opens them; training and ``geoskip apply`` have the same limit."""
     (tmp_path / "a").mkdir()

@@ -67,6 +67,17 @@ def test_the_coder_does_what_the_task_does(coding: tuple[Trained, Reconstruction
     assert torch.equal(MeshCoder(trained).reconstruct(verts), expected)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_arrays_of_another_shape_are_refused(coding: tuple[Trained, Reconstruction]) -> None:
+    coder = MeshCoder(coding[0])
+    with pytest.raises(TypeError, match="verts: expected a Tensor, got"):
+        coder.encode(np.zeros((1, 42, 3)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"verts: expected shape \[meshes, 42, 3\], got \[42, 3\]"):
+        coder.encode(torch.zeros(42, 3))
+    with pytest.raises(ValueError, match=rf"codes: expected shape \[meshes, {coder.latent}\], got \[1, 99\]"):
+        coder.decode(torch.zeros(1, 99))
+
+
 def test_many_meshes_go_in_parts(coding: tuple[Trained, Reconstruction]) -> None:
     coder, task = MeshCoder(coding[0]), coding[1]
     verts = task.data.verts(torch.arange(14)).repeat(5, 1, 1)

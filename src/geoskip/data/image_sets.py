@@ -40,6 +40,7 @@ MNIST_DEGREE = 1393 / 75
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 MAX_PIXELS = 1 << 26
+PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
 
 
 def superpixel_set(
@@ -155,6 +156,9 @@ def image_folder(
     check_superpixels(nodes, degree, compactness)  # before reading thousands of images
     paths, labels, class_names, test = _list_images(Path(folder), test_every)
     images = [read_image(path, size, color) for path in paths]
+    if len(set(labels)) == 1:
+        only = class_names[labels[0]]
+        raise ValueError(f"{folder}: all images are in {only}; name the folder that contains the classes")
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             shapes = f"{image.shape[:2]} pixels, but {paths[0]} {images[0].shape[:2]}"
@@ -180,6 +184,8 @@ def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], 
     split_by_folder = (folder / "train").is_dir() and (folder / "test").is_dir()
     parts = [folder / "train", folder / "test"] if split_by_folder else [folder]
     names = sorted({entry.name for part in parts for entry in part.iterdir() if entry.is_dir()})
+    if not split_by_folder and names and set(names) <= PARTS:
+        raise ValueError(f"{folder}: its subfolders {', '.join(names)} must be called train and test")
     images: list[tuple[Path, int, bool]] = []
     for part in parts:
         for label, name in enumerate(names):

@@ -77,7 +77,7 @@ def mesh_folder(
     path: str | Path,
     *,
     unit_mm: float,
-    test: Sequence[str] | None = None,
+    test: str | Sequence[str] | None = None,
     template: str | Path | None = None,
     cache: Path | None = None,
 ) -> MeshSet:
@@ -99,7 +99,7 @@ def mesh_folder(
 
 
 def correspondence_folder(
-    folder: str | Path, *, unit_mm: float, test: Sequence[str] | None = None
+    folder: str | Path, *, unit_mm: float, test: str | Sequence[str] | None = None
 ) -> CorrespondenceSet:
     """Meshes of any connectivity in a folder, each with a file of its correspondences, as a correspondence set.
 
@@ -124,11 +124,11 @@ def correspondence_folder(
     return CorrespondenceSet(target, meshes, labels, names, _split(names, test), unit_mm, content)
 
 
-def _split(names: tuple[str, ...], test: Sequence[str] | None) -> Split:
+def _split(names: tuple[str, ...], test: str | Sequence[str] | None) -> Split:
     if test is None:
         return Split.blocks(len(names), 10, 1)
     chosen: set[str] = set()
-    for wanted in test:
+    for wanted in [test] if isinstance(test, str) else test:
         matching = {name for name in names if name.startswith(f"{wanted.rstrip('/')}/") or fnmatchcase(name, wanted)}
         matching |= {wanted} & set(names)  # a name may contain brackets
         if not matching:

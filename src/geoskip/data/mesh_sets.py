@@ -200,9 +200,9 @@ class MeshSet:
     def __len__(self) -> int:
         return len(self.shapes)
 
-    def verts(self, items: Int[Tensor, " items"]) -> Float[Tensor, "items vertices 3"]:
+    def verts(self, items: Int[Tensor, " items"] | Sequence[int]) -> Float[Tensor, "items vertices 3"]:
         """Positions of the chosen items, float32."""
-        return self.shapes.decode(items)
+        return self.shapes.decode(torch.as_tensor(items))
 
     def mesh(self, item: int) -> Mesh:
         """One item as a mesh."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.arguments import check_type
 from geoskip.data import GraphSet, Split, TemplateError
 from geoskip.data.graph_sets import find_clusters, with_levels
 from geoskip.data.mesh_sets import check_size
@@ -69,9 +70,11 @@ class MeshCoder:
         )
 
     def encode(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes latent"]:
+        self._check_shape("verts", verts, len(self.mean), 3)
         return self._in_parts(verts, lambda part: self.model.encode((part - self.mean) / self.deviation))
 
     def decode(self, codes: Float[Tensor, "meshes latent"]) -> Float[Tensor, "meshes vertices 3"]:
+        self._check_shape("codes", codes, self.latent)
         return self._in_parts(codes, lambda part: self.model.decode(part) * self.deviation + self.mean)
 
     def reconstruct(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes vertices 3"]:
@@ -80,6 +83,12 @@ class MeshCoder:
     def meshes(self, verts: Float[Tensor, "meshes vertices 3"]) -> list[Mesh]:
         """Positions with the faces of the training meshes."""
         return [self.template.with_verts(one) for one in verts.double().numpy()]
+
+    def _check_shape(self, name: str, items: Tensor, *size: int) -> None:
+        check_type(name, items, Tensor)
+        if items.dim() != 1 + len(size) or items.shape[1:] != size:
+            expected = ", ".join(map(str, ("meshes", *size)))
+            raise ValueError(f"{name}: expected shape [{expected}], got {list(items.shape)}")
 
     def _in_parts(self, items: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         with torch.inference_mode():
