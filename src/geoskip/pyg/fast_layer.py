@@ -52,7 +52,7 @@ class FastLayer(pyg.MessagePassing):
             return f"node_dim={layer.node_dim} is not -2"
         if _has_hooks(layer, MESSAGE_HOOKS) or _has_hooks(layer.aggr_module, MODULE_HOOKS):
             return "it has hooks on its messages"
-        for method in ("message", "aggregate", "update"):
+        for method in ("propagate", "message", "aggregate", "update"):
             if method in layer.__dict__:
                 return f"its {method} was replaced"
         for name in cls.linears:
