@@ -295,7 +295,7 @@ def test_only_needs_blocks_and_a_part() -> None:
 
 def replica(module: nn.Module) -> Any:
     """A copy as ``torch.nn.DataParallel`` makes them: its parameters are plain tensors."""
-    copied = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+    copied = module._replicate_for_data_parallel()
     for name, parameter in module._parameters.items():
         setattr(copied, name, None if parameter is None else parameter.clone())
     for name, child in module._modules.items():
