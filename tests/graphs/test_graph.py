@@ -144,6 +144,7 @@ def test_no_vertices() -> None:
     assert graph.degrees.shape == (0,)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.uint64])
 def test_other_whole_numbers(dtype: torch.dtype) -> None:
     edges, faces = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[0, 1, 2], [1, 2, 3]])

@@ -60,3 +60,13 @@ def test_autocast_leaves_float64_alone(operator: type[Operator]) -> None:
         y = block(x, GRAPH)
     assert torch.equal(y, block(x, GRAPH))
     y.sum().backward()
+
+
+def test_contexts_of_threads_that_overlap() -> None:
+    first, second = paths.use_path("reference"), paths.use_path("interpreter")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert paths._path == "interpreter"
+    second.__exit__(None, None, None)
+    assert paths._path == "fast"

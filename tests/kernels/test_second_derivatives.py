@@ -150,9 +150,9 @@ def test_outputs_may_change_in_place(batch: tuple[int, ...], out: int, where: Wh
     gradients = []
     for factor, inplace in ((2.0, True), (1.0, False)):
         leaf = x.to(where.device, where.dtype).requires_grad_()
-        w, matrix = (move(value, where.device, where.dtype) for value in (weights, theta))
+        basis, matrix = (value.to(where.device, where.dtype) for value in (weights, theta))
         with use_path(where.path):
-            y = kernels.basis_convolution(leaf, w, matrix, move(pattern, where.device))
+            y = kernels.basis_convolution(leaf, basis, matrix, move(pattern, where.device))
             y = y.mul_(factor) if inplace else 2 * y
             gradients.append(torch.autograd.grad(y.sum(), leaf)[0])
     torch.testing.assert_close(gradients[0], gradients[1], rtol=where.tolerance, atol=where.tolerance)

@@ -50,6 +50,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "one more bias": lambda conv: setattr(conv, "lin_root", nn.Linear(IN, OUT, dtype=torch.float64)),
     "forward of a linear layer": lambda conv: setattr(conv.lin_rel, "forward", lambda x: x[:, :OUT]),
     "message": lambda conv: setattr(conv, "message", negate),
+    "propagation": lambda conv: setattr(conv, "propagate", lambda edge_index, x, **rest: 3 * x[1]),
     "aggregation": lambda conv: setattr(conv, "aggr_module", pyg.aggr.MaxAggregation()),
     "parametrized": lambda conv: nn.utils.parametrizations.weight_norm(conv.lin_rel),
 }

@@ -19,7 +19,9 @@ PATHS = ("fast", "interpreter", "reference")
 _HAS_TRITON = find_spec("triton") is not None
 # Features with fewer numbers than this take longer to start the CPU kernels than to run the formula.
 SMALL = 1 << 14
-_path = "fast"
+_path = PATHS[0]
+# The paths of all contexts that are open.
+_contexts: list[list[str]] = []
 # Inside of `recorded_launches`, the list that launches are appended to.
 recorded: list[tuple[Any, ...]] | None = None
 _EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, Tensor.new_empty_strided
@@ -27,7 +29,7 @@ _EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, T
 
 @contextmanager
 def use_path(name: str) -> Iterator[None]:
-    """Choose the path of every kernel call inside the context.
+    """Choose the path of every kernel call inside the context, in all threads.
 
     ``"fast"``, the default, runs the Triton kernels on CUDA and the CPU kernels on the CPU; everything else, such as
     float64 on CUDA and small inputs on the CPU, runs the reference formulas. ``"reference"`` always runs the reference
@@ -38,11 +40,14 @@ def use_path(name: str) -> Iterator[None]:
     global _path
     if name not in PATHS:
         raise ValueError(f"use_path: unknown path {name!r}; choose from {list(PATHS)}")
-    before, _path = _path, name
+    context, _path = [name], name
+    _contexts.append(context)
     try:
         yield
     finally:
-        _path = before
+        # Contexts of several threads need not end in the order in which they began.
+        _contexts[:] = [other for other in _contexts if other is not context]
+        _path = _contexts[-1][0] if _contexts else PATHS[0]
 
 
 @contextmanager

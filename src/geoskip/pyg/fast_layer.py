@@ -52,7 +52,7 @@ class FastLayer(pyg.MessagePassing):
             return f"node_dim={layer.node_dim} is not -2"
         if _has_hooks(layer, MESSAGE_HOOKS) or _has_hooks(layer.aggr_module, MODULE_HOOKS):
             return "it has hooks on its messages"
-        for method in ("message", "aggregate", "update"):
+        for method in ("propagate", "message", "aggregate", "update"):
             if method in layer.__dict__:
                 return f"its {method} was replaced"
         for name in cls.linears:
@@ -95,13 +95,15 @@ class FastLayer(pyg.MessagePassing):
             return True
         if not (receivers is None or receivers is senders or _are_features(receivers)):
             return True
-        # There, PyTorch Geometric makes one output for each sender.
+        # Against the flow, PyTorch Geometric makes one output for each sender.
         if receivers is not senders and self.flow != "source_to_target":
             return True
-        if edge_values is not None and not _fit_edges(edge_values, shape[1], dim):
-            return True
-        if edge_values is not None and self.has_slow_code and _raises_precision(edge_values.dtype, senders):
-            return True
+        if edge_values is not None:
+            if not _fit_edges(edge_values, shape[1], dim):
+                return True
+            differs = self.has_slow_code and edge_values.dtype is not senders.dtype
+            if differs and _raises_precision(edge_values, senders):
+                return True
         if size is not None and not all(_fits(number, of) for number, of in zip(size, x, strict=True)):
             return True
         matrix, axis = self.matrix()
@@ -168,9 +170,9 @@ def _fit_edges(values: Any, num_edges: int, dim: int) -> bool:
     return values.is_floating_point() and values.numel() == num_edges
 
 
-def _raises_precision(dtype: torch.dtype, x: Tensor) -> bool:
-    """Whether edge values of a ``dtype`` give an output of a higher precision than that of ``x``."""
-    return dtype is not x.dtype and torch.promote_types(dtype, x.dtype) is not x.dtype and not is_autocast(x)
+def _raises_precision(values: Tensor, x: Tensor) -> bool:
+    """Whether edge values give an output of a higher precision than that of ``x``."""
+    return torch.promote_types(values.dtype, x.dtype) is not x.dtype and not is_autocast(x)
 
 
 def _fits(number: int | None, x: Tensor | None) -> bool:
