@@ -20,7 +20,7 @@ import numpy as np
 from docs.analyze_power import GraphPair, graph_pairs
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 from PIL import Image
 
 from geoskip.operators import operator_info
@@ -190,21 +190,26 @@ def smoothness(record: AnalysisRecord) -> Figure:
         axis.axhline(1, color="#777777", linewidth=0.8, linestyle=":")
         axis.set_xticks(range(len(SKIPS)), [label.replace(" ", "\n") for label, *_ in SKIPS.values()])
         axis.set_xlim(-0.6, len(SKIPS) - 0.4)
-        # Ratios on one scale: a change by 1 % must not look like a change by half.
-        axis.sharey(axes[0][0])
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.minorticks_off()
+        _scale_of_ratios(axis, axes[0][0])
         where = "the spectrum" if operator == "cheb" else "the mesh's edges"
         axis.set_title(f"{operator_info(operator).title}: over {where}")
     axes[0][0].set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
     if with_losses:
         for axis, operator in zip(axes[1], operators, strict=True):
+            _scale_of_ratios(axis, axes[1][0])
             _over_loss(axis, [row for row in record.rows if row["operator"] == operator], quantity_of(operator))
         axes[1][0].set_ylabel("roughness of filters during training,\nover that before")
         axes[1][0].legend()
     return figure
+
+
+def _scale_of_ratios(axis: Axes, first: Axes) -> None:
+    """That of the first panel: a change by 1 % must not look like a change by half."""
+    axis.sharey(first)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
 
 
 def _over_loss(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str) -> None:
@@ -220,9 +225,9 @@ def _over_loss(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str) -> Non
     axis.axvline(loss, color="#777777", linewidth=0.8, linestyle=":")
     axis.set_xscale("log")
     axis.invert_xaxis()
+    axis.xaxis.set_major_locator(FixedLocator([0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.5]))
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.xaxis.set_minor_formatter("{x:g}")
-    axis.tick_params(axis="x", which="minor", labelsize=7)
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel("training loss (dotted: equal loss)")
 
 
