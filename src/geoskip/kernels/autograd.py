@@ -68,10 +68,17 @@ class Kernel:
             self._register(schema.replace("PATTERN", _PATTERN_SCHEMA), fake)
 
     def on(self, x: Tensor) -> Callable[..., Tensor]:
-        """The function to call: the operator while torch traces, otherwise the node."""
+        """The function to call: the operator while torch traces, otherwise the node, which nothing needs without
+        gradients."""
         if is_traced(x):
             return self._call_op
-        return self._apply if torch._C._functorch.unwrap_if_dead(x) is x else self._careful_apply
+        if torch._C._functorch.unwrap_if_dead(x) is not x:
+            return self._careful_apply
+        return self._apply if torch.is_grad_enabled() else self._call_kernel
+
+    def _call_kernel(self, *inputs: Any) -> Tensor:
+        output = getattr(kernels_for(inputs[0]), self.name)(*inputs)
+        return output[0] if self.num_saved else output
 
     def _node(self, forward: Callable[..., Tensor]) -> type[torch.autograd.Function]:
         methods = {"forward": staticmethod(forward), "backward": staticmethod(self.backward)}
