@@ -135,3 +135,22 @@ def test_no_vertices_at_all() -> None:
     pattern, order = sort_edges(none, none, 0, 0)
     assert (pattern.num_edges, pattern.num_receivers, pattern.num_senders, len(order)) == (0, 0, 0, 0)
     assert pattern.counts.shape == (1, 0)
+
+
+def test_copies_are_the_sorted_edges_of_all() -> None:
+    generator = torch.Generator().manual_seed(0)
+    senders, receivers = (torch.randint(size, (20,), generator=generator) for size in (7, 5))
+    pattern, _ = sort_edges(senders, receivers, 7, 5)
+    starts = torch.arange(3).unsqueeze(1)
+    apart = (pattern.senders + 7 * starts).flatten(), (pattern.receivers + 5 * starts).flatten()
+    expected, _ = sort_edges(*apart, 21, 15)
+    for name, value in vars(pattern.copies(3)).items():
+        assert value is None or torch.equal(value, getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("end", [1 << 16, (1 << 16) + 1])
+def test_argsort_of_16_bits_and_more(end: int) -> None:
+    """NumPy sorts the former by another algorithm. The order of equal keys stays."""
+    keys = torch.arange(2000) % 7 * (end // 7)
+    keys[::3] = end - 1
+    assert torch.equal(_argsort(keys, end), torch.argsort(keys, stable=True))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.graphs import Graph, pack
-from geoskip.kernels import use_path
+from geoskip.kernels import paths, use_path
 from geoskip.operators import SpiralConv
 from tests.operators.cases import IN, OUT, Case, expected
 from tests.specimens import Specimen, edgeless, features, specimen
@@ -95,6 +95,16 @@ def test_batch_equals_loop(case: Case) -> None:
     x = features(2, 3, 7, IN)
     looped = torch.stack([torch.stack([conv(item, graph, skip=SKIP) for item in row]) for row in x])
     assert_close(conv(x, graph, skip=SKIP), looped, **EXACT)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2,), (2, 3)])
+def test_outputs_may_change_in_place(case: Case, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``relu_(conv(x, graph))``."""
+    monkeypatch.setattr(paths, "SMALL", 0)
+    conv, graph, x = case.make(), specimen(dim=case.dim).graph(), features(*batch, 7, IN).requires_grad_()
+    (expected_gradient,) = torch.autograd.grad((2 * conv(x, graph)).sum(), x)
+    (gradient,) = torch.autograd.grad(conv(x, graph).mul_(2).sum(), x)
+    assert_close(gradient, expected_gradient, **EXACT)
 
 
 def test_an_empty_batch_is_empty(case: Case) -> None:

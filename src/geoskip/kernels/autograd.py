@@ -17,6 +17,7 @@ from geoskip.kernels.pattern import Pattern
 _PATTERN = tuple(field.name for field in fields(Pattern))
 _PATTERN_SCHEMA = ", ".join(f"Tensor{'?' if name == 'groups_of' else ''} {name}" for name in _PATTERN)
 _LIBRARY = Library("geoskip", "FRAGMENT")
+_unsafe_view = torch.ops.aten._unsafe_view.default
 
 
 class Kernel:
@@ -68,10 +69,17 @@ class Kernel:
             self._register(schema.replace("PATTERN", _PATTERN_SCHEMA), fake)
 
     def on(self, x: Tensor) -> Callable[..., Tensor]:
-        """The function to call: the operator while torch traces, otherwise the node."""
+        """The function to call: the operator while torch traces, otherwise the node, which nothing needs without
+        gradients."""
         if is_traced(x):
             return self._call_op
-        return self._apply if torch._C._functorch.unwrap_if_dead(x) is x else self._careful_apply
+        if torch._C._functorch.unwrap_if_dead(x) is not x:
+            return self._careful_apply
+        return self._apply if torch.is_grad_enabled() else self._call_kernel
+
+    def _call_kernel(self, *inputs: Any) -> Tensor:
+        output = getattr(kernels_for(inputs[0]), self.name)(*inputs)
+        return output[0] if self.num_saved else output
 
     def _node(self, forward: Callable[..., Tensor]) -> type[torch.autograd.Function]:
         methods = {"forward": staticmethod(forward), "backward": staticmethod(self.backward)}
@@ -82,7 +90,9 @@ class Kernel:
         ctx.kernels = kernels = kernels_for(inputs[0])
         output = getattr(kernels, self.name)(*inputs)
         self._save(ctx, inputs, output)
-        return output[0] if self.num_saved else output
+        y = output[0] if self.num_saved else output
+        # Autograd would not let users change a view in place.
+        return _unsafe_view(y, y.shape) if y._is_view() else y
 
     def _traced_forward(self, ctx: Any, *inputs: Any) -> Tensor:
         """Of the operator ``geoskip::name``, which a trace takes apart."""

@@ -1,22 +1,43 @@
 r"""The CPU kernels: cache-sized blocks of rows, one slot at a time, on the cores that torch uses.
 
-A slot of z is a sparse product, and a sparse product is an *embedding bag*: a weighted sum of rows of a table. torch
-runs it close to memory speed. A block of z is computed, used while it is in the cache, and dropped. If the items of a
-batch share their weights, a row of the table holds a vertex's features in all items. float64 is supported, so
-gradients can be checked; lower precisions are computed in float32.
+A slot of z is a sparse product (see :mod:`geoskip.kernels.cpu_tables`). A block of z is computed, used while it is in
+the cache, and dropped. float64 is supported, so gradients can be checked; lower precisions are computed in float32.
 
-Shapes: x is [batch, senders, in], weights are [slots or 1, edges, batch or 1].
+Shapes: x is [*batch, senders, in]; weights are [slots or 1, edges, batch or 1], [slots, edges] or [edges]; Θ is
+[slots, in, out] or [in, out].
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import linear
 
-from geoskip.kernels.pattern import Pattern, sizes_of
+from geoskip.kernels.cpu_pooling import (
+    max_pool,
+    max_pool_gradients,
+    mean_pool,
+    mean_pool_gradients,
+    segment_mean,
+    segment_mean_gradients,
+)
+from geoskip.kernels.cpu_tables import (
+    fits_cache,
+    gather,
+    gradients_of_own,
+    in_own_precision,
+    items_of,
+    parts_of_batch,
+    rows_of,
+    spmm,
+    table_of,
+    weighted_sums,
+    work_dtype,
+)
+from geoskip.kernels.pattern import Pattern
 from geoskip.kernels.sparse import (
     chebyshev_convolution,
     chebyshev_convolution_gradients,
@@ -33,106 +54,79 @@ __all__ = [
     "max_pool_gradients",
     "mean_pool",
     "mean_pool_gradients",
+    "perceptron_convolution",
+    "perceptron_convolution_gradients",
     "segment_mean",
     "segment_mean_gradients",
     "softmax_basis",
     "softmax_basis_gradients",
     "sparse_product",
     "sparse_product_gradients",
+    "spmm",
 ]
 
 BLOCK_BYTES = 2 << 20
+
+_threshold_backward = torch.ops.aten.threshold_backward.default
 
 
 def basis_convolution(
     x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    dtype, work = x.dtype, _work_dtype(x)
-    x, theta = x.to(work), theta.to(work)
-    if theta.shape[0] == weights.shape[2] == 1:
-        y = _convolve_once(x, weights[0, :, 0].to(work), theta[0], pattern)
-    else:
-        y = x.new_empty(x.shape[0], pattern.num_receivers, theta.shape[2])
-        for items, table, slots in _shared_weights(x, weights, None):
-            copies = table.shape[1] // x.shape[2]
-            for low, high in _blocks(y.shape[1], table.shape[1] * table.element_size()):
-                sums = table.new_empty((high - low) * copies, theta.shape[2])
-                for m, matrix in enumerate(theta):
-                    offsets = pattern.offsets[m % pattern.groups, low : high + 1]
-                    z = _aggregate(table, slots[m % len(slots)], pattern.senders, offsets)
-                    sums.addmm_(z.view(-1, x.shape[2]), matrix, beta=min(m, 1))
-                y[items, low:high] = sums.view(high - low, copies, theta.shape[2]).transpose(0, 1)
+    work = work_dtype(x)
+    if x.dtype is not work or weights.dtype is not work:
+        inputs = *_in_dtype(work, x, weights, theta), pattern, *_in_dtype(work, skip, bias)
+        return in_own_precision(basis_convolution)(*inputs).to(x.dtype)
+    if _has_one_slot(weights, theta):
+        return _convolve_once(x, weights, theta, pattern, skip, bias)
+    y = _convolve(x, _with_all_axes(weights), _stack(theta), pattern)
     if skip is not None:
-        y.flatten(0, 1).addmm_(x.flatten(0, 1), skip.to(work))
-    if bias is not None:
-        y += bias.to(work)
-    return y.to(dtype)
+        rows_of(y).addmm_(rows_of(x), skip)
+    return y if bias is None else y.add_(bias)
 
 
+@in_own_precision
 def basis_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     skip: Tensor | None, bias: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    grad_y, work = grad_y.contiguous(), _work_dtype(x)
-    features, grads, matrices = x.to(work), grad_y.to(work), theta.to(work)
-    needs_x, needs_weights, needs_theta = needs[:3]
-    grad_x = grad_theta = None
-    grad_weights = torch.zeros_like(weights, dtype=work) if needs_weights else None
-    out_neighbors = pattern.receivers[pattern.by_sender]
-    # With one slot, x and Θ have gradients of their own kind.
-    once = theta.shape[0] == weights.shape[2] == 1
-    if once and (needs_x or needs_theta):
-        slot = weights[0, :, 0].to(work)[pattern.by_sender]
-        edges = slot, out_neighbors, pattern.sender_offsets[0]
-        grad_x, grad_theta = _gradients_once(grads, features, matrices[0], edges, needs_x, needs_theta)
-    elif needs_x or needs_theta:
-        grad_x = torch.empty_like(features) if needs_x else None
-        grad_theta = torch.zeros_like(matrices) if needs_theta else None
-    if needs_weights or not once:
-        for items, table, slots in _shared_weights(grads, weights, pattern.by_sender):
-            if not once and (needs_x or needs_theta):
-                part = None if grad_x is None else grad_x[items]
-                edges = slots, out_neighbors, pattern.sender_offsets
-                _gather_gradients(part, grad_theta, features[items], table, matrices, edges)
-            if grad_weights is not None:
-                own = features[items].transpose(0, 1).flatten(1)
-                part = grad_weights[..., 0 if weights.shape[2] == 1 else items.start]
-                _fill_weight_gradients(part, table, own, matrices, pattern)
-    if grad_x is not None and skip is not None:
-        grad_x.flatten(0, 1).addmm_(grads.flatten(0, 1), skip.to(work).t())
-    return (
-        None if grad_x is None else grad_x.to(x.dtype),
-        None if grad_weights is None else grad_weights.to(weights.dtype),
-        None if grad_theta is None else grad_theta.to(theta.dtype),
-        None,
-        *add_parts(over_rows(x, grad_y, needs[4], needs[5]), (skip, bias)),
-    )
+    work, grad_y = work_dtype(x), grad_y.contiguous()
+    if x.dtype is not work or weights.dtype is not work:
+        inputs = *_in_dtype(work, x, weights, theta), pattern, *_in_dtype(work, skip, bias)
+        gradients = basis_convolution_gradients(grad_y.to(work), needs, *inputs)
+        given = x, weights, theta, None, skip, bias
+        return tuple(g if g is None or t is None else g.to(t) for g, t in zip(gradients, given, strict=True))
+    gradients = _gradients(grad_y, needs, x, weights, theta, pattern)
+    return *_with_skip(gradients, grad_y, skip), None, *gradients_of_own(x, grad_y, needs[4], needs[5])
 
 
-def over_rows(x: Tensor, g: Tensor, needs_product: bool, needs_sum: bool) -> tuple[Tensor | None, Tensor | None]:
-    """xᵀ g and the sums of the columns of g, of x [*rows, in] and g [*rows, out]: in parts, of which there is one."""
-    x, g = x.flatten(0, -2), g.flatten(0, -2)
-    return (x.t() @ g).unsqueeze(0) if needs_product else None, g.sum(0, keepdim=True) if needs_sum else None
+def perceptron_convolution(
+    x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor, pattern: Pattern, hidden_bias: Tensor,
+    theta_out: Tensor, skip: Tensor | None, bias: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y, and the hidden layer after its ReLU."""
+    hidden = _convolve_once(x, weights, theta, pattern, None, hidden_bias, 1 + epsilon.item()).relu_()
+    y = torch.addmm(bias, rows_of(hidden), theta_out)
+    if skip is not None:
+        y.addmm_(rows_of(x), skip)
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1]), hidden
 
 
-def add_parts(parts: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The sum of each tensor over its first axis, of length 1."""
-    return [None if part is None else part.squeeze(0) for part in parts]
-
-
-def spmm(
-    x: Tensor, weights: Tensor, neighbors: Tensor, order: Tensor | None, offsets: Tensor, scale: float = 1.0,
-    minus: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``."""
-    work = _work_dtype(x)
-    if order is not None:
-        neighbors, weights = neighbors[order], weights[order]
-    items = x.view(sizes_of(x)).to(work)
-    sums = _aggregate(items.transpose(0, 1).flatten(1), weights.to(work) * scale, neighbors, offsets[0])
-    y = x.new_empty(*x.shape[:-2], len(sums), x.shape[-1])
-    y.view(len(items), len(sums), x.shape[-1]).copy_(sums.view(len(sums), len(items), x.shape[-1]).transpose(0, 1))
-    return y if minus is None else y.sub_(minus)
+@in_own_precision
+def perceptron_convolution_gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, epsilon: Tensor, theta: Tensor,
+    pattern: Pattern, hidden_bias: Tensor, theta_out: Tensor, skip: Tensor | None, bias: Tensor, hidden: Tensor,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """There is no gradient of ε: one that is trained has its own formula."""
+    grad_y = grad_y.contiguous()
+    grad_hidden = _threshold_backward(linear(grad_y, theta_out), hidden, 0)
+    own = needs[0], needs[1], needs[3]
+    gradients = _gradients(grad_hidden, own, x, weights, theta, pattern, 1 + epsilon.item())
+    grad_x, grad_weights, grad_theta = _with_skip(gradients, grad_y, skip)
+    grad_hidden_bias = rows_of(grad_hidden).sum(0) if needs[5] else None
+    grad_out, grad_bias = gradients_of_own(hidden, grad_y, needs[6], needs[8])
+    grad_skip, _ = gradients_of_own(x, grad_y, needs[7], False)
+    return grad_x, grad_weights, None, grad_theta, None, grad_hidden_bias, grad_out, grad_skip, grad_bias
 
 
 def softmax_basis(
@@ -141,7 +135,7 @@ def softmax_basis(
     """q [slots, edges, batch] of scores [batch, vertices, slots]: item by item, so that the edges of one stay in the
     cache. The weights of an item are contiguous."""
     batch, _, slots = sender_scores.shape
-    work = _work_dtype(sender_scores)
+    work = work_dtype(sender_scores)
     weights = sender_scores.new_empty(batch, pattern.num_edges, slots, dtype=work)
     scale = edge_scale.to(work).unsqueeze(1)
     for i in range(batch):
@@ -178,76 +172,44 @@ def _softmax_gradients(grad: Tensor, weights: Tensor, edge_scale: Tensor, edges:
         w, g = weights[..., i].t(), grad[..., i].t()
         pulled = w * g
         pulled -= w * (pulled.sum(1, keepdim=True) / scale)
-        rows.copy_(embedding_bag(edges, pulled.contiguous(), offsets[0], mode="sum", include_last_offset=True))
+        rows.copy_(torch.embedding_bag(pulled.contiguous(), edges, offsets[0], False, 0, False, None, True)[0])
     return out
 
 
-def max_pool(x: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
-    """y, and nothing: the gradients count the members that are equal to it."""
-    y = _segment_reduce(x.index_select(-2, pattern.senders), pattern.offsets[0], "max")
-    return y, y.new_empty(0, dtype=torch.int32)
+def _in_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> list[Any]:
+    return [None if tensor is None else tensor.to(dtype) for tensor in tensors]
 
 
-def max_pool_gradients(
-    grad_y: Tensor, needs: Sequence[bool], x: Tensor, pattern: Pattern, counts: Tensor, y: Tensor
-) -> tuple[Tensor | None, ...]:
-    members, offsets = x.index_select(-2, pattern.senders), pattern.offsets[0]
-    # Torch divides a gradient among equal maxima only if it is positive.
-    shares = _segment_gradients(torch.ones_like(y), y, members, offsets, "max")
-    grad_members = torch.where(shares > 0, shares * _segment_gradients(grad_y, y, members, offsets, "sum"), 0)
-    return torch.zeros_like(x).index_add_(-2, pattern.senders, grad_members), None
+def _stack(theta: Tensor) -> Tensor:
+    """[in, out] as [1, in, out]."""
+    return theta if theta.dim() == 3 else theta.unsqueeze(0)
 
 
-def mean_pool(x: Tensor, pattern: Pattern) -> Tensor:
-    return segment_mean(x.index_select(-2, pattern.senders), pattern.offsets[0])
+def _with_all_axes(weights: Tensor) -> Tensor:
+    """[edges] and [slots, edges] as [slots, edges, batch]."""
+    weights = weights.unsqueeze(0) if weights.dim() == 1 else weights
+    return weights.unsqueeze(2) if weights.dim() == 2 else weights
 
 
-def mean_pool_gradients(
-    grad_y: Tensor, needs: Sequence[bool], x: Tensor, pattern: Pattern
-) -> tuple[Tensor | None, ...]:
-    members = x.new_empty(*x.shape[:-2], pattern.num_edges, x.shape[-1])
-    grad_members, _ = segment_mean_gradients(grad_y, needs, members, pattern.offsets[0])
-    return torch.zeros_like(x).index_add_(-2, pattern.senders, grad_members), None
+def _has_one_slot(weights: Tensor, theta: Tensor) -> bool:
+    """Whether there is one slot, with weights that the batch shares."""
+    return (theta.dim() == 2 or theta.shape[0] == 1) and (weights.dim() < 3 or weights.shape[2] == 1)
 
 
-def segment_mean(x: Tensor, offsets: Tensor) -> Tensor:
-    return _segment_reduce(x, offsets, "sum") / _counts(offsets)
-
-
-def segment_mean_gradients(grad_y: Tensor, needs: Sequence[bool], x: Tensor, offsets: Tensor) -> tuple[Tensor, None]:
-    grad_sums = grad_y / _counts(offsets)
-    return _segment_gradients(grad_sums, grad_sums, x, offsets, "sum"), None
-
-
-def _counts(offsets: Tensor) -> Tensor:
-    """The sizes of segments; 1 for empty ones, whose sum is 0."""
-    return offsets.diff().clamp(min=1).unsqueeze(1)
-
-
-def _segment_reduce(x: Tensor, offsets: Tensor, how: str) -> Tensor:
-    y = torch.segment_reduce(x.movedim(-2, 0), how, offsets=offsets, axis=0)
-    return y.movedim(0, -2).contiguous()
-
-
-def _segment_gradients(grad_y: Tensor, y: Tensor, x: Tensor, offsets: Tensor, how: str) -> Tensor:
-    """The gradient of x, of which the reduction is y."""
-    grad_y, y, x = (tensor.movedim(-2, 0).contiguous() for tensor in (grad_y, y, x))
-    grad_x = torch.ops.aten._segment_reduce_backward(grad_y, y, x, how, offsets=offsets, axis=0)
-    return grad_x.movedim(0, -2).contiguous()
-
-
-def _work_dtype(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-def _shared_weights(x: Tensor, weights: Tensor, order: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Parts of the batch whose items share their weights: the items, their features as a table of rows, and the
-    weights by slot with the edges in ``order``."""
+def _shared_weights(
+    weights: Tensor, order: Tensor | None, x: Tensor, *others: Tensor
+) -> Iterator[tuple[Tensor, Tensor, list[Tensor]]]:
+    """Parts of the batch whose items share their weights: the weights by slot with the edges in ``order``, the features
+    as a table of rows, and the same items of others."""
     if weights.shape[2] == 1:
-        yield slice(0, len(x)), x.transpose(0, 1).flatten(1), _slots(weights[..., 0].to(x.dtype), order)
+        slots = _slots(weights[..., 0], order)
+        for part, *parts in parts_of_batch(items_of(x), *others):
+            yield slots, table_of(part), parts
     else:
-        for i, item in enumerate(x):
-            yield slice(i, i + 1), item.contiguous(), _slots(weights[..., i].to(x.dtype), order)
+        features, values = items_of(x), [items_of(other) for other in others]
+        for i in range(len(features)):
+            parts = [value[i : i + 1] for value in values]
+            yield _slots(weights[..., i], order), features[i], parts
 
 
 def _slots(weights: Tensor, order: Tensor | None) -> Tensor:
@@ -263,38 +225,116 @@ def _blocks(rows: int, bytes_per_row: int) -> Iterator[tuple[int, int]]:
 def _aggregate(table: Tensor, weights: Tensor, neighbors: Tensor, offsets: Tensor) -> Tensor:
     """One slot of z for a block of rows, whose edges are consecutive."""
     low, high = int(offsets[0]), int(offsets[-1])
-    if low == high or table.numel() == 0:
-        return table.new_zeros(len(offsets) - 1, table.shape[1])
-    return embedding_bag(
-        neighbors[low:high],
-        table,
-        offsets - low,
-        mode="sum",
-        per_sample_weights=weights[low:high],
-        include_last_offset=True,
-    )
+    return weighted_sums(table, weights[low:high], neighbors[low:high], offsets - low)
 
 
-def _convolve_once(x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
-    """With one slot, x Θ comes first: the product itself brings the items of a vertex together."""
-    table = x.new_empty(x.shape[1], len(x), theta.shape[1])
-    torch.bmm(x, theta.expand(len(x), -1, -1), out=table.transpose(0, 1))
-    y = _aggregate(table.flatten(1), weights, pattern.senders, pattern.offsets[0])
-    if len(x) == 1:
-        # No view, which autograd would not let users change in place.
-        return y.unsqueeze_(0)
-    return y.view(len(y), *table.shape[1:]).transpose(0, 1).clone(memory_format=torch.contiguous_format)
+def _convolve(x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern) -> Tensor:
+    """The sums over the neighbors, one slot after the other."""
+    y = x.new_empty(*x.shape[:-2], pattern.num_receivers, theta.shape[2])
+    for slots, table, (part_of_y,) in _shared_weights(weights, None, x, y):
+        items, _, out = part_of_y.shape
+        for low, high in _blocks(pattern.num_receivers, table.shape[1] * table.element_size()):
+            sums = table.new_empty((high - low) * items, out)
+            for m, matrix in enumerate(theta):
+                offsets = pattern.offsets[m % pattern.groups, low : high + 1]
+                z = _aggregate(table, slots[m % len(slots)], pattern.senders, offsets)
+                sums.addmm_(z.view(-1, x.shape[-1]), matrix, beta=min(m, 1))
+            part_of_y[:, low:high] = sums.view(high - low, items, out).transpose(0, 1)
+    return y
+
+
+def _convolve_once(
+    x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, skip: Tensor | None, bias: Tensor | None,
+    center: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """All of y with one slot. The fewer channels of x and y are gathered."""
+    edges = weights.reshape(-1), pattern.senders, pattern.offsets[0], center
+    matrix = theta if theta.dim() == 2 else theta[0]
+    channels, out = matrix.shape
+
+    def convolve(x: Tensor, y: Tensor | None = None) -> Tensor:
+        if out < channels:
+            sums = gather(x @ matrix, *edges)
+            y = torch.add(sums, 0 if bias is None else bias, out=y)
+        elif bias is None:
+            y = torch.mm(gather(x, *edges), matrix, out=y)
+        else:
+            y = torch.addmm(bias, gather(x, *edges), matrix, out=y)
+        return y if skip is None else y.addmm_(rows_of(x), skip)
+
+    if x.dim() == 2:
+        return convolve(x)
+    shape = *x.shape[:-2], pattern.num_receivers, out
+    if fits_cache(x):
+        return convolve(items_of(x)).view(shape)
+    y = x.new_empty(shape)
+    for part, part_of_y in parts_of_batch(x, y):
+        convolve(part, rows_of(part_of_y))
+    return y
+
+
+def _with_skip(gradients: tuple[Tensor | None, ...], grad_y: Tensor, skip: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of which the first is that of x, to which the skip adds its own."""
+    if gradients[0] is not None and skip is not None:
+        rows_of(gradients[0]).addmm_(rows_of(grad_y), skip.t())
+    return gradients
+
+
+def _gradients(
+    grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    center: float = 0.0,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    """Gradients of x, the weights and Θ, of the sums over the neighbors."""
+    needs_x, needs_weights, needs_theta = needs[:3]
+    grad_x = grad_weights = grad_theta = None
+    if needs_x or needs_theta:
+        inputs = grad_y, needs_x, needs_theta, x, weights, theta, pattern
+        if _has_one_slot(weights, theta):
+            grad_x, grad_theta = _gradients_once(*inputs, center)
+        else:
+            grad_x, grad_theta = _gradients_by_slot(*inputs)
+    if needs_weights:
+        grad_weights = torch.zeros_like(weights)
+        grads, features, slots = items_of(grad_y), items_of(x), _with_all_axes(grad_weights)
+        parts = [slice(None)] if slots.shape[2] == 1 else [slice(i, i + 1) for i in range(len(grads))]
+        for i, items in enumerate(parts):
+            tables = table_of(grads[items]), table_of(features[items])
+            _fill_weight_gradients(slots[..., i], *tables, _stack(theta), pattern)
+    return grad_x, grad_weights, grad_theta
 
 
 def _gradients_once(
-    grads: Tensor, x: Tensor, theta: Tensor, edges: tuple[Tensor, Tensor, Tensor], needs_x: bool, needs_theta: bool
-) -> tuple[Tensor | None, Tensor | None]:
+    grad_y: Tensor, needs_x: bool, needs_theta: bool, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
+    center: float,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients of x and Θ with one slot: both from one pass over the gradients of y."""
-    h = _aggregate(grads.transpose(0, 1).flatten(1), *edges)
-    h = h.view(len(h), len(grads), grads.shape[2]).transpose(0, 1)
-    grad_x = torch.bmm(h, theta.t().expand(len(x), -1, -1)) if needs_x else None
-    grad_theta = torch.bmm(x.transpose(1, 2), h).sum(0, keepdim=True) if needs_theta else None
-    return grad_x, grad_theta
+    own_weights, receivers = (t.index_select(0, pattern.by_sender) for t in (weights.reshape(-1), pattern.receivers))
+    edges = own_weights, receivers, pattern.sender_offsets[0], center
+    matrix = theta if theta.dim() == 2 else theta[0]
+    if x.dim() == 2 or fits_cache(grad_y):
+        h = gather(grad_y if x.dim() == 2 else items_of(grad_y), *edges)
+        grad_theta = (rows_of(x).t() @ h).view(theta.shape) if needs_theta else None
+        return (h @ matrix.t()).view(x.shape) if needs_x else None, grad_theta
+    grad_x, grad_theta = torch.empty_like(x if needs_x else x[..., :0]), torch.zeros_like(theta)
+    for g, part, part_of_grad in parts_of_batch(grad_y, x, grad_x):
+        h = gather(g, *edges)
+        if needs_x:
+            torch.mm(h, matrix.t(), out=rows_of(part_of_grad))
+        if needs_theta:
+            _stack(grad_theta)[0].addmm_(rows_of(part).t(), h)
+    return grad_x if needs_x else None, grad_theta if needs_theta else None
+
+
+def _gradients_by_slot(
+    grad_y: Tensor, needs_x: bool, needs_theta: bool, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """Gradients of x and Θ, one slot after the other."""
+    grad_x, grad_theta = torch.empty_like(x if needs_x else x[..., :0]), torch.zeros_like(theta)
+    out_neighbors, weights = pattern.receivers[pattern.by_sender], _with_all_axes(weights)
+    for slots, table, (part, part_of_grad) in _shared_weights(weights, pattern.by_sender, grad_y, x, grad_x):
+        of_x, of_theta = part_of_grad if needs_x else None, _stack(grad_theta) if needs_theta else None
+        _gather_gradients(of_x, of_theta, part, table, _stack(theta), (slots, out_neighbors, pattern.sender_offsets))
+    return grad_x if needs_x else None, grad_theta if needs_theta else None
 
 
 def _gather_gradients(

@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from geoskip.kernels import reference
+from geoskip.kernels import paths, reference
 from geoskip.kernels.autograd import Kernel
 from geoskip.kernels.paths import is_autocast, is_fast, is_traced, on_triton
 from geoskip.kernels.pattern import Pattern, sizes_of
@@ -36,13 +36,11 @@ def basis_convolution(
     The weights of a slot are read one after the other: weights that are used more than once should be contiguous as
     ``[slots, edges]``, then nothing is copied. Weights ``[edges]`` are those of one slot.
     """
-    if not is_fast(x):
+    if not is_fast(x, 1 if theta.dim() == 2 else theta.shape[0]):
         weights = weights.unsqueeze(1) if weights.dim() == 1 else weights
         return reference.basis_convolution(x, weights, theta, pattern, skip, bias)
     x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
-    if on_triton(x):
-        return _basis_convolution.on(x)(x, _slots(weights), theta, pattern, skip, bias)
-    return _batched(_basis_convolution.on(x)(_items(x), _slots(weights), _stack(theta), pattern, skip, bias), x)
+    return _basis_convolution.on(x)(x, _slots(weights), theta, pattern, skip, bias)
 
 
 def gaussian_convolution(
@@ -59,11 +57,10 @@ def gaussian_convolution(
     :math:`w_m(u) = \exp\big(-\tfrac12 \sum_d (u_d - \mu_{md})^2 / (\sigma_{md}^2 + \epsilon)\big)`."""
     if not is_fast(x):
         return reference.gaussian_convolution(x, pseudo, mean, scale, theta, pattern, skip, bias)
+    x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
     if not on_triton(x):
         weights = _slots(reference.gaussian_basis(pseudo, mean, scale))
-        x, theta, skip, bias = _prepared(x, theta, skip, bias)
-        return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
-    x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
+        return _basis_convolution.on(x)(x, weights, theta, pattern, skip, bias)
     basis = pseudo.contiguous(), mean.contiguous(), scale.contiguous()
     return _gaussian_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
@@ -91,10 +88,15 @@ def softmax_convolution(
         weights = reference.softmax_basis(*scores, offset, edge_scale, pattern)
         return basis_convolution(x, weights, theta, pattern, skip, bias)
     if not on_triton(x):
+        if _has_small_items(x):
+            copies, rows = x.shape[:-2].numel(), x.reshape(-1, x.shape[-1])
+            edges = edge_scale.repeat(copies), theta, pattern.copies(copies), skip, bias
+            y = softmax_convolution(rows, attention, receiver_attention, offset, *edges)
+            return y.view(*x.shape[:-1], y.shape[1])
         senders, receivers = map(_items, reference.both_scores(x, attention, receiver_attention))
         weights = _softmax_basis.on(x)(senders, receivers, offset, edge_scale, pattern)
-        x, theta, skip, bias = _prepared(x, theta, skip, bias)
-        return _batched(_basis_convolution.on(x)(_items(x), weights, theta, pattern, skip, bias), x)
+        x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
+        return _basis_convolution.on(x)(x, weights, theta, pattern, skip, bias)
     x, theta, skip, bias = _prepared(x, theta, skip, bias, any_order=True)
     if attention.dtype is not x.dtype:
         attention = attention.to(x.dtype)
@@ -119,17 +121,14 @@ def perceptron_convolution(
 
     .. math:: y_i = \mathrm{ReLU}\Big(\big((1 + \epsilon)\, x_i + \sum_{j \in \mathcal N(i)} w_{ij}\, x_j\big) \Theta
         + b'\Big) \Theta' + x_i A + b"""
-    if not is_fast(x):
+    if not is_fast(x, slots=1):
         return reference.perceptron_convolution(x, weights, epsilon, theta, pattern, hidden_bias, theta_out, skip, bias)
-    if _has_perceptron(x, epsilon):
+    if _has_perceptron(x, weights, epsilon):
         network = _dense(theta), pattern, hidden_bias, theta_out, skip, bias
         return _perceptron_convolution.on(x)(x.contiguous(), weights.contiguous(), epsilon, *network)
     # Otherwise the center is a skip of the first layer.
     first, matrix, *own = _prepared(x, theta, (1 + epsilon) * theta, hidden_bias, any_order=True)
-    if on_triton(x):
-        hidden = _basis_convolution.on(x)(first, _slots(weights), matrix, pattern, *own)
-    else:
-        hidden = _batched(_basis_convolution.on(x)(_items(first), _slots(weights), _stack(matrix), pattern, *own), x)
+    hidden = _basis_convolution.on(x)(first, _slots(weights), matrix, pattern, *own)
     return reference.second_layer(x, hidden, theta_out, skip, bias)
 
 
@@ -158,7 +157,7 @@ def sparse_product(
     pattern: Pattern,
 ) -> Float[Tensor, "*batch receivers channels"]:
     r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, for every item of the batch at once."""
-    if not is_fast(x):
+    if not is_fast(x, slots=1):
         return reference.sparse_product(x, weights, pattern)
     return _sparse_product.on(x)(x.contiguous(), weights, pattern)
 
@@ -227,11 +226,17 @@ def _is_eager_on_triton(x: Tensor) -> bool:
     return on_triton(x) and is_fast(x) and not is_traced(x)
 
 
-def _has_perceptron(x: Tensor, epsilon: Tensor) -> bool:
-    """Whether GIN's two layers are one kernel, which has no gradient of ε."""
-    if not _is_eager_on_triton(x) or is_autocast(x):
+def _has_perceptron(x: Tensor, weights: Tensor, epsilon: Tensor) -> bool:
+    """Whether GIN's two layers are one kernel, which has no gradient of ε. On the CPU it has one precision, and a
+    trained ε gives the same bits with gradients and without."""
+    if is_traced(x) or is_autocast(x) or _is_differentiated(epsilon) or epsilon.device != x.device:
         return False
-    return not _is_differentiated(epsilon) and epsilon.device == x.device
+    return on_triton(x) or (x.dtype is weights.dtype and not epsilon.requires_grad)
+
+
+def _has_small_items(x: Tensor) -> bool:
+    """Whether items with weights of their own, which the CPU kernels take one by one, are faster as one graph."""
+    return not is_traced(x) and x.shape[:-2].numel() > 1 and 0 < x.shape[-2] * x.shape[-1] < paths.SMALL
 
 
 def _items(x: Tensor) -> Tensor:
@@ -239,25 +244,16 @@ def _items(x: Tensor) -> Tensor:
     return (x.unsqueeze(0) if x.dim() == 2 else x.flatten(0, -3)).contiguous()
 
 
-def _batched(y: Tensor, x: Tensor) -> Tensor:
-    """[batch, vertices, out] with the batch axes of x."""
-    return y if x.dim() == 3 else y.view(*x.shape[:-2], *y.shape[1:])
-
-
-def _stack(theta: Tensor) -> Tensor:
-    """[in, out] as [1, in, out]."""
-    return theta if theta.dim() == 3 else theta.unsqueeze(0)
-
-
 def _slots(weights: Tensor) -> Tensor:
-    """[*batch, edges, slots] as [slots, edges, batch or 1]. In Triton, where they are contiguous, weights without a
-    batch are [slots, edges] or [edges]; on the CPU items are taken one by one, as they are in memory."""
+    """[*batch, edges, slots] as [slots, edges, batch], weights without a batch as [slots, edges] or [edges]: in Triton
+    contiguous, on the CPU as they are in memory."""
     if weights.dim() > 2:
         slots = weights.flatten(0, -3).permute(2, 1, 0)
-        return slots.contiguous() if on_triton(weights) else slots
-    if weights.dim() == 2:
-        weights = weights.t() if weights.shape[1] > 1 else weights.squeeze(1)
-    return weights.contiguous() if on_triton(weights) else _with_all_axes(weights)
+    elif weights.dim() == 2:
+        slots = weights.t() if weights.shape[1] > 1 else weights.squeeze(1)
+    else:
+        slots = weights
+    return slots.contiguous() if on_triton(weights) else slots
 
 
 def _with_all_axes(weights: Tensor) -> Tensor:
@@ -269,13 +265,13 @@ def _with_all_axes(weights: Tensor) -> Tensor:
 def _prepared(
     x: Tensor, theta: Tensor, skip: Tensor | None, bias: Tensor | None, any_order: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions in Triton read
-    matrices in any order of their axes."""
+    """In the precision of autocast, and contiguous, as the kernels read them. Those of the convolutions read matrices
+    in any order of their axes."""
     if is_autocast(x):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
-    order = _dense if any_order and on_triton(x) else Tensor.contiguous
+    order = _dense if any_order else Tensor.contiguous
     return x.contiguous(), order(theta), None if skip is None else order(skip), bias
 
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 PATHS = ("fast", "interpreter", "reference")
 _HAS_TRITON = find_spec("triton") is not None
-# Features with fewer numbers than this take longer to start the CPU kernels than to run the formula.
+# Features with fewer numbers than this take longer to start the CPU kernels of several slots than to run the formula.
 SMALL = 1 << 14
 _path = PATHS[0]
 # The paths of all contexts that are open.
@@ -73,8 +73,9 @@ class _ZeroedMemory(TorchFunctionMode):
         return result.zero_() if func in _EMPTY else result
 
 
-def is_fast(x: Tensor) -> bool:
-    """Whether fast kernels run for ``x``, and not the reference formulas."""
+def is_fast(x: Tensor, slots: int = 2) -> bool:
+    """Whether fast kernels run for ``x``, and not the reference formulas. The CPU kernels start one by one for each of
+    several ``slots``."""
     if _path == "reference" or is_transformed():
         return False
     if x.is_cuda:
@@ -83,7 +84,7 @@ def is_fast(x: Tensor) -> bool:
     if x.device.type != "cpu":
         return False
     # Autocast has other output types in plain PyTorch, which must not depend on the size.
-    return x.numel() >= SMALL or _path == "interpreter" or is_autocast(x) or is_traced(x)
+    return slots == 1 or x.numel() >= SMALL or _path == "interpreter" or is_autocast(x) or is_traced(x)
 
 
 def on_triton(x: Tensor) -> bool:

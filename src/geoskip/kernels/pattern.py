@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -78,6 +79,26 @@ class Pattern:
             sender_offsets=self.offsets,
         )
 
+    def copies(self, count: int) -> Pattern:
+        """Disjoint copies, one after the other, of a pattern with one group."""
+        copies = torch.arange(count, device=self.device).unsqueeze(1)
+
+        def numbered(values: Tensor, step: int) -> Tensor:
+            return (values + copies * step).flatten()
+
+        def starts(offsets: Tensor) -> Tensor:
+            ends = offsets.new_full((1,), count * self.num_edges)
+            return torch.cat([numbered(offsets[0, :-1], self.num_edges), ends]).unsqueeze(0)
+
+        return Pattern(
+            senders=numbered(self.senders, self.num_senders),
+            receivers=numbered(self.receivers, self.num_receivers),
+            groups_of=None,
+            offsets=starts(self.offsets),
+            by_sender=numbered(self.by_sender, self.num_edges),
+            sender_offsets=starts(self.sender_offsets),
+        )
+
 
 def sizes_of(x: Tensor) -> tuple[int, int, int]:
     """Items, vertices and channels of x [*batch, vertices, channels]."""
@@ -101,28 +122,31 @@ def sort_edges(
     """
     row = receivers if groups_of is None else groups_of * num_receivers + receivers
     order = _argsort(row * max(num_senders, 1) + senders)
-    senders, receivers = senders[order], receivers[order]
+    senders, receivers = senders.index_select(0, order), receivers.index_select(0, order)
     if groups_of is None:
         row, column = receivers, senders
     else:
         groups_of = groups_of[order]
         row, column = row[order], groups_of * num_senders + senders
-    by_sender = _argsort(column)
+    by_sender = _argsort(column, groups * num_senders)
     pattern = Pattern(
         senders=senders,
         receivers=receivers,
         groups_of=groups_of,
         offsets=_offsets(row, groups, num_receivers),
         by_sender=by_sender,
-        sender_offsets=_offsets(column[by_sender], groups, num_senders),
+        sender_offsets=_offsets(column, groups, num_senders, by_sender),
     )
     return pattern, order
 
 
-def _argsort(keys: Tensor) -> Tensor:
-    """The order of integers, stable."""
+def _argsort(keys: Tensor, end: int | None = None) -> Tensor:
+    """The order of integers below ``end``, stable."""
     if not _prefers_numpy(keys):
         return torch.argsort(keys, stable=True)
+    if end is not None and end <= 1 << 16:
+        # NumPy sorts 16 bits by counting.
+        return torch.from_numpy(keys.numpy().astype(np.uint16).argsort(kind="stable"))
     bits = len(keys).bit_length()
     if int(keys.max()) >= 1 << 63 - bits:
         return torch.argsort(keys, stable=True)
@@ -132,12 +156,13 @@ def _argsort(keys: Tensor) -> Tensor:
     return packed.bitwise_and_((1 << bits) - 1)
 
 
-def _offsets(rows: Tensor, groups: int, num_rows: int) -> Tensor:
+def _offsets(rows: Tensor, groups: int, num_rows: int, order: Tensor | None = None) -> Tensor:
+    """Where each row starts among the sorted ones; ``order`` sorts them."""
     if _prefers_numpy(rows):
         offsets = functional.pad(torch.bincount(rows, minlength=groups * num_rows).cumsum(0), (1, 0))
     else:
         starts = torch.arange(groups * num_rows + 1, device=rows.device)
-        offsets = torch.searchsorted(rows, starts)
+        offsets = torch.searchsorted(rows if order is None else rows[order], starts)
     if groups == 1:
         return offsets.unsqueeze(0)
     windows = torch.arange(groups, device=rows.device)[:, None] * num_rows

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from geoskip.kernels.cpu_tables import gradients_of_own, parts_of_batch, rows_of
 from geoskip.kernels.paths import kernels_for
 from geoskip.kernels.pattern import Pattern
 
@@ -43,16 +44,18 @@ def chebyshev_convolution(
     bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """y = Σ_m T_{m+first}(L) x Θ_m + x A + b of x [*batch, vertices, in], with the entries of L in weights [edges]."""
-    y = x.new_empty(*x.shape[:-1], theta.shape[2])
-    flat, flat_y, matrix = x.flatten(0, -2), y.view(-1, theta.shape[2]), _matrix_of_x(theta, first, skip)
-    if matrix is None:
-        flat_y.copy_(torch.zeros_like(flat_y[:1]) if bias is None else bias)
-    elif bias is None:
-        torch.mm(flat, matrix, out=flat_y)
-    else:
-        torch.addmm(bias.to(x.dtype), flat, matrix, out=flat_y)
-    for m, term in _terms(x, weights, (pattern.senders, None, pattern.offsets), first, len(theta)):
-        flat_y.addmm_(term, theta[m])
+    y, matrix = x.new_empty(*x.shape[:-1], theta.shape[2]), _matrix_of_x(theta, first, skip)
+    edges = pattern.senders, None, pattern.offsets
+    for part, part_of_y in parts_of_batch(x, y):
+        flat, flat_y = rows_of(part), rows_of(part_of_y)
+        if matrix is None:
+            flat_y.copy_(torch.zeros_like(flat_y[:1]) if bias is None else bias)
+        elif bias is None:
+            torch.mm(flat, matrix, out=flat_y)
+        else:
+            torch.addmm(bias.to(x.dtype), flat, matrix, out=flat_y)
+        for m, term in _terms(part, weights, edges, first, len(theta)):
+            flat_y.addmm_(term, theta[m])
     return y
 
 
@@ -60,24 +63,23 @@ def chebyshev_convolution_gradients(
     grad_y: Tensor, needs: Sequence[bool], x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern, first: int,
     skip: Tensor | None, bias: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    grad_y, kernels = grad_y.contiguous(), kernels_for(x)
-    matrix, grad_x, grad_theta = _matrix_of_x(theta, first, skip), torch.empty_like(x), torch.empty_like(theta)
-    flat_grad = grad_x.view(-1, x.shape[-1])
-    if matrix is None:
-        flat_grad.zero_()
-    else:
-        torch.mm(grad_y.flatten(0, -2), matrix.t(), out=flat_grad)
-    own = kernels.over_rows(x, grad_y, needs[5] or first == 0, needs[6])
-    # Without a skip, Θ_0 has the shape of A.
-    grad_skip, grad_bias = kernels.add_parts(own, (theta[0] if skip is None else skip, bias))
-    if first == 0:
+    grad_y = grad_y.contiguous()
+    matrix, grad_x, grad_theta = _matrix_of_x(theta, first, skip), torch.empty_like(x), torch.zeros_like(theta)
+    grad_skip, grad_bias = gradients_of_own(x, grad_y, needs[5] or first == 0, needs[6])
+    if first == 0 and grad_skip is not None:
         # Both multiply x.
         grad_theta[0] = grad_skip
-    transposed = pattern.receivers, pattern.by_sender, pattern.sender_offsets
-    for m, term in _terms(grad_y, weights, transposed, first, len(theta)):
-        flat_grad.addmm_(term, theta[m].t())
-        products, _ = kernels.over_rows(x, term, True, False)
-        (grad_theta[m],) = kernels.add_parts([products], [theta[m]])
+    transposed = pattern.receivers.index_select(0, pattern.by_sender), None, pattern.sender_offsets
+    weights = weights.index_select(0, pattern.by_sender)
+    for part, part_of_grad, part_of_grad_x in parts_of_batch(x, grad_y, grad_x):
+        flat, flat_grad = rows_of(part), rows_of(part_of_grad_x)
+        if matrix is None:
+            flat_grad.zero_()
+        else:
+            torch.mm(rows_of(part_of_grad), matrix.t(), out=flat_grad)
+        for m, term in _terms(part_of_grad, weights, transposed, first, len(theta)):
+            flat_grad.addmm_(term, theta[m].t())
+            grad_theta[m].addmm_(flat.t(), term)
     return (
         *(grad_x if needs[0] else None, None, grad_theta if needs[2] else None, None, None),
         *(grad_skip if needs[5] else None, grad_bias),
@@ -95,9 +97,9 @@ def _terms(
     x: Tensor, weights: Tensor, edges: tuple[Tensor, Tensor | None, Tensor], first: int, count: int
 ) -> Iterator[tuple[int, Tensor]]:
     """Each slot m and T_{m+first}(L) x [rows, channels], except T_0."""
-    before, term = x, x
+    before, term, twice = x, x, 2 * weights
     for k in range(1, first + count):
-        recursion = () if k == 1 else (2.0, before)
-        before, term = term, kernels_for(x).spmm(term, weights, *edges, *recursion)
+        arguments = (weights, *edges) if k == 1 else (twice, *edges, 1.0, before)
+        before, term = term, kernels_for(x).spmm(term, *arguments)
         if k >= first:
             yield k - first, term.view(-1, x.shape[-1])

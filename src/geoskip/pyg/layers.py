@@ -164,8 +164,9 @@ class FastGINConv(FastLayer, pyg.GINConv):
         if self.is_slow_call(both, edge_index, size=size):
             return pyg.GINConv.forward(self, x, edge_index, size)
         dtype, center = weight_dtype(both[0]), 0.0
-        if both[0] is both[1] and size is None and not (is_traced() or is_transformed() or self.eps.is_meta):
-            # The center's term is a self-loop of weight 1 + ε, if ε is a constant that can be read.
+        is_same = both[0] is both[1] and size is None
+        if is_same and both[0].is_cuda and not (is_traced() or is_transformed() or self.eps.is_meta):
+            # Its term is a self-loop of weight 1 + ε, if ε is a constant that can be read: that saves launches.
             center = 0.0 if self.eps.requires_grad else 1 + remember((self.eps,), "value", self.eps.item)
         edges, weights = self.weighted_edges(both, edge_index, size, dtype, center)
         total = sparse_product(both[0], weights, edges.pattern)
