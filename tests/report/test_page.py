@@ -103,6 +103,15 @@ def test_only_data_that_are_compared_with_the_paper_need_a_caution() -> None:
     assert "are generated: compare" not in page_html(both[1:])
 
 
+def test_only_data_of_the_paper_are_next_to_its_figures(page: str) -> None:
+    """A page of somebody's own meshes does not mention what the paper has for others."""
+    own = page_html([made_run(EXPERIMENTS["table1"].rows[0], "mine", 0, paper={})])
+    for words in ("next to the paper’s", ">ours<", ">paper<"):
+        assert words in page
+        assert words not in own
+    assert ">result<" in own
+
+
 def test_sections_without_content_are_hidden() -> None:
     page = page_html([made_runs(spheres(1), spheres(1), 1, ("ChebNet M=14",))[0]])
     hidden = {attrs.get("id") for _, attrs in Outline(page).tags if "hidden" in attrs}

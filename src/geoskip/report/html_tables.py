@@ -162,7 +162,7 @@ def _result_head(metrics: tuple[Metric, ...], in_paper: dict[str, bool], sized: 
         name = f'{escape(metric.heading)}<span aria-label="{hint}">{arrow}</span>'
         unit = f' <span class="unit">{escape(metric.unit)}</span>' if metric.unit else ""
         top.append(f'<th scope="colgroup" colspan="{1 + in_paper[metric.key]}" class="metric">{name}{unit}</th>')
-        below.append('<th scope="col" class="number">ours</th>')
+        below.append(f'<th scope="col" class="number">{"ours" if in_paper[metric.key] else "result"}</th>')
         if in_paper[metric.key]:
             below.append('<th scope="col" class="number">paper</th>')
     return f'<tr class="upper">{"".join(top)}</tr><tr>{"".join(below)}</tr>'

@@ -102,6 +102,7 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         meshes_still=_picture(mesh_still(meshes[0])) if meshes else "",
         matches_still=_picture(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
+        comparison="Our results next to the paper’s. " if any(row.paper for t in tables for row in t.rows) else "",
         tables="".join(_section(table, tables) for table in tables),
         outcome=f'<span class="found">{outcome} <a href="#claims">See each claim.</a></span>' if outcome else "",
         about=_about(runs, tables, page.problems),
