@@ -243,8 +243,8 @@ def table(
         atomic_write(output, page.encode())
 
 
-def _measure(record: dict[str, Any], rows: Iterable[Any], told: Callable[[Any], str], path: Path | None) -> list[Any]:
-    """The rows. Each is told when it is there, and the record written with those so far; at the end it is shown."""
+def _measure(record: dict[str, Any], rows: Iterable[Any], line: Callable[[Any], str], path: Path | None) -> list[Any]:
+    """Measure the rows. After each row, print its line and save the record; at the end, print the tables."""
     from benchmarks.measurements import busy, save
 
     measured = []
@@ -254,7 +254,7 @@ def _measure(record: dict[str, Any], rows: Iterable[Any], told: Callable[[Any], 
         record["rows"].append(row if isinstance(row, dict) else asdict(row))
         if "load" in record:
             record["load"][1] = busy()
-        _say(told(row))
+        _say(line(row))
         if path is not None:
             save(path, record)
     _show(record)
@@ -271,7 +271,7 @@ def _line(row: Any) -> str:
 
 
 def _say(line: str) -> None:
-    """A line of progress, at once, beside the output."""
+    """Print a line of progress to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
