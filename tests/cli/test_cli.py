@@ -150,6 +150,7 @@ def test_broken_pipe_is_left_to_typer() -> None:
     [
         (["train", "reconstruction", "--skip", "afine"], "--skip: unknown name 'afine'"),
         (["train", "reconstruction", "--set", "optim.lr=0"], "--set optim.lr: expected a rate above 0, got 0"),
+        (["train", "reconstruction", "--set", "lr=1"], "--set lr: unknown name 'lr'; did you mean optim.lr?"),
         (["train", "reconstruction", "--set", "options.dims=3"], "--set options.dims: monet has no such option"),
         (["train", "reconstruction", "--data", ".", "--kernel-size", "0"], "--kernel-size: MoNetConv needs a whole"),
         (["train", "reconstruction", "--data", "."], "--unit-mm: required for"),

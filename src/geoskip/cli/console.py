@@ -98,7 +98,8 @@ def with_flag(line: str, command: Any) -> str:
         # Options of the data set are in a panel of their own: --test is one, and test is a setting, too.
         own = {entry.name for entry in options if entry.rich_help_panel is None}
         group = name.partition(".")[0]
-        if group in {entry.name for entry in fields(Config)} - own - {"data_options"}:
+        settings = {entry.name for entry in fields(Config)} - own - {"data_options"}
+        if group in settings or rest.startswith(f"unknown name {name!r}"):
             return f"{flags['settings']} {name}: {rest}"
     option = name.removeprefix("data_options.")
     # An option of the data comes first: train has --data-seed for it, and --seed of its own.
