@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import re
 import stat
 import struct
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoskip.data.archives import ArchiveError, Limits, read_files
+from geoskip.data.archives import ArchiveError, Limits, list_files, read_files
 from tests.fuzz.mutations import mutate_bytes
 
 WANTED = re.compile(r"(?:.*/)?(meshes/[^/]+\.ply)")
@@ -147,6 +148,26 @@ def test_counts_and_sizes_are_bounded(tmp_path: Path, limits: Limits, fault: str
 def test_a_large_file_in_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"meshes/b.ply is too large"):
         list(read_files(make_folder(tmp_path, FILES), WANTED, Limits(file_bytes=999)))
+
+
+def test_links_of_a_folder_are_followed_unless_they_have_no_end(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder", FILES | {"d.ply/readme.txt": b""})
+    (folder / "linked").symlink_to(make_folder(tmp_path / "elsewhere", {"meshes/c.ply": b"c"}))
+    (folder / "meshes" / "loop").symlink_to(folder)
+    names = list(list_files(folder, re.compile(r".*\.ply")))
+    assert names == ["linked/meshes/c.ply", "meshes/a.ply", "meshes/b.ply"]
+    (folder / "meshes" / "gone.ply").symlink_to(tmp_path / "gone")
+    with pytest.raises(FileNotFoundError, match=r"gone\.ply"):
+        list_files(folder, WANTED)
+
+
+def test_pipes_and_names_that_are_not_unicode_in_a_folder_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(make_folder(tmp_path / "pipe", FILES) / "meshes" / "pipe.ply")
+    with pytest.raises(ArchiveError, match=r"pipe\.ply is not a regular file"):
+        list(read_files(tmp_path / "pipe", WANTED))
+    (make_folder(tmp_path / "latin", FILES) / "meshes" / os.fsdecode(b"gr\xf6sse.ply")).touch()
+    with pytest.raises(ArchiveError, match="is not Unicode; rename the file"):
+        list(read_files(tmp_path / "latin", WANTED))
 
 
 def test_a_zip_that_lies_about_its_sizes_is_refused(tmp_path: Path) -> None:

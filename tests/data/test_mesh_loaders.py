@@ -224,6 +224,16 @@ def test_a_folder_without_meshes_is_refused(tmp_path: Path) -> None:
         coma(tmp_path, cache=tmp_path / "cache")
 
 
+def test_a_folder_may_have_links_but_no_pipes(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "mine", {"a.ply": BASE})
+    (folder / "more").symlink_to(write_all(tmp_path / "elsewhere", {"b.ply": shifted(1.0)}))
+    (folder / "folder.ply").mkdir()
+    assert mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache").names == ("a.ply", "more/b.ply")
+    os.mkfifo(folder / "c.ply")  # reading it would wait for ever
+    with pytest.raises(ArchiveError, match=r"c\.ply is not a regular file"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+
+
 def test_a_template_of_another_connectivity_is_refused(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "mine", {"a.ply": BASE})
     write_mesh(icosphere(0), tmp_path / "rest.ply")

@@ -8,6 +8,7 @@ that it claims are checked before reading, and the bytes that it really gives wh
 import bz2
 import gzip
 import lzma
+import os
 import re
 import stat
 import tarfile
@@ -38,7 +39,7 @@ class Limits:
 
 
 def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
-    """Name and contents of each file of a folder, zip or tar whose path in it matches ``pattern``, in any order.
+    """Name and contents of each file of a folder, zip or tar whose path in it matches ``pattern``.
 
     The name is what the first group of ``pattern`` matches, so that an archive gives the same names with or without a
     top folder.
@@ -47,7 +48,11 @@ def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = N
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such archive or folder")
     seen: set[str] = set()
-    for path, data in (_read_folder if source.is_dir() else _read_archive)(source, pattern, limits):
+    if source.is_dir():
+        files = ((name, path.read_bytes()) for name, path in list_files(source, pattern, limits).items())
+    else:
+        files = _read_archive(source, pattern, limits)
+    for path, data in files:
         match = pattern.fullmatch(path)
         name = match[1] if match else path
         if name in seen:
@@ -56,13 +61,26 @@ def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = N
         yield name, data
 
 
-def _read_folder(folder: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if pattern.fullmatch(name) and path.is_file():
-            if path.stat().st_size > limits.file_bytes:
-                raise ArchiveError(f"{folder}: {name} is too large")
-            yield name, path.read_bytes()
+def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits | None = None) -> dict[str, Path]:
+    """The files of a folder whose path in it matches ``pattern``, by that path, sorted. Links are followed."""
+    limits, found = limits or Limits(), {}
+    for parent, subfolders, names in os.walk(folder, onerror=_fail, followlinks=True):
+        here, resolved = Path(parent), Path(parent).resolve()
+        # A link to a folder that contains it has no end.
+        subfolders[:] = [name for name in subfolders if not resolved.is_relative_to((here / name).resolve())]
+        for path in (here / name for name in names):
+            name = path.relative_to(folder).as_posix()
+            if pattern.fullmatch(name):
+                status = path.stat()
+                _check_unicode(name)
+                _check(stat.S_ISREG(status.st_mode), f"{path} is not a regular file")
+                _check(status.st_size <= limits.file_bytes, f"{path} is too large")
+                found[name] = path
+    return dict(sorted(found.items()))
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _read_archive(archive: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
@@ -132,14 +150,19 @@ class _LimitedStream:
         return data
 
 
-def _check_name(name: str) -> None:
+def _check_unicode(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:  # it could neither be printed nor stored in the cache
-        raise ArchiveError(f"the name {name!r:.200} is not Unicode") from None
+        raise ArchiveError(f"the name {name!r:.200} is not Unicode; rename the file") from None
+
+
+def _check_name(name: str) -> None:
+    _check_unicode(name)
     path = PurePosixPath(name)
-    outside = path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts
+    outside = path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts
     _check(not outside, f"the name {name!r} leads outside the archive")
+    _check("\\" not in name, f"the name {name!r} has a backslash, which leads outside on Windows; pack the files again")
 
 
 def _check(condition: bool, fault: str) -> None:

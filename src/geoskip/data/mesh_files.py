@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.data.archives import ArchiveError, read_files
+from geoskip.data.archives import ArchiveError, list_files, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_size
@@ -170,8 +170,7 @@ def read_meshes(source: Path, pattern: re.Pattern[str], kind: str, unit_mm: floa
 def _hash_files(source: Path, pattern: re.Pattern[str]) -> str:
     if not source.is_dir():
         return fingerprint_files([source], source.parent)
-    files = [path for path in source.rglob("*") if pattern.fullmatch(path.relative_to(source).as_posix())]
-    return fingerprint_files(files, source)
+    return fingerprint_files(list_files(source, pattern).values(), source)
 
 
 def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str) -> CacheEntry:
