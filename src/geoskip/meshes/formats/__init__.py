@@ -10,6 +10,7 @@ raises a ``MeshError``.
 """
 
 import logging
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from geoskip.records.files import atomic_write
 from geoskip.records.reading import ReadError, read_bytes
 
 __all__ = ["PARSERS", "WRITERS", "parse_mesh", "read_mesh", "write_mesh"]
+
+log = logging.getLogger(__name__)
 
 PARSERS: dict[str, Callable[[bytes], Polygons]] = {
     ".ply": parse_ply,
@@ -50,19 +53,16 @@ def read_mesh(path: str | Path, *, drop_degenerate: bool = False) -> Mesh:
     """
     path = Path(path)
     try:
-        _check_suffix(path.suffix, PARSERS)
-        parse = PARSERS[path.suffix.lower()]
-        data = read_bytes(path)
-        polygons = parse_gltf(data, path.parent) if parse is parse_gltf else parse(data)
-        return _mesh(polygons, drop_degenerate, str(path))
+        _check_suffix(path.suffix)
+        return _parse(read_bytes(path), path, path.parent, drop_degenerate)
     except (MeshError, ReadError) as error:
         raise MeshError(f"{path}: {error}") from error
 
 
 def parse_mesh(data: bytes, suffix: str, *, drop_degenerate: bool = False) -> Mesh:
     """The mesh in the contents of a file of format ``suffix`` (".ply", …), for example a member of an archive."""
-    _check_suffix(suffix, PARSERS)
-    return _mesh(PARSERS[suffix.lower()](data), drop_degenerate, suffix)
+    _check_suffix(suffix)
+    return _parse(data, Path(f"mesh{suffix}"), None, drop_degenerate)
 
 
 def write_mesh(mesh: Mesh, path: str | Path) -> None:
@@ -72,25 +72,25 @@ def write_mesh(mesh: Mesh, path: str | Path) -> None:
     without faces is an error, because no reader would accept the file.
     """
     path = Path(path)
-    _check_suffix(path.suffix, WRITERS)
+    _check_suffix(path.suffix)
     if mesh.num_faces == 0:
         raise MeshError(f"{path}: cannot write a mesh without faces")
     atomic_write(path, WRITERS[path.suffix.lower()](mesh))
 
 
-def _check_suffix(suffix: str, formats: dict[str, Callable]) -> None:
-    if suffix.lower() not in formats:
-        raise MeshError(f"unknown mesh format {suffix!r}; expected one of {', '.join(sorted(formats))}")
+def _check_suffix(suffix: str) -> None:
+    if suffix.lower() not in PARSERS:
+        raise MeshError(f"unknown mesh format {suffix!r}; expected one of {', '.join(sorted(PARSERS))}")
 
 
-def _mesh(polygons: Polygons, drop_degenerate: bool, name: str) -> Mesh:
+def _parse(data: bytes, path: Path, folder: Path | None, drop_degenerate: bool) -> Mesh:
+    parse, data = PARSERS[path.suffix.lower()], data.removeprefix(BOM_UTF8)
+    polygons = parse_gltf(data, folder) if parse is parse_gltf else parse(data)
     triangles = polygons.triangles()
     if len(triangles) == 0:
         raise MeshError("no faces")
     if len(triangles) != len(polygons.sizes):
-        logging.getLogger(__name__).info(
-            "%s: %d polygons split into %d triangles", name, len(polygons.sizes), len(triangles)
-        )
+        log.info("%s: %d polygons split into %d triangles", path, len(polygons.sizes), len(triangles))
     if drop_degenerate:
         triangles = triangles[~repeats_a_corner(triangles)]
     return Mesh(float64_copy(polygons.verts), triangles)

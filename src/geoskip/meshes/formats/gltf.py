@@ -187,7 +187,9 @@ def _contents(buffer: Json, chunk: bytes, folder: Path | None) -> bytes:
 def _external(uri: str, folder: Path | None) -> Path:
     """Only plain names in the document's own folder are read, so that a mesh file cannot access other files."""
     name = unquote(uri)
-    if folder is None or name.startswith(".") or not name.isprintable() or not {*"/\\:"}.isdisjoint(name):
+    if folder is None:
+        raise MeshError("is not a file in the folder of the document: a set has one file per mesh, so save it as .glb")
+    if name.startswith(".") or not name.isprintable() or not {*"/\\:"}.isdisjoint(name):
         raise MeshError("is not a file in the folder of the document")
     return folder / name
 

@@ -16,7 +16,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from geoskip.meshes.formats.polygons import Polygons, float_array, int_array
+from geoskip.meshes.formats.polygons import Polygons, float_array, int_array, split_lines
 from geoskip.meshes.mesh import Mesh, MeshError, float64_copy
 
 _OBJ_SKIPPED = frozenset(
@@ -24,7 +24,7 @@ _OBJ_SKIPPED = frozenset(
     b" sp end con bevel c_interp d_interp lod shadow_obj trace_obj ctech stech call csh vc".split()
 )
 # Some well-known data sets write the counts directly after the keyword, without a space.
-_OFF_KEYWORD = re.compile(rb"\s*(?:ST)?C?N?OFF(?![A-Za-z])")
+_OFF_KEYWORD = re.compile(rb"(?:ST)?C?N?OFF(?![A-Za-z])")
 _STL_RECORD = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 _STL_HEADER_BYTES = 84
 _STL_FACET = [b"facet", b"outer", b"vertex", b"vertex", b"vertex", b"endloop", b"endfacet"]
@@ -34,16 +34,13 @@ def parse_obj(data: bytes) -> Polygons:
     coordinates: list[list[bytes]] = []
     polygons: list[list[bytes]] = []
     num_vertices_so_far: list[int] = []
-    for line in data.replace(b"\\\r\n", b" ").replace(b"\\\n", b" ").split(b"\n"):
-        words = line.split()
-        if not words:
-            continue
+    for words in split_lines(re.sub(rb"\\(?:\r?\n|\r)", b" ", data)):
         if words[0] == b"v":
             coordinates.append(words[1:])
         elif words[0] == b"f":
             polygons.append(words[1:])
             num_vertices_so_far.append(len(coordinates))
-        elif words[0] not in _OBJ_SKIPPED and not words[0].startswith(b"#"):
+        elif words[0] not in _OBJ_SKIPPED:
             raise MeshError(f"unknown OBJ statement {words[0][:20].decode('latin-1')!r}")
     # x y z, optionally followed by a weight, a color, or both
     verts = _positions("OBJ", coordinates, (3, 4, 6, 7))
@@ -73,11 +70,12 @@ def encode_obj(mesh: Mesh) -> bytes:
 
 
 def parse_off(data: bytes) -> Polygons:
-    keyword = _OFF_KEYWORD.match(data)
+    lines = split_lines(data)
+    keyword = _OFF_KEYWORD.match(lines[0][0]) if lines else None
     if keyword is None:
         raise MeshError("not an OFF file: it does not start with OFF")
-    lines = [line.split() for line in re.sub(rb"#[^\n]*", b"", data[keyword.end() :]).split(b"\n")]
-    lines = [words for words in lines if words]
+    lines[0][0] = lines[0][0][keyword.end() :]
+    lines = split_lines(b" ".join(lines[0])) + lines[1:]
     if not lines or len(lines[0]) not in (2, 3):
         raise MeshError("OFF file without a line of vertex and face counts")
     num_vertices, num_faces = int_array(lines[0][:2]).tolist()
@@ -138,7 +136,7 @@ def _stl_binary_corners(data: bytes) -> np.ndarray | None:
 def _stl_text_corners(data: bytes) -> np.ndarray:
     if not data.lstrip()[:5].lower() == b"solid":
         raise MeshError("not an STL file: no 'solid', and the size does not match a binary header")
-    lines = [words for words in (line.split() for line in data.split(b"\n")) if words]
+    lines = split_lines(data)
     keywords = [words[0].lower() for words in lines]
     inner = [keyword for keyword in keywords if keyword not in (b"solid", b"endsolid")]
     if keywords[-1] != b"endsolid" or inner != _STL_FACET * (len(inner) // len(_STL_FACET)):

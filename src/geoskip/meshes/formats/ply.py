@@ -22,7 +22,7 @@ _MAX_PROPERTIES = 1000
 _TYPE_NAMES = "char uchar short ushort int uint float double int8 uint8 int16 uint16 int32 uint32 float32 float64"
 _TYPES = dict(zip(_TYPE_NAMES.split(), ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"] * 2, strict=True))
 _FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
-_END = re.compile(rb"(?:^|\n)end_header[ \t]*\r?\n")
+_END = re.compile(rb"[\r\n]end_header[ \t]*(?:\r?\n|\r)")
 _COLUMNS = {"vertex": ("x", "y", "z"), "face": ("vertex_indices", "vertex_index")}
 
 
@@ -64,9 +64,9 @@ def _parse_header(data: bytes) -> tuple[str, list[Element], int]:
     end = _END.search(data, 0, _MAX_HEADER_BYTES)
     if not data.startswith(b"ply") or end is None:
         raise MeshError("not a PLY file: no header from 'ply' to 'end_header'")
-    magic, *lines = data[: end.start()].decode("latin-1").split("\n")
-    statements = [words for words in map(str.split, lines) if words and words[0] not in ("comment", "obj_info")]
-    if magic.strip() != "ply" or not statements:
+    magic, *lines = (line.decode("latin-1").split() for line in data[: end.start()].splitlines())
+    statements = [words for words in lines if words and words[0] not in ("comment", "obj_info")]
+    if magic != ["ply"] or not statements:
         raise MeshError("not a PLY file: its first line is not 'ply'")
     first = statements[0]
     if len(first) != 3 or first[0] != "format" or first[1] not in _FORMATS or first[2] != "1.0":

@@ -38,12 +38,17 @@ class Polygons(NamedTuple):
         return cls(verts, np.full(len(faces), 3), faces.reshape(-1))
 
 
-def int_array(words: list[bytes]) -> np.ndarray:
+def split_lines(text: bytes) -> list[list[bytes]]:
+    """The words of every line that has any, without comments."""
+    return [words for line in text.splitlines() if (words := line.partition(b"#")[0].split())]
+
+
+def int_array(words: list[bytes]) -> Int[np.ndarray, "words"]:
     """Words of text as int64; raises ``MeshError`` for a word that is not an integer."""
     return _array(words, int, np.int64, "an integer")
 
 
-def float_array(words: list[bytes]) -> np.ndarray:
+def float_array(words: list[bytes]) -> Float[np.ndarray, "words"]:
     """Words of text as float64; raises ``MeshError`` for a word that is not a number."""
     return _array(words, float, np.float64, "a number")
 
@@ -54,13 +59,6 @@ def _array(words: list[bytes], convert: type, dtype: type, expected: str) -> np.
             return np.array(list(map(convert, words)), dtype=dtype)
     except (ValueError, OverflowError):
         pass
-    bad = next(word for word in words if not _converts(word, convert, dtype))
-    raise MeshError(f"{bad[:40].decode('latin-1')!r} is not {expected}")
-
-
-def _converts(word: bytes, convert: type, dtype: type) -> bool:
-    try:
-        np.array(convert(word), dtype=dtype)
-    except (ValueError, OverflowError):
-        return False
-    return b"_" not in word
+    for word in words if len(words) > 1 else ():
+        _array([word], convert, dtype, expected)
+    raise MeshError(f"{words[0][:40].decode('latin-1')!r} is not {expected}")
