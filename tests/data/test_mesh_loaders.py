@@ -217,6 +217,27 @@ def test_a_mesh_in_another_unit_is_refused(scale: float, than: str, tmp_path: Pa
         correspondence_folder(folder, unit_mm=1.0)
 
 
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 5e6), (1e-44, 0.0)])
+def test_a_mesh_that_float32_would_blur_is_refused(scale: float, offset: float, tmp_path: Path) -> None:
+    """As in map coordinates: at 5,000 km, float32 has steps of half a meter."""
+    blurred = BASE.with_verts(scale * BASE.verts * 1.1 + offset)
+    folder = write_all(tmp_path / "mine", {"a.ply": blurred})
+    with pytest.raises(MeshError, match=r"mine: a\.ply: float32 rounds its positions by up to .*move it to the origin"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+    folder = write_all(tmp_path / "any", {"target.ply": blurred, "a.ply": blurred})
+    (folder / "a.txt").write_text("0 1 2 3")
+    with pytest.raises(MeshError, match="float32 rounds its positions"):
+        correspondence_folder(folder, unit_mm=1.0)
+
+
+def test_polygons_are_reported_once_for_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a.obj", "b.obj", "c.obj"):
+        (tmp_path / name).write_text("v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1 2 3 4\n")
+    with caplog.at_level("INFO", logger="geoskip"):
+        mesh_folder(tmp_path, unit_mm=1.0, cache=tmp_path / "cache")
+    assert caplog.text.count("1 polygons split into 2 triangles") == 1
+
+
 def test_a_folder_without_meshes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"has no meshes in \.ply, \.obj"):
         mesh_folder(tmp_path, unit_mm=1.0, cache=tmp_path / "cache")
@@ -258,6 +279,17 @@ def test_a_folder_with_correspondences_is_a_correspondence_set(tmp_path: Path) -
     assert pairs.num_classes == 4
 
 
+def test_correspondences_may_be_in_subfolders_and_written_by_savetxt(tmp_path: Path) -> None:
+    folder = write_all(tmp_path, {"target.ply": BASE, "a/1.ply": BASE, "b/1.ply": shifted(1.0)})
+    (folder / "a" / "._1.ply").write_bytes(b"resource fork")
+    np.savetxt(folder / "a" / "1.txt", np.array([3, 2, -1, 0]))
+    np.save(folder / "b" / "1.npy", np.array([0.0, 1.0, 2.0, 3.0]))
+    pairs = correspondence_folder(folder, unit_mm=1.0, test="b")
+    assert pairs.names == ("a/1.ply", "b/1.ply")
+    assert [labels.tolist() for labels in pairs.labels] == [[3, 2, -1, 0], [0, 1, 2, 3]]
+    assert pairs.split.test.tolist() == [1]
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
@@ -265,7 +297,8 @@ def test_a_folder_with_correspondences_is_a_correspondence_set(tmp_path: Path) -
         ("0 1 2 x", "not a list of whole numbers"),
         ("0 1 2 0.5", "not a list of whole numbers"),
         ("0 1 2 99999999999999999999", "not a list of whole numbers"),
-        ("0 1 2 4", "outside -1 to 3"),
+        ("0 1 2 4", "labels outside -1 to 3, such as 4"),
+        (",".join(["1"] * 4000), "not a list of whole numbers: .{,100}$"),
     ],
 )
 def test_bad_correspondences_are_refused(tmp_path: Path, content: str, fault: str) -> None:

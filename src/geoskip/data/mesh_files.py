@@ -29,7 +29,7 @@ from torch import Tensor
 from geoskip.data.archives import ArchiveError, list_files, read_files
 from geoskip.data.cache import CacheEntry, cached, fingerprint, fingerprint_files
 from geoskip.data.catalog import COMA, FAUST
-from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_size
+from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_rounding, check_size
 from geoskip.data.people import EXPRESSIONS
 from geoskip.data.progress_bar import progress_bar
 from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
@@ -107,17 +107,16 @@ def correspondence_folder(
     ``a.ply``, there is ``a.txt`` or ``a.npy``: for each vertex of the mesh, in order, the number (from 0) of the
     target's vertex that it corresponds to, or -1. ``unit_mm`` and ``test`` as in :func:`mesh_folder`.
     """
-    folder = Path(folder)
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PARSERS)
-    targets = [path for path in paths if path.stem == TARGET]
-    items = [path for path in paths if path.stem != TARGET]
+    files = list_files(Path(folder), ANY_MESH)
+    targets = [path for name, path in files.items() if PurePosixPath(name).stem == TARGET]
+    items = {name: path for name, path in files.items() if path not in targets}
     if len(targets) != 1 or not items:
         raise MeshError(f"{folder}: needs one {TARGET}.ply and at least one other mesh")
-    meshes = tuple(read_mesh(path) for path in items)
-    labels = tuple(_read_labels(path, mesh) for path, mesh in zip(items, meshes, strict=True))
-    names = tuple(path.name for path in items)
-    target = read_mesh(targets[0])
-    for path, mesh in zip(items, meshes, strict=True):
+    target, meshes = read_mesh(targets[0]), tuple(map(read_mesh, items.values()))
+    labels = tuple(_read_labels(path, mesh) for path, mesh in zip(items.values(), meshes, strict=True))
+    names = tuple(items)
+    for path, mesh in zip([*targets, *items.values()], [target, *meshes], strict=True):
+        check_rounding(str(path), mesh)
         check_size(str(path), mesh.radius(), target.radius(), targets[0].name)
     arrays = [array for mesh in (target, *meshes) for array in (mesh.verts, mesh.faces)]
     content = fingerprint(*arrays, *(numbers.numpy() for numbers in labels), np.array(names))
@@ -143,11 +142,13 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
     if not chosen.is_file():
         raise MeshError(f"{path}: its file of correspondences, {text.name} or {binary.name}, is missing")
     try:
-        numbers = np.array(read_text(text).split(), dtype=np.int64) if chosen is text else read_npy(binary)
-    except (OSError, ValueError, OverflowError) as error:
-        raise MeshError(f"{chosen}: not a list of whole numbers: {error}") from error
-    if numbers.shape != (mesh.num_vertices,) or numbers.dtype.kind not in "iu":
-        raise MeshError(f"{chosen}: {mesh.num_vertices} whole numbers are needed, not {numbers.dtype} {numbers.shape}")
+        numbers = np.array(read_text(text).split(), dtype=np.float64) if chosen is text else read_npy(binary)
+    except (OSError, ValueError) as error:
+        raise MeshError(f"{chosen}: not a list of whole numbers: {error!s:.100}") from error
+    if numbers.shape != (mesh.num_vertices,):
+        raise MeshError(f"{chosen}: {mesh.num_vertices} whole numbers are needed, one per vertex, not {numbers.shape}")
+    if not ((np.trunc(numbers) == numbers) & (np.abs(numbers) < 2**53)).all():
+        raise MeshError(f"{chosen}: not a list of whole numbers, one per vertex")
     return torch.from_numpy(numbers.astype(np.int64))
 
 
@@ -180,9 +181,10 @@ def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str)
     with progress_bar(f"meshes of {source.name}", None) as advance:
         for name, data in read_files(source, pattern):
             try:
-                mesh = parse_mesh(data, PurePosixPath(name).suffix)
+                mesh = parse_mesh(data, PurePosixPath(name).suffix, log_polygons=first is None)
             except MeshError as error:
                 raise MeshError(f"{source}: {name}: {error}") from error
+            check_rounding(f"{source}: {name}", mesh)
             first = first or (name, mesh)
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:

@@ -22,6 +22,7 @@ from geoskip.shapes import Bool, Float, Int
 
 # Meshes of one kind differ less in size than lengths in inches and in millimeters.
 LARGEST_RATIO = 20.0
+LARGEST_ROUNDING = 1e-4  # of the radius: a hundredth of a millimeter on a face
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +258,10 @@ class CorrespondenceSet:
         for name, mesh, labels in zip(self.names, self.meshes, self.labels, strict=True):
             if labels.shape != (mesh.num_vertices,):
                 raise ValueError(f"{name}: {tuple(labels.shape)} labels for {mesh.num_vertices} vertices")
-            if len(labels) and not (labels.min() >= -1 and labels.max() < self.num_classes):
-                raise ValueError(f"{name}: labels outside -1 to {self.num_classes - 1}, the target's vertices")
+            outside = labels[(labels < -1) | (labels >= self.num_classes)]
+            if len(outside):
+                fault = f"labels outside -1 to {self.num_classes - 1}, such as {outside[0]}"
+                raise ValueError(f"{name}: {fault}; the target's vertices count from 0")
 
     def __len__(self) -> int:
         return len(self.meshes)
@@ -286,6 +289,16 @@ def check_size(name: str, radius: float, usual: float, like: str) -> None:
     if large > LARGEST_RATIO * small:
         factor, than = large / small if small else float("inf"), "larger" if radius > usual else "smaller"
         raise MeshError(f"{name}: {factor:,.0f} times {than} than {like}; scale it to the same unit of length")
+
+
+def check_rounding(name: str, mesh: Mesh) -> None:
+    """MeshError if float32, in which networks compute, is too coarse for a mesh: far from the origin, or too small."""
+    error = np.abs(mesh.verts.astype(np.float32) - mesh.verts).max(initial=0.0)
+    if error > LARGEST_ROUNDING * mesh.radius():
+        raise MeshError(
+            f"{name}: float32 rounds its positions by up to {error:.2g}, too much for a mesh of radius "
+            f"{mesh.radius():.2g}; move it to the origin, and scale it to millimeters or meters"
+        )
 
 
 def pyg_data() -> type[Any]:

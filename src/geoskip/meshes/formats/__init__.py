@@ -54,15 +54,15 @@ def read_mesh(path: str | Path, *, drop_degenerate: bool = False) -> Mesh:
     path = Path(path)
     try:
         _check_suffix(path.suffix)
-        return _parse(read_bytes(path), path, path.parent, drop_degenerate)
+        return _parse(read_bytes(path), path.suffix, drop_degenerate, str(path), path.parent)
     except (MeshError, ReadError) as error:
         raise MeshError(f"{path}: {error}") from error
 
 
-def parse_mesh(data: bytes, suffix: str, *, drop_degenerate: bool = False) -> Mesh:
+def parse_mesh(data: bytes, suffix: str, *, drop_degenerate: bool = False, log_polygons: bool = True) -> Mesh:
     """The mesh in the contents of a file of format ``suffix`` (".ply", …), for example a member of an archive."""
     _check_suffix(suffix)
-    return _parse(data, Path(f"mesh{suffix}"), None, drop_degenerate)
+    return _parse(data, suffix, drop_degenerate, suffix if log_polygons else "")
 
 
 def write_mesh(mesh: Mesh, path: str | Path) -> None:
@@ -83,14 +83,14 @@ def _check_suffix(suffix: str) -> None:
         raise MeshError(f"unknown mesh format {suffix!r}; expected one of {', '.join(sorted(PARSERS))}")
 
 
-def _parse(data: bytes, path: Path, folder: Path | None, drop_degenerate: bool) -> Mesh:
-    parse, data = PARSERS[path.suffix.lower()], data.removeprefix(BOM_UTF8)
+def _parse(data: bytes, suffix: str, drop_degenerate: bool, name: str, folder: Path | None = None) -> Mesh:
+    parse, data = PARSERS[suffix.lower()], data.removeprefix(BOM_UTF8)
     polygons = parse_gltf(data, folder) if parse is parse_gltf else parse(data)
     triangles = polygons.triangles()
     if len(triangles) == 0:
         raise MeshError("no faces")
-    if len(triangles) != len(polygons.sizes):
-        log.info("%s: %d polygons split into %d triangles", path, len(polygons.sizes), len(triangles))
+    if len(triangles) != len(polygons.sizes) and name:
+        log.info("%s: %d polygons split into %d triangles", name, len(polygons.sizes), len(triangles))
     if drop_degenerate:
         triangles = triangles[~repeats_a_corner(triangles)]
     return Mesh(float64_copy(polygons.verts), triangles)
