@@ -110,3 +110,6 @@ def test_making_it_says_how_to_train_on_it(package: Path) -> None:
     assert made.exit_code == 0, made.output
     assert "16 meshes of 162 vertices" in made.stdout
     assert f"--data {name} --set data_options.count=16" in made.stdout
+    options = run("data", "make", name, "--help").stdout
+    assert "--count" in options
+    assert "completion" not in options

@@ -63,9 +63,10 @@ def test_coma_is_the_same_from_archive_and_folder(tmp_path: Path, top: str) -> N
     assert from_folder.unit_mm == 1000
 
 
-def test_coma_interpolation_takes_ten_of_each_hundred(tmp_path: Path) -> None:
+def test_coma_interpolation_takes_ten_of_each_hundred(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     faces = coma(coma_folder(tmp_path / "coma", frames=5), cache=tmp_path / "cache")
     assert len(faces) == 120
+    assert "coma: 120 of 20466 frames" in caplog.text  # as after an extraction that ended early
     assert faces.split.test.tolist() == [*range(10), *range(100, 110)]
     assert len(faces.split.train) == 100
 

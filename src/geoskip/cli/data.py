@@ -104,7 +104,7 @@ class DataSetCommands(CommandGroup):
         known = super().get_command(ctx, cmd_name)
         if known is not None or not (":" in cmd_name or cmd_name in DATA_SETS):
             return known
-        single = typer.Typer()
+        single = typer.Typer(add_completion=False)
         _add_command(single, cmd_name, find_data_set(cmd_name))
         return typer.main.get_command(single)
 

@@ -38,13 +38,15 @@ class Limits:
     ratio: float = 100.0
 
 
-def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
+DEFAULT = Limits()
+
+
+def read_files(source: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT) -> Iterator[tuple[str, bytes]]:
     """Name and contents of each file of a folder, zip or tar whose path in it matches ``pattern``.
 
     The name is what the first group of ``pattern`` matches, so that an archive gives the same names with or without a
     top folder.
     """
-    limits = limits or Limits()
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such archive or folder")
     seen: set[str] = set()
@@ -61,9 +63,9 @@ def read_files(source: Path, pattern: re.Pattern[str], limits: Limits | None = N
         yield name, data
 
 
-def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits | None = None) -> dict[str, Path]:
+def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT) -> dict[str, Path]:
     """The files of a folder whose path in it matches ``pattern``, by that path, sorted. Links are followed."""
-    limits, found = limits or Limits(), {}
+    found = {}
     for parent, subfolders, names in os.walk(folder, onerror=_fail, followlinks=True):
         here, resolved = Path(parent), Path(parent).resolve()
         # A link to a folder that contains it has no end.

@@ -287,7 +287,7 @@ def moving_bones(body: Any) -> tuple[list[int], Int[np.ndarray, bones]]:
 
 
 def person_in_motion(
-    body: Any, kept: Int[np.ndarray, vertices], phenotypes: dict[str, float], takes: list[Bones]
+    body: Any, kept: Int[np.ndarray, vertices], moving: list[int], phenotypes: dict[str, float], takes: list[Bones]
 ) -> tuple[Float[np.ndarray, "vertices 3"], Float[np.ndarray, "takes bones 3 4"]]:
     """A person at rest, and for each take the transforms of the moving bones (see ``SkinnedShapes``).
 
@@ -296,7 +296,6 @@ def person_in_motion(
     """
     with torch.no_grad():
         output = body(pose_parameters=pose_parameters(body, [{}, *takes]), phenotype_kwargs=phenotypes)
-    moving, _ = moving_bones(body)
     bone_poses = output["bone_poses"][:, moving]
     motion = (bone_poses[1:] @ torch.linalg.inv(bone_poses[:1])).numpy()
     # anny's axes to ours, in rows and in columns.
@@ -312,15 +311,15 @@ def person_in_motion(
 def _build_moving(people: int, frames: int, num_vertices: int, seed: int) -> CacheEntry:
     body = anny_model()
     template, kept = body_template(body, num_vertices)
+    moving, leader = moving_bones(body)
     rests, transforms = [], []
     for person in range(people):
         for number, motion in enumerate(MOTIONS):
             path = random_motion(motion, frames, np.random.default_rng([seed, 6, person, number]))
             takes = [bone_rotations(pose) for pose in path]
-            rest, motions = person_in_motion(body, kept, random_adult(seed, person), takes)
+            rest, motions = person_in_motion(body, kept, moving, random_adult(seed, person), takes)
             transforms.append(motions.astype(np.float32))
         rests.append(rest)
-    moving, leader = moving_bones(body)
     weights = np.zeros((len(kept), len(moving)))
     np.add.at(weights.T, leader, body.dense_vertex_bone_weights.numpy()[kept].T)
     arrays: dict[str, np.ndarray] = {

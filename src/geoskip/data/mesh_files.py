@@ -15,6 +15,7 @@ first one are the classes, and geodesic errors are measured on it (:func:`geoski
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,9 +37,12 @@ from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text
 
+log = logging.getLogger(__name__)
+
 # Part of the cache key: raise it when the same files give other arrays.
 VERSION = 2
 UNIT_MM = 1000.0
+COMA_FRAMES = 20_466
 COMA_FRAME = re.compile(rf"(?:.*/)?([^/]+/(?:{'|'.join(EXPRESSIONS)})/[^/.][^/]*\.ply)")
 FAUST_MESHES, FAUST_TRAIN = 100, 80
 FAUST_MESH = re.compile(r"(?:.*/)?(tr_reg_\d{3}\.ply)")
@@ -55,6 +59,8 @@ def coma(path: str | Path | None = None, split: str = "interpolation", *, cache:
     if split != "interpolation" and split not in EXPRESSIONS:
         raise ValueError(f"split: expected interpolation or one of {', '.join(EXPRESSIONS)}, got {split!r}")
     frames = read_meshes(COMA.find(path), COMA_FRAME, "coma", UNIT_MM, cache)
+    if len(frames) != COMA_FRAMES:
+        log.warning("coma: %s of %s frames, so errors are not those of other papers", len(frames), COMA_FRAMES)
     return replace(frames, split=Split.coma(frames.names, split))
 
 
@@ -153,9 +159,9 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
 
 
 def read_meshes(source: Path, pattern: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
-    """The meshes in a folder, zip or tar whose path matches ``wanted``, all for training, in the order of their names.
+    """The meshes in a folder, zip or tar whose path matches ``pattern``, all for training, in the order of their names.
 
-    The first group of ``wanted`` is the name of a mesh. All must have the same faces in the same order; the template is
+    The first group of ``pattern`` is the name of a mesh. All must have the same faces in the same order; the template is
     the first one. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
     files' contents, which takes seconds. ``content`` is the same wherever the files are.
     """

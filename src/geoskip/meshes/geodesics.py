@@ -38,10 +38,8 @@ def geodesic_distances(
     """
     sources = vertex_numbers("sources", sources, mesh.num_vertices)
     solver = DistanceSolver(mesh, method)
-    distances = np.empty((len(sources), mesh.num_vertices))
-    for row, source in zip(distances, sources.tolist(), strict=True):
-        row[:] = solver.row(source)
-    return distances
+    rows = [solver.row(source) for source in sources.tolist()]
+    return np.array(rows).reshape(len(sources), mesh.num_vertices)
 
 
 def geodesic_diameter(mesh: Mesh, method: Method = "heat") -> float:

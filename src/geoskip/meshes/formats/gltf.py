@@ -239,14 +239,9 @@ def _transform(node: Json) -> np.ndarray:
 
 
 def _rotation(quaternion: list[float]) -> np.ndarray:
-    x, y, z, w = quaternion
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    """1 + 2 w K + 2 K², where K v = (x, y, z) × v."""
+    cross = np.cross(np.eye(3), quaternion[:3])
+    return np.eye(3) + 2 * quaternion[3] * cross + 2 * cross @ cross
 
 
 def encode_gltf(mesh: Mesh) -> bytes:
