@@ -123,6 +123,8 @@ def test_text_may_have_any_line_ends_and_a_byte_order_mark(suffix: str, line_end
 def test_text_may_have_comments_anywhere() -> None:
     obj = b"# made by hand\nv 0 0 0 # first\nv 1 0 0\nv 0 1 0#\n  # f 1 1 1\nf 1 2 3 # end"
     off = b"# made by hand\n\nOFF # three\n3 1 0\n0 0 0 # first\n1 0 0\n0 1 0\n#\n3 0 1 2 # end"
+    windows = b"# from C:\\meshes\\\nv 9 9 9\n" + obj.replace(b"1 2 3", b"2 3 4")
+    assert parse_mesh(windows, ".obj").num_vertices == 4
     for data, suffix in ((obj, ".obj"), (off, ".off")):
         assert parse_mesh(data, suffix).faces.tolist() == [[0, 1, 2]]
 

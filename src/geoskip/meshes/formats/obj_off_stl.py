@@ -34,7 +34,7 @@ def parse_obj(data: bytes) -> Polygons:
     coordinates: list[list[bytes]] = []
     polygons: list[list[bytes]] = []
     num_vertices_so_far: list[int] = []
-    for words in split_lines(re.sub(rb"\\(?:\r?\n|\r)", b" ", data)):
+    for words in split_lines(data):
         if words[0] == b"v":
             coordinates.append(words[1:])
         elif words[0] == b"f":

@@ -1,5 +1,6 @@
 """What all readers share: polygons before they are checked, and numbers in text."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +40,11 @@ class Polygons(NamedTuple):
 
 
 def split_lines(text: bytes) -> list[list[bytes]]:
-    """The words of every line that has any, without comments."""
-    return [words for line in text.splitlines() if (words := line.partition(b"#")[0].split())]
+    """The words of every line that has any, without comments. A line that ends in a backslash includes the next one."""
+    # Comments first: one that ends in a backslash, as in a path of Windows, does not include the next line.
+    without_comments = re.sub(rb"#[^\r\n]*", b"", text)
+    joined = re.sub(rb"\\(?:\r?\n|\r)", b" ", without_comments)
+    return [words for line in joined.splitlines() if (words := line.split())]
 
 
 def int_array(words: list[bytes]) -> Int[np.ndarray, "words"]:
