@@ -13,6 +13,7 @@ expressions with a random strength, plus two random actions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,8 @@ def faces(
         for (subject, expression), length in zip(takes, arrays["lengths"], strict=True)
         for frame in range(length)
     )
-    subject_of_take = torch.tensor([subject for subject, _ in takes])
-    shapes = SkinnedShapes(
-        torch.from_numpy(arrays["rests"]),
-        torch.from_numpy(arrays["displacements"]),
-        torch.from_numpy(arrays["coefficients"]),
-        subject_of_take.repeat_interleave(torch.from_numpy(arrays["lengths"])),
-    )
+    subject_of_frame = np.repeat([subject for subject, _ in takes], arrays["lengths"])
+    shapes = skinned_shapes({**arrays, "subject": subject_of_frame})
     return MeshSet(mean_template(arrays), shapes, names, Split.coma(names, split), 1.0, entry_name("faces", recipe))
 
 
@@ -171,8 +167,8 @@ def mixed_faces(
 
 
 def skinned_shapes(arrays: Mapping[str, np.ndarray]) -> SkinnedShapes:
-    order = ("rests", "displacements", "coefficients", "subject", "weights", "transforms")
-    return SkinnedShapes(*(torch.from_numpy(arrays[name]) for name in order))
+    names = [field.name for field in fields(SkinnedShapes) if field.name in arrays]
+    return SkinnedShapes(**{name: torch.from_numpy(arrays[name]) for name in names})
 
 
 Take = tuple[Float[np.ndarray, "frames actions"], Int[np.ndarray, "keys 2"]]

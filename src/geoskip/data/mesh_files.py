@@ -33,7 +33,7 @@ from geoskip.data.catalog import COMA, FAUST
 from geoskip.data.mesh_sets import CorrespondenceSet, MeshSet, Split, StoredShapes, check_rounding, check_size
 from geoskip.data.people import EXPRESSIONS
 from geoskip.data.progress_bar import progress_bar
-from geoskip.meshes.formats import PARSERS, parse_mesh, read_mesh
+from geoskip.meshes.formats import parse_mesh, read_mesh
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.records.reading import read_npy, read_text
 
@@ -159,10 +159,10 @@ def _read_labels(path: Path, mesh: Mesh) -> Tensor:
 
 
 def read_meshes(source: Path, pattern: re.Pattern[str], kind: str, unit_mm: float, cache: Path | None) -> MeshSet:
-    """The meshes in a folder, zip or tar whose path matches ``pattern``, all for training, in the order of their names.
+    """The meshes in a folder, zip or tar whose path matches ``pattern``, sorted by name, all for training.
 
-    The first group of ``pattern`` is the name of a mesh. All must have the same faces in the same order; the template is
-    the first one. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
+    The first group of ``pattern`` is the name of a mesh. All must have the same faces in the same order; the first mesh
+    is the template. Reading thousands of files takes minutes, so the result is cached under ``kind`` and a hash of the
     files' contents, which takes seconds. ``content`` is the same wherever the files are.
     """
     files = _hash_files(source, pattern)

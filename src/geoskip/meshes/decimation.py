@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoskip.arguments import check_type, whole_number
-from geoskip.meshes.mesh import Mesh, MeshError
+from geoskip.meshes.mesh import Mesh, MeshError, edge_keys
 from geoskip.shapes import Float, Int
 
 BORDER_WEIGHT = 1e3
@@ -347,7 +347,7 @@ def _vertex_planes(mesh: Mesh) -> Float[np.ndarray, "vertices 6"]:
     normals = mesh.face_normals()
     of_faces = mesh.face_areas()[:, None] * _outer(normals)
     start, end = mesh.faces.ravel(), np.roll(mesh.faces, -1, axis=1).ravel()
-    keys = np.minimum(start, end) * mesh.num_vertices + np.maximum(start, end)
+    keys = edge_keys(start, end, mesh.num_vertices)
     _, edge, counts = np.unique(keys, return_inverse=True, return_counts=True)
     border = counts[edge] != 2
     start, end, face = start[border], end[border], np.repeat(np.arange(mesh.num_faces), 3)[border]

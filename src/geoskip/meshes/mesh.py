@@ -108,14 +108,21 @@ class Mesh:
         return digest.hexdigest()
 
     def _edges_and_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        ends = np.sort(self.faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
-        # Sorting one key per edge is many times faster than sorting rows; keys fit for up to 3e9 vertices.
-        keys, counts = np.unique(ends[:, 0] * self.num_vertices + ends[:, 1], return_counts=True)
+        ends = self.faces, np.roll(self.faces, -1, axis=1)
+        keys, counts = np.unique(edge_keys(*ends, self.num_vertices), return_counts=True)
         return np.stack(np.divmod(keys, max(self.num_vertices, 1)), axis=1), counts
 
     def _face_crosses(self) -> np.ndarray:
         a, b, c = (self.verts[self.faces[:, k]] for k in range(3))
         return np.cross(b - a, c - a)
+
+
+def edge_keys(i: np.ndarray, j: np.ndarray, num_vertices: int) -> np.ndarray:
+    """A number for each edge, whatever its direction: i · num_vertices + j for i < j. It fits for up to 3e9 vertices.
+
+    Sorting these is many times faster than sorting pairs.
+    """
+    return np.minimum(i, j) * num_vertices + np.maximum(i, j)
 
 
 def summary(mesh: Mesh) -> dict[str, int | float]:
@@ -246,11 +253,11 @@ def _icosahedron() -> Mesh:
 def _split_in_four(mesh: Mesh) -> Mesh:
     """Split every face in four. The edge midpoints, projected to the unit sphere, come after the old vertices."""
     edges = mesh.edges()
-    keys = edges[:, 0] * mesh.num_vertices + edges[:, 1]
+    keys = edge_keys(*edges.T, mesh.num_vertices)
     a, b, c = mesh.faces.T
 
     def midpoint(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        return mesh.num_vertices + np.searchsorted(keys, np.minimum(i, j) * mesh.num_vertices + np.maximum(i, j))
+        return mesh.num_vertices + np.searchsorted(keys, edge_keys(i, j, mesh.num_vertices))
 
     ab, bc, ca = midpoint(a, b), midpoint(b, c), midpoint(c, a)
     faces = np.stack([a, ab, ca, b, bc, ab, c, ca, bc, ab, bc, ca], axis=1).reshape(-1, 3)

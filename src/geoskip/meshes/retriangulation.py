@@ -5,7 +5,7 @@ Vertices keep their index, so labels and other vertex data stay valid.
 
 import numpy as np
 
-from geoskip.meshes.mesh import Mesh
+from geoskip.meshes.mesh import Mesh, edge_keys
 from geoskip.shapes import Bool, Float, Int
 
 # Limits after a flip: the quality of the triangles (1 is equilateral, 0 has no area), the cosine between the normals
@@ -47,7 +47,7 @@ def _inner_edges(
 ) -> tuple[Int[np.ndarray, "inner 4"], Int[np.ndarray, "inner 2"], Int[np.ndarray, "edges"]]:
     """Edges a → b of two triangles (a, b, c) and (b, a, d): corners a, b, c, d; triangles; keys of all edges."""
     starts, ends, tips = (np.roll(faces, -shift, axis=1).ravel() for shift in range(3))
-    keys = np.minimum(starts, ends) * num_vertices + np.maximum(starts, ends)
+    keys = edge_keys(starts, ends, num_vertices)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -67,7 +67,7 @@ def _allowed(
     ends = np.stack(np.divmod(keys, len(verts)))
     degree = np.bincount(ends.ravel(), minlength=len(verts))
     allowed = (degree[[a, b]] > LEAST_DEGREE).all(axis=0) & (degree[[c, d]] < MOST_DEGREE).all(axis=0)
-    new = np.minimum(c, d) * len(verts) + np.maximum(c, d)
+    new = edge_keys(c, d, len(verts))
     allowed &= keys[np.searchsorted(keys, new).clip(max=len(keys) - 1)] != new
     # The remaining checks use positions, and only for the edges that passed so far.
     left = np.flatnonzero(allowed)
