@@ -231,6 +231,13 @@ def test_a_mesh_that_float32_would_blur_is_refused(scale: float, offset: float, 
         correspondence_folder(folder, unit_mm=1.0)
 
 
+def test_one_mesh_in_two_formats_is_refused(tmp_path: Path) -> None:
+    """Otherwise one could be for training and its copy for the test."""
+    folder = write_all(tmp_path / "mine", {"a.obj": BASE, "b.obj": shifted(1.0), "b.ply": shifted(1.0)})
+    with pytest.raises(MeshError, match=r"mine: b\.obj and b\.ply are one mesh in two formats; keep one"):
+        mesh_folder(folder, unit_mm=1.0, cache=tmp_path / "cache")
+
+
 def test_polygons_are_reported_once_for_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a.obj", "b.obj", "c.obj"):
         (tmp_path / name).write_text("v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1 2 3 4\n")

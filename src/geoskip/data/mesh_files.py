@@ -201,6 +201,10 @@ def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str)
         expected = "in .ply, .obj, .off, .stl, .gltf or .glb files" if kind == OWN else f"laid out as in {kind}"
         raise ArchiveError(f"{source}: has no meshes {expected}")
     names, faces = sorted(verts_by_name), first[1].faces
+    stems: dict[PurePosixPath, str] = {}
+    for name in names:
+        if (other := stems.setdefault(PurePosixPath(name).with_suffix(""), name)) != name:
+            raise MeshError(f"{source}: {other} and {name} are one mesh in two formats; keep one of them")
     usual = median(radii.values())
     for name in names:
         check_size(f"{source}: {name}", radii[name], usual, "most meshes of the set")
