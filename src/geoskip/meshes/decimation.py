@@ -155,7 +155,9 @@ class MutableMesh:
         if rules < Rules.ANY_EDGE and not self._keeps_topology(u, v, shared):
             return None
         gone, turned = list(shared), []
-        for f in stars[u] - shared:
+        for f in stars[u]:
+            if f in shared:
+                continue
             a, b, c = faces[f]
             if b == u:
                 b, c = c, a
