@@ -50,11 +50,7 @@ def read_files(source: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT)
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such archive or folder")
     seen: set[str] = set()
-    if source.is_dir():
-        files = ((name, path.read_bytes()) for name, path in list_files(source, pattern, limits).items())
-    else:
-        files = _read_archive(source, pattern, limits)
-    for path, data in files:
+    for path, data in (_read_folder if source.is_dir() else _read_archive)(source, pattern, limits):
         match = pattern.fullmatch(path)
         name = match[1] if match else path
         if name in seen:
@@ -83,6 +79,11 @@ def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT)
 
 def _fail(error: OSError) -> None:
     raise error
+
+
+def _read_folder(folder: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:
+    for name, path in list_files(folder, pattern, limits).items():
+        yield name, path.read_bytes()
 
 
 def _read_archive(archive: Path, pattern: re.Pattern[str], limits: Limits) -> Iterator[tuple[str, bytes]]:

@@ -253,7 +253,7 @@ def _icosahedron() -> Mesh:
 def _split_in_four(mesh: Mesh) -> Mesh:
     """Split every face in four. The edge midpoints, projected to the unit sphere, come after the old vertices."""
     edges = mesh.edges()
-    keys = edge_keys(*edges.T, mesh.num_vertices)
+    keys = edge_keys(edges[:, 0], edges[:, 1], mesh.num_vertices)
     a, b, c = mesh.faces.T
 
     def midpoint(i: np.ndarray, j: np.ndarray) -> np.ndarray:
