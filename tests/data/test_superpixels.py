@@ -184,6 +184,18 @@ def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
     assert graphs.split.test.tolist() == [0, 3, 6, 9]
 
 
+def test_hidden_files_and_folders_are_no_images_and_no_classes(tmp_path: Path) -> None:
+    """As Jupyter and macOS leave them; links to folders are followed."""
+    names = [*(f"cat/{i}.png" for i in range(3)), ".ipynb_checkpoints/0-checkpoint.png", "cat/.ipynb_checkpoints/0.png"]
+    folder = write_images(tmp_path / "images", names)
+    (folder / "cat" / "._0.png").write_bytes(b"resource fork")
+    (folder / "dog").symlink_to(write_images(tmp_path / "elsewhere", [f"more/{i}.png" for i in range(3)]))
+    (folder / "cat" / "linked").symlink_to(folder / "dog" / "more")
+    graphs = image_folder(folder, **OPTIONS, cache=tmp_path / "cache")
+    assert graphs.class_names == ("cat", "dog")
+    assert graphs.labels.tolist() == [0] * 6 + [1] * 3
+
+
 def test_a_folder_with_train_and_test_is_split_as_it_says(tmp_path: Path) -> None:
     names = ["train/cat/0.png", "train/dog/0.png", "train/dog/1.png", "test/dog/0.png"]
     graphs = image_folder(write_images(tmp_path / "i", names), **OPTIONS, cache=tmp_path / "cache")

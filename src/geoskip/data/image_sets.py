@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from geoskip.data.archives import list_files
 from geoskip.data.cache import CacheEntry, CacheError, cached, entry_name, fingerprint, fingerprint_files
 from geoskip.data.graph_sets import GraphSet, find_clusters, with_levels
 from geoskip.data.mesh_sets import Split
@@ -37,7 +38,7 @@ VERSION = 1
 COARSENINGS, SEED = 2, 0
 FULL = 65535  # the largest 16-bit number stands for the image's side, and for intensity 1
 MNIST_DEGREE = 1393 / 75
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+ANY_IMAGE = re.compile(r"(?:[^/.][^/]*/)*[^/.][^/]*\.(?:png|jpe?g|bmp|gif|tiff?|webp|pgm|ppm)", re.IGNORECASE)
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 MAX_PIXELS = 1 << 26
 PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
@@ -183,14 +184,15 @@ def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], 
         raise ValueError(f"test_every: expected 2 or more, so that images are left to train on, got {test_every}")
     split_by_folder = (folder / "train").is_dir() and (folder / "test").is_dir()
     parts = [folder / "train", folder / "test"] if split_by_folder else [folder]
-    names = sorted({entry.name for part in parts for entry in part.iterdir() if entry.is_dir()})
+    folders = {entry.name for part in parts for entry in part.iterdir() if entry.is_dir()}
+    names = sorted(name for name in folders if not name.startswith("."))
     if not split_by_folder and names and set(names) <= PARTS:
         raise ValueError(f"{folder}: its subfolders {', '.join(names)} must be called train and test")
     images: list[tuple[Path, int, bool]] = []
     for part in parts:
         for label, name in enumerate(names):
-            paths = sorted(path for path in (part / name).rglob("*") if path.suffix.lower() in SUFFIXES)
-            for i, path in enumerate(paths):
+            inside = list_files(part / name, ANY_IMAGE) if (part / name).is_dir() else {}
+            for i, path in enumerate(sorted(inside.values())):
                 images.append((path, label, part.name == "test" if split_by_folder else i % test_every == 0))
     if not images:
         raise ValueError(f"{folder}: no images in subfolders, one subfolder per class")
