@@ -281,8 +281,9 @@ def parts_table(record: AnalysisRecord) -> str:
         if row["layer"] == "all":
             groups.setdefault((_method(row.get("run")) or record.settings["method"], row["part"]), []).append(row)
     for (method, part), rows in groups.items():
+        names = ("distance_mm", "variation", "bumps")
         # The mean face does not vary, up to rounding.
-        cells = (spread([round(row[name], 4) for row in rows]) for name in ("distance_mm", "variation", "bumps"))
+        cells = (spread([row[name] if row[name] > 1e-5 else 0.0 for row in rows]) for name in names)
         lines.append([method, DECODED[part], *cells])
     return "\n".join(plain_table(("method", "decoded through", "distance, mm", "variation left", "bumps"), lines))
 

@@ -200,6 +200,16 @@ def test_parts_are_those_of_whole_decoders() -> None:
     ]
 
 
+def test_deviations_of_parts_are_not_those_of_rounded_numbers() -> None:
+    """Only the variation of the mean face, which is a rounding error, becomes 0."""
+    rows = [
+        {"run": f"monet-affine-{seed}", "part": "mean", "layer": "all", "distance_mm": 3.0, "variation": 2e-6, "bumps": b}
+        for seed, b in enumerate((0.99144, 0.98966, 0.99024))
+    ]
+    (line,) = parts_table(AnalysisRecord("parts", SETTINGS, rows, 1.0)).splitlines()[2:]
+    assert line == "| Aff-MoNet | nothing: the mean face | 3 ± 0 | 0 ± 0 | 0.99 ± 0.00091 |"
+
+
 def test_runs_are_study_summary() -> None:
     text = study_summary(study(none=(1.0, 1.0)))
     assert "4,200 vertices, 1,200 of the training items, 3 epochs, batches of 16, 2 seeds" in text
