@@ -658,6 +658,10 @@ def test_headlines_stand_in_rows(browser: Any) -> None:
         helps = tab.locator("#claims table >> nth=0 >> tbody tr >> nth=0")
         assert helps.locator("th").inner_text() == "An affine skip helps"
         assert helps.locator("td >> nth=1").inner_text() == str(significant)
+        judged, better = helps.locator("td").first.inner_text(), helps.locator("td >> nth=2").inner_text()
+        better = int(re.sub(r"\D", "", better)) + significant
+        said = f"An affine skip helps in {better} of {judged} comparisons, significantly in {significant}."
+        assert tab.locator(".helps").inner_text() == said
         counts = [int(n) for n in re.findall(r"\d+", tab.locator(".found").inner_text())]
         last = tab.locator("#claims table >> nth=0 >> tbody tr").last.locator("td").all_inner_texts()
         total, holds, same, opposite, fails, _ = (int(re.sub(r"\D", "", text) or 0) for text in last)

@@ -1,7 +1,7 @@
 import re
 from dataclasses import replace
 
-from geoskip.report.html_tables import ClaimRow, claims_sentence, claims_table
+from geoskip.report.html_tables import ClaimRow, claims_sentence, claims_table, first_claim_sentence
 
 ROW = ClaimRow("It helps", "A against B", ("faces", "full"), "faces", 3, "+0.1 mm", "+0.2 mm", 0.0004, "holds")
 
@@ -51,3 +51,12 @@ def test_one_sentence_counts_distinct_comparisons_with_several_seeds() -> None:
     assert "2 are too close to tell and <b>none fails</b>" in claims_sentence(rows)
     assert claims_sentence(rows[2:3]) == ""
     assert claims_sentence([]) == ""
+
+
+def test_one_sentence_says_what_the_first_claim_has_come_to() -> None:
+    verdicts = ("same direction, too small to tell", "opposite direction, too small to tell", "one seed")
+    rows = [ROW, *(replace(ROW, compared=f"{verdict} against B", verdict=verdict) for verdict in verdicts)]
+    rows.append(replace(ROW, claim="It fails", verdict="fails"))
+    assert first_claim_sentence(rows) == "<b>It helps in 2 of 3 comparisons</b>, significantly in 1."
+    assert first_claim_sentence(rows[2:]) == ""
+    assert first_claim_sentence([]) == ""

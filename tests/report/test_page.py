@@ -103,6 +103,14 @@ def test_only_data_that_are_compared_with_the_paper_need_a_caution() -> None:
     assert "are generated: compare" not in page_html(both[1:])
 
 
+def test_short_training_needs_a_caution() -> None:
+    row, words = EXPERIMENTS["table1"].rows[0], "Training was shorter than the paper’s."
+    short, full, own = (made_run(row, "coma", 0, schedule=name) for name in ("in60", "full", "mine"))
+    assert words in page_html([short])
+    for runs in ([full], [own], [short, full]):
+        assert words not in page_html(runs)
+
+
 def test_only_data_of_the_paper_are_next_to_its_figures(page: str) -> None:
     """A page of somebody's own meshes does not mention what the paper has for others."""
     own = page_html([made_run(EXPERIMENTS["table1"].rows[0], "mine", 0, paper={})])

@@ -282,7 +282,7 @@ def test_headlines_say_how_much_the_pairs_differ() -> None:
     shown = headline_html(headline)
     assert "+26" in shown
     assert "average of 2 pairs, from +2 to +50 points; all better" in shown
-    assert "Best: MoNet (position), M = 25: 90.00 → 92.00 %" in shown
+    assert "Best of them: MoNet (position), M = 25: 90.00 → 92.00 %" in shown.replace("\u00a0", " ")
 
 
 def test_validation_has_columns_of_its_own_and_no_headline() -> None:
@@ -293,6 +293,15 @@ def test_validation_has_columns_of_its_own_and_no_headline() -> None:
     assert "Validation accuracy" in result_table_html(experiment)
     assert "<b>60.00</b>" in result_table_html(experiment)
     assert headlines([experiment]) == {}
+
+
+def test_rows_of_an_ablation_are_named_alike() -> None:
+    """Each says what is different about it, without the size, which has a column of its own."""
+    names = ["GCN, authors' recipe", "MoNet (position), authors' recipe", "MoNet (position), mean pooling"]
+    labels = [name.replace("(position)", "(position) M=25") for name in names]
+    rows = EXPERIMENTS["superpixel_ablation"].select(labels)
+    (table,) = result_tables([made_run(row, "superpixels", 0, metrics={"accuracy_pct": 1.0}) for row in rows])
+    assert [table.named(row) for row in table.rows] == names
 
 
 def test_rows_of_one_method_go_by_their_labels_where_nothing_else_differs() -> None:

@@ -98,8 +98,10 @@ def headline_html(headline: Headline) -> str:
         least, most = metric.shown_change(headline.least).split()[0], metric.shown_change(headline.most)
         better = "all" if headline.better == headline.pairs else f"{headline.better} of {headline.pairs}"
         over = f"average of {headline.pairs} pairs, from {least} to {most}; {better} better{significant}"
-        best_pair = "Best: "
+        best_pair = "Best of them: "
     over = over.replace(" %", "\u00a0%")
+    # Lines break only between the name, its size and the values.
+    name, values = name.replace(" = ", "\u00a0=\u00a0"), values.replace(" ", "\u00a0")
     left_out = f" ({headline.uncounted} more with a single seed)" if headline.uncounted else ""
     return (
         f'<li><span class="what">{escape(headline.title)}</span>'
@@ -287,6 +289,15 @@ def claims_table(claims: Sequence[ClaimRow]) -> str:
     )
     note = f'<p class="note">{escape(VERDICT_RULE)}</p>'
     return f"{note}{overview}<details><summary>All {len(claims)} comparisons</summary>{comparisons}</details>"
+
+
+def first_claim_sentence(claims: Sequence[ClaimRow]) -> str:
+    """In how many comparisons with several seeds the first claim of the paper has its direction; empty if in none."""
+    verdicts = Counter(row.verdict for row in claims if row.claim == claims[0].claim)
+    agreeing, judged = verdicts[HOLDS] + verdicts[SAME], verdicts.total() - verdicts[ONE_SEED]
+    if not agreeing:
+        return ""
+    return f"<b>{escape(claims[0].claim)} in {agreeing} of {judged} comparisons</b>, significantly in {verdicts[HOLDS]}."
 
 
 def claims_sentence(claims: Sequence[ClaimRow]) -> str:

@@ -31,6 +31,7 @@ from geoskip.report.html_tables import (
     ClaimRow,
     claims_sentence,
     claims_table,
+    first_claim_sentence,
     headline_html,
     headlines,
     result_table_html,
@@ -104,6 +105,7 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         claims=claims_table(page.claims) if page.claims else "",
         comparison="Our results next to the paper’s. " if any(row.paper for t in tables for row in t.rows) else "",
         tables="".join(_section(table, tables) for table in tables),
+        helps=first_claim_sentence(page.claims),
         outcome=f'<span class="found">{outcome} <a href="#claims">See each claim.</a></span>' if outcome else "",
         about=_about(runs, tables, page.problems),
         **{f"hidden_{name}": "" if shown else " hidden" for name, shown in sections.items()},
@@ -114,14 +116,17 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
 
 
 def _caution(tables: Sequence[ResultTable]) -> str:
-    compared = dict.fromkeys(table.data for table in tables if any(row.paper for row in table.rows))
-    generated = [data for data in compared if data in GENERATED]
+    """What makes the figures of runs differ from the paper's that stand next to them."""
+    compared = [table for table in tables if any(row.paper for row in table.rows)]
+    generated = [data for data in dict.fromkeys(table.data for table in compared) if data in GENERATED]
     named = " and ".join(filter(None, (", ".join(generated[:-1]), *generated[-1:])))
-    return (
+    cautions = [
         f"The data {named} are generated: compare the order of the methods with the paper, not the figures."
         if named
-        else ""
-    )
+        else "",
+        "Training was shorter than the paper’s." if compared and all(table.is_short for table in compared) else "",
+    ]
+    return " ".join(filter(None, cautions))
 
 
 def _counts(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:

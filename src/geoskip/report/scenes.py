@@ -234,7 +234,7 @@ def match_scenes(tables: Sequence[ResultTable]) -> list[Scene[CorrespondenceSamp
     def take(samples: CorrespondenceSamples, order: Sequence[int]) -> CorrespondenceSamples:
         return replace(samples, meshes=tuple(samples.meshes[i] for i in order))
 
-    words = {"geodesic_mean_pct": "mean error {} %", "accuracy_pct": "{} % exact"}
+    words = {"geodesic_mean_pct": "mean error {} %", "accuracy_pct": "{}\u00a0% exact"}
     return _scenes(tables, "b", CorrespondenceSamples, same, Measure("accuracy_pct", "body", exact, words, take))
 
 

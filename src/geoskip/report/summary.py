@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Summary, summarize
 from geoskip.report.palette import SERIES
-from geoskip.report.runs import ReportRun, TaskDescription, describe_epochs, describe_task
+from geoskip.report.runs import ReportRun, TaskDescription, describe_epochs, describe_schedule, describe_task
 
 # Settings that may differ between the runs of one row, since they do not change what is trained.
 UNCOMPARED = ("seed", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "data")
@@ -148,15 +148,16 @@ class ResultTable:
         return row.group.pseudo if len(kinds) > 1 or f"({row.group.pseudo})" in row.label else ""
 
     def named(self, row: ResultRow) -> str:
-        """The name of the method, with its pseudo-coordinates if they differ.
+        """The name of the method, with its pseudo-coordinates if they differ, and what its label says about it.
 
-        Rows that differ in neither, nor in their size and settings, go by their label.
+        Rows that differ in none of these, nor in their size and settings, go by their label.
         """
-        same = [o for o in self.rows if (o.method, o.group, o.matrices) == (row.method, row.group, row.matrices)]
-        if len(same) > 1:
-            return row.label
         pseudo = self.pseudo(row)
-        return f"{row.method} ({pseudo})" if pseudo else row.method
+        name = f"{row.method} ({pseudo})" if pseudo else row.method
+        if about := row.label.removesuffix(f", {row.group.variant}").partition(", ")[2]:
+            return f"{name}, {about}"
+        same = [o for o in self.rows if (o.method, o.group, o.matrices) == (row.method, row.group, row.matrices)]
+        return row.label if len(same) > 1 else name
 
     def counts_per_dimension(self, row: ResultRow) -> bool:
         """Whether the kernel size of the row's operator is not its number of weight matrices: SplineCNN."""
@@ -166,6 +167,11 @@ class ResultTable:
     def epochs(self) -> str:
         """The length of training, such as ``20 epochs``; empty if the rows differ or do not say."""
         return describe_epochs(run.record for row in self.rows for run in row.runs)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether its training is known to be shorter than the paper's."""
+        return self.schedule != "full" and bool(describe_schedule(self.schedule))
 
     @property
     def title(self) -> str:

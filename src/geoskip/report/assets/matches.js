@@ -51,7 +51,7 @@ class Matches {
       }
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-      const words = known.length ? `this body: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)} % exact` : 'no labels, so the error is unknown';
+      const words = known.length ? `this body: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)}\u00a0% exact` : 'no labels, so the error is unknown';
       const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${percent(errors[i])} off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
