@@ -3,7 +3,7 @@ r"""Laplacian smoothing: what many layers of GCN leave of the features, before a
 The paper's section 5.2 assumes that GCN fails on meshes because it smooths (Li et al., `Deeper insights into graph
 convolutional networks <https://arxiv.org/abs/1801.07606>`_, AAAI 2018), and that its block does not have to.
 
-    python docs/analyze_depth.py [--seeds 10] [--vertices 642] [--train-seeds 3] [-o results/analysis/depth.json]
+    python docs/analyze_depth.py [--seeds 10] [--train-seeds 3] -o results/analysis/depth.json
 
 Two experiments: random features through layers with initial weights, against theory; and networks that are trained to
 separate shapes from noise (see :class:`Separation`). All of it runs on a CPU, in about twelve minutes.
@@ -12,22 +12,18 @@ separate shapes from noise (see :class:`Separation`). All of it runs on a CPU, i
 from __future__ import annotations
 
 import argparse
-import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geoskip.blocks import make_block, skip_prefix
-from geoskip.cli.console import print_table
+from geoskip.blocks import make_block
 from geoskip.graphs import Graph, gcn_edges, with_self_loops
 from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
@@ -38,10 +34,12 @@ from geoskip.shapes import Float
 
 DEPTHS = (0, 2, 4, 8, 16, 32, 64)
 WIDTH = 32
+# Of the icosahedron, for random features: 642 vertices.
+SUBDIVISIONS = 3
 # Of the trained networks.
 TRAINED_DEPTHS = (2, 4, 8, 16, 32)
 STEPS, BATCH, RATE = 900, 8, 3e-3
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "elu": F.elu, "relu": F.relu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda x: x, "elu": F.elu}
 
 
 @dataclass(frozen=True)
@@ -87,14 +85,11 @@ def depth_curve(
     return points
 
 
-def depth_curves(
-    graph: Graph, seeds: Iterable[int], activations: Sequence[str] = ("linear", "elu")
-) -> list[DepthPoint]:
+def depth_curves(graph: Graph, seeds: Sequence[int]) -> list[DepthPoint]:
     """:func:`depth_curve` of GCN, Res-GCN and Aff-GCN with every activation and seed."""
-    seeds = list(seeds)
     return [
         point
-        for activation in activations
+        for activation in ACTIVATIONS
         for skip in SKIPS
         for seed in seeds
         for point in depth_curve(graph, skip, activation, seed)
@@ -123,8 +118,7 @@ class Separation:
 
     @cached_property
     def graph(self) -> Graph:
-        mesh = icosphere(self.subdivisions)
-        return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
+        return sphere_graph(self.subdivisions)
 
     @cached_property
     def targets(self) -> Float[Tensor, "items vertices 6"]:
@@ -250,10 +244,9 @@ def smoothing_matrix(graph: Graph) -> Float[Tensor, "vertices vertices"]:
     return dense.index_put((edges.pattern.receivers, edges.pattern.senders), edges.weights, accumulate=True)
 
 
-def sphere_graph(num_vertices: int) -> Graph:
-    """The mesh of a sphere with at least that many vertices: 12, 42, 162, 642, …, with five or six neighbors each."""
-    # k subdivisions give 10 · 4^k + 2 vertices.
-    mesh = icosphere(max(0, math.ceil(math.log((num_vertices - 2) / 10, 4))))
+def sphere_graph(subdivisions: int) -> Graph:
+    """The mesh of a sphere with 12, 42, 162, 642, … vertices, with five or six neighbors each."""
+    mesh = icosphere(subdivisions)
     return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
 
 
@@ -299,12 +292,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What many layers of GCN leave of features, untrained and trained.")
     add = parser.add_argument
     add("--seeds", type=int, default=10, help="number of random networks")
-    add("--vertices", type=int, default=642, help="least number of vertices of their sphere")
     add("--train-seeds", type=int, default=3, help="number of trained networks of each kind")
-    add("--steps", type=int, default=STEPS, help="steps of training")
-    add("-o", "--output", type=Path, help="write the record to this file")
+    add("-o", "--output", type=Path, required=True, help="write the record to this file")
     args = parser.parse_args(arguments)
-    started, graph, task = time.perf_counter(), sphere_graph(args.vertices), Separation()
+    started, graph, task = time.perf_counter(), sphere_graph(SUBDIVISIONS), Separation()
     rows: list[dict[str, Any]] = [asdict(point) for point in depth_curves(graph, range(args.seeds))]
     for skip in SKIPS:
         theory = zip(DEPTHS, expected_frequency(graph, skip).tolist(), strict=True)
@@ -314,45 +305,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for skip in SKIPS
         for seed in range(args.train_seeds)
         for depth in TRAINED_DEPTHS
-        for point in trained_points(task, skip, depth, seed, args.steps)
+        for point in trained_points(task, skip, depth, seed)
     ]
-    print_means(
-        rows, "activation", "frequency", f"Mean frequency (0: smooth) on a sphere of {graph.num_vertices} vertices"
-    )
-    print_means(rows, "activation", "rank", f"Effective rank of {WIDTH} channels")
-    for quantity, title in TITLES.items():
-        print_means(trained, "weights", quantity, f"Networks that separate shapes from noise: {title}")
     settings: dict[str, Any] = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
-    settings |= {"train_seeds": args.train_seeds, "steps": args.steps, "batch_size": BATCH, "rate": RATE}
+    settings |= {"train_seeds": args.train_seeds, "steps": STEPS, "batch_size": BATCH, "rate": RATE}
     settings["separation"] = {**asdict(task), "vertices": task.graph.num_vertices}
     record_analysis(args.output, "depth", settings, rows + trained, started)
-
-
-TITLES = {
-    "frequency": "mean frequency",
-    "rank": "effective rank",
-    "train_shape": "error of the shape, training items",
-    "test_shape": "error of the shape, test items",
-    "train_noise": "error of the noise, training items",
-    "test_noise": "error of the noise, test items",
-}
-
-
-def print_means(rows: Iterable[dict[str, Any]], kind: str, quantity: str, title: str) -> None:
-    """One line per method and kind of network (``activation`` or ``weights``), one column per depth."""
-    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for row in rows:
-        if quantity in row:
-            by_depth = groups.setdefault((row["skip"], row[kind]), {})
-            by_depth.setdefault(row["depth"], []).append(row[quantity])
-    lines = [
-        (f"{skip_prefix(skip)}GCN", name, *(f"{fmean(values):.2g}" for values in by_depth.values()))
-        for (skip, name), by_depth in groups.items()
-    ]
-    depths = next(iter(groups.values()), {})
-    # No lines between the columns: 80 characters must hold them.
-    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "left": [kind]}
-    print_table(("method", kind, *map(str, depths)), lines, title=f"{title}, by number of layers", **narrow)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Trains FeaStNet for a few epochs as in the paper's Table 2, and variants with on
 larger initial weights, skips. After every epoch it measures the loss, the accuracy on validation items, and how much
 the outputs (logits) differ between graphs. The test set is not used.
 
-    python docs/analyze_plateau.py [--epochs 6] [--items 10000] [-o results/analysis/plateau.json]
+    python docs/analyze_plateau.py [--epochs 6] [--items 12800] -o results/analysis/plateau.json
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from geoskip.cli.console import print_table
 from geoskip.operators import FeaStConv
 from geoskip.paper.experiments import TABLE2, VALIDATED
 from geoskip.paper.findings import record_analysis
-from geoskip.paper.running import loaded
+from geoskip.paper.measures import trained_epochs
 from geoskip.training.config import Config, override
-from geoskip.training.devices import arithmetic, choose_device, device_name
-from geoskip.training.session import Session
-from geoskip.training.tasks import make_task
+from geoskip.training.devices import choose_device, device_name
 from geoskip.training.tasks.classification import Classification
 
 MEASURED = 960  # graphs whose logits are compared
@@ -69,21 +66,11 @@ class PlateauPoint:
 
 def plateau_curve(name: str, config: Config, factor: float = 1.0) -> Iterator[PlateauPoint]:
     """Train a configuration with scaled initial weights; the state at the start and after every epoch."""
-    data = loaded(config.task, config.data)
-    with arithmetic(config):
-        task = make_task(config, data=data).to(choose_device(config.device))
+    for epoch, task, model, metrics in trained_epochs(config):
         assert isinstance(task, Classification)
-        session = Session(config, task)
-        model, epochs = session.learner.model, config.optim.epochs
-        scale_weights(model, factor)
-        yield PlateauPoint(name, 0, None, *_measured(task, model))
-        for epoch in range(1, epochs + 1):
-            while session.epoch < epoch:
-                session.advance()
-            *_, (_, metrics) = session.epoch_metrics(wait=True)
-            task.epoch = epoch
-            yield PlateauPoint(name, epoch, float(metrics["loss"]), *_measured(task, model))
-            model.train()
+        if epoch == 0:
+            scale_weights(model, factor)
+        yield PlateauPoint(name, epoch, metrics.get("loss"), *_measured(task, model))
 
 
 def scale_weights(model: nn.Module, factor: float) -> None:
@@ -117,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="superpixels", help="the data set, or tiny")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
-    parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="write the record to this file")
     args = parser.parse_args(arguments)
     started, points = time.perf_counter(), list[PlateauPoint]()
     validated = [f"{name}={value}" for name, value in VALIDATED.items()]
@@ -128,13 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         points += plateau_curve(name, config, variant.factor)
         last = points[-1]
         print(f"{name}: loss {last.loss:.4f}, accuracy {last.accuracy_pct:.2f} %, spread {last.spread:.2g}", flush=True)
-    columns = {"loss": "loss", "accuracy_pct": "accuracy, %", "spread": "spread of logits", "weights": "rms of Θ"}
-    lines = [
-        (p.variant, str(p.epoch), *(f"{v:.4g}" if (v := getattr(p, n)) is not None else "" for n in columns))
-        for p in points
-        if p.epoch in (0, args.epochs)
-    ]
-    print_table(("variant", "epoch", *columns.values()), lines, title="FeaStNet on superpixels, validation items")
     settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
     device = device_name(torch.device(choose_device(args.device)))
     record_analysis(args.output, "plateau", settings, [asdict(point) for point in points], started, device=device)

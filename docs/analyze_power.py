@@ -4,7 +4,7 @@ The test refines the colors of vertices by the colors of their neighbors (Weisfe
 to canonical form and the algebra which appears therein, 1968). It bounds what any message passing network can
 distinguish (Xu et al., `How powerful are graph neural networks? <https://arxiv.org/abs/1810.00826>`_, ICLR 2019).
 
-    python docs/analyze_power.py [--seeds 20] [-o results/analysis/power.json]
+    python docs/analyze_power.py [--seeds 20] -o results/analysis/power.json
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.blocks import skip_prefix
-from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, attach, target_degree
 from geoskip.models import layer_maker
 from geoskip.paper.baselines import refine
@@ -80,7 +79,7 @@ def power_table(seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Every method on every pair: how many of the random networks distinguish it, and the median of their gaps."""
     rows = []
     for method in METHODS:
-        for pair in graph_pairs():
+        for pair in GRAPH_PAIRS:
             gaps = torch.tensor([gap(method, pair, seed) for seed in seeds], dtype=torch.float64)
             row = {"method": method, "pair": pair.name, "wl": pair.wl, "distinguished": int((gaps > SAME).sum())}
             rows.append({**row, "seeds": len(gaps), "gap": float(gaps.median())})
@@ -125,75 +124,6 @@ def circulant(length: int, steps: Sequence[int]) -> Edges:
     return [(v, (v + step) % length) for step in steps for v in range(length)]
 
 
-# Name, what differs, the edges of both graphs, and the colors or intensities of their vertices, if they differ.
-PAIRS: tuple[tuple[str, str, Edges, Edges, tuple[Any, Any] | None], ...] = (
-    ("hexagon, two triangles", "Every vertex has two neighbors.", ring(6), [*ring(3), *ring(3, 3)], None),
-    (
-        "decalin, bicyclopentyl",
-        "Two fused rings of six atoms, two joined rings of five.",
-        [*ring(10), (0, 5)],
-        [*ring(5), *ring(5, 5), (0, 5)],
-        None,
-    ),
-    (
-        "circulants 11(1,2), 11(1,3)",
-        "Rings of eleven with chords of two kinds: every vertex has four neighbors.",
-        circulant(11, (1, 2)),
-        circulant(11, (1, 3)),
-        None,
-    ),
-    (
-        "path, star",
-        "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.",
-        [(0, 1), (1, 2), (2, 3)],
-        [(0, 1), (0, 2), (0, 3)],
-        None,
-    ),
-    (
-        "hexagon, K3,3",
-        "Every vertex has two neighbors, or every vertex has three.",
-        ring(6),
-        [(i, j) for i in range(3) for j in range(3, 6)],
-        None,
-    ),
-    (
-        "two edges ab, complete aabb",
-        "Closed neighborhoods of the same mixture, {a, b} and {a, a, b, b}.",
-        [(0, 1), (2, 3)],
-        [(i, j) for i in range(4) for j in range(i)],
-        ("abab", "abab"),
-    ),
-    (
-        "two edges ab, square abab",
-        "Neighborhoods of the same mixture, {b} and {b, b}.",
-        [(0, 1), (2, 3)],
-        [(0, 1), (2, 3), (0, 3), (2, 1)],
-        ("abab", "abab"),
-    ),
-    (
-        "ring of nine, colored in two ways",
-        "The closed neighborhoods are the same, but not which of their vertices is the center.",
-        ring(9),
-        ring(9),
-        ("abaabbabc", "baababbac"),
-    ),
-    (
-        "ring of eight, a and a near or far",
-        "Two vertices of color a are neighbors, or three steps apart; the open neighborhoods are the same.",
-        ring(8),
-        ring(8),
-        ("aabbbbbb", "abbabbbb"),
-    ),
-    (
-        "edge 0-2, edge 1-1",
-        "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
-        [(0, 1)],
-        [(0, 1)],
-        ([0.0, 2.0], [1.0, 1.0]),
-    ),
-)
-
-
 @dataclass(frozen=True, eq=False)
 class GraphPair:
     """Two graphs.
@@ -216,16 +146,6 @@ class GraphPair:
         return wl_distinguishes(*self.graphs, self.features)
 
 
-def graph_pairs() -> list[GraphPair]:
-    """All pairs, those that 1-WL distinguishes last."""
-    pairs = []
-    for name, about, first, second, colors in PAIRS:
-        graphs = undirected(first), undirected(second)
-        x, y = colors or ([1.0] * graphs[0].num_vertices,) * 2
-        pairs.append(GraphPair(name, about, graphs, (_features(x), _features(y))))
-    return pairs
-
-
 def undirected(edges: Edges) -> Graph:
     """The graph with both directions of every edge, and degrees, up to 10, as pseudo-coordinates for MoNet."""
     both = torch.tensor([*edges, *((j, i) for i, j in edges)]).t()
@@ -240,18 +160,85 @@ def _features(values: Sequence[float] | str) -> Tensor:
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
 
+def graph_pair(name: str, about: str, first: Edges, second: Edges, colors: tuple[Any, Any] | None = None) -> GraphPair:
+    """Graphs by their edges, and the colors or intensities of their vertices, if they differ."""
+    graphs = undirected(first), undirected(second)
+    x, y = colors or ([1.0] * graphs[0].num_vertices,) * 2
+    return GraphPair(name, about, graphs, (_features(x), _features(y)))
+
+
+# Those that 1-WL distinguishes last.
+GRAPH_PAIRS = (
+    graph_pair("hexagon, two triangles", "Every vertex has two neighbors.", ring(6), [*ring(3), *ring(3, 3)]),
+    graph_pair(
+        "decalin, bicyclopentyl",
+        "Two fused rings of six atoms, two joined rings of five.",
+        [*ring(10), (0, 5)],
+        [*ring(5), *ring(5, 5), (0, 5)],
+    ),
+    graph_pair(
+        "circulants 11(1,2), 11(1,3)",
+        "Rings of eleven with chords of two kinds: every vertex has four neighbors.",
+        circulant(11, (1, 2)),
+        circulant(11, (1, 3)),
+    ),
+    graph_pair(
+        "path, star",
+        "Four vertices; degrees 1, 2, 2, 1 and 3, 1, 1, 1.",
+        [(0, 1), (1, 2), (2, 3)],
+        [(0, 1), (0, 2), (0, 3)],
+    ),
+    graph_pair(
+        "hexagon, K3,3",
+        "Every vertex has two neighbors, or every vertex has three.",
+        ring(6),
+        [(i, j) for i in range(3) for j in range(3, 6)],
+    ),
+    graph_pair(
+        "two edges ab, complete aabb",
+        "Closed neighborhoods of the same mixture, {a, b} and {a, a, b, b}.",
+        [(0, 1), (2, 3)],
+        [(i, j) for i in range(4) for j in range(i)],
+        ("abab", "abab"),
+    ),
+    graph_pair(
+        "two edges ab, square abab",
+        "Neighborhoods of the same mixture, {b} and {b, b}.",
+        [(0, 1), (2, 3)],
+        [(0, 1), (2, 3), (0, 3), (2, 1)],
+        ("abab", "abab"),
+    ),
+    graph_pair(
+        "ring of nine, colored in two ways",
+        "The closed neighborhoods are the same, but not which of their vertices is the center.",
+        ring(9),
+        ring(9),
+        ("abaabbabc", "baababbac"),
+    ),
+    graph_pair(
+        "ring of eight, a and a near or far",
+        "Two vertices of color a are neighbors, or three steps apart; the open neighborhoods are the same.",
+        ring(8),
+        ring(8),
+        ("aabbbbbb", "abbabbbb"),
+    ),
+    graph_pair(
+        "edge 0-2, edge 1-1",
+        "One edge between intensities 0 and 2, one between 1 and 1; the sums are the same.",
+        [(0, 1)],
+        [(0, 1)],
+        ([0.0, 2.0], [1.0, 1.0]),
+    ),
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Which pairs of graphs random networks distinguish.")
     parser.add_argument("--seeds", type=int, default=20, help="number of random networks")
-    parser.add_argument("-o", "--output", type=Path, help="write the record to this file")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="write the record to this file")
     args = parser.parse_args(arguments)
     started = time.perf_counter()
-    rows, pairs = power_table(range(args.seeds)), graph_pairs()
-    header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(pairs, 1)))
-    lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
-    print_table(header, lines, title=f"Networks, of {args.seeds}, that distinguish the pair")
-    for number, pair in enumerate(pairs, 1):
-        print(f"{number}. {pair.name}: {pair.about}{'' if pair.wl else ' 1-WL does not distinguish them.'}")
+    rows = power_table(range(args.seeds))
     settings = {"seeds": args.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
     record_analysis(args.output, "power", settings, rows, started)
 

@@ -17,7 +17,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from docs.analyze_power import GraphPair, graph_pairs
+from docs.analyze_power import GRAPH_PAIRS, GraphPair
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -137,7 +137,7 @@ def _by_depth(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str, joined:
 
 def power(record: AnalysisRecord) -> Figure:
     """Methods by pairs, the pairs drawn above."""
-    pairs, methods = graph_pairs(), list(dict.fromkeys(row["method"] for row in record.rows))
+    pairs, methods = GRAPH_PAIRS, list(dict.fromkeys(row["method"] for row in record.rows))
     figure = plt.figure(figsize=(11, 6.6), layout="constrained")
     grid = figure.add_gridspec(2, 1, height_ratios=[2.3, len(methods) * 0.28])
     tops = grid[0].subgridspec(2, len(pairs), wspace=0.05, hspace=0.05)
@@ -172,12 +172,11 @@ def power(record: AnalysisRecord) -> Figure:
 
 
 def smoothness(record: AnalysisRecord) -> Figure:
-    """Change of the slope in training: a point for each seed, a bar for their geometric mean. Below it, if losses were
-    measured during training, the slope over the training loss."""
+    """Change of the slope in training: a point for each seed, a bar for their geometric mean. Below it, the slope over
+    the training loss."""
     operators = list(dict.fromkeys(row["operator"] for row in record.rows))
-    with_losses = all("progress" in row for row in record.rows)
-    size = 3.4 * len(operators) + 0.6, 6.8 if with_losses else 3.4
-    figure, axes = plt.subplots(1 + with_losses, len(operators), figsize=size, layout="constrained", squeeze=False)
+    size = 3.4 * len(operators) + 0.6, 6.8
+    figure, axes = plt.subplots(2, len(operators), figsize=size, layout="constrained", squeeze=False)
     for axis, operator in zip(axes[0], operators, strict=True):
         columns = [changes(record.rows, operator, skip) for skip in SKIPS]
         # One grey line for each seed: its three networks began with the same convolutions.
@@ -194,12 +193,11 @@ def smoothness(record: AnalysisRecord) -> Figure:
         where = "the spectrum" if operator == "cheb" else "the mesh's edges"
         axis.set_title(f"{operator_info(operator).title}: over {where}")
     axes[0][0].set_ylabel("roughness of filters after training,\nover that before (below 1: smoother)")
-    if with_losses:
-        for axis, operator in zip(axes[1], operators, strict=True):
-            _scale_of_ratios(axis, axes[1][0])
-            _over_loss(axis, [row for row in record.rows if row["operator"] == operator], quantity_of(operator))
-        axes[1][0].set_ylabel("roughness of filters during training,\nover that before")
-        axes[1][0].legend()
+    for axis, operator in zip(axes[1], operators, strict=True):
+        _scale_of_ratios(axis, axes[1][0])
+        _over_loss(axis, [row for row in record.rows if row["operator"] == operator], quantity_of(operator))
+    axes[1][0].set_ylabel("roughness of filters during training,\nover that before")
+    axes[1][0].legend()
     return figure
 
 
@@ -220,9 +218,7 @@ def _over_loss(axis: Axes, rows: Sequence[dict[str, Any]], quantity: str) -> Non
             values = [point[quantity] / row["progress"][0][quantity] for point in row["progress"]]
             style: dict[str, Any] = {"color": color, "marker": marker, "linestyle": line, "markersize": 3}
             axis.plot(losses, values, label="" if number else label, linewidth=1, **style)
-    loss = common_loss(rows)
-    assert loss is not None
-    axis.axvline(loss, color="#777777", linewidth=0.8, linestyle=":")
+    axis.axvline(common_loss(rows), color="#777777", linewidth=0.8, linestyle=":")
     axis.set_xscale("log")
     axis.invert_xaxis()
     axis.xaxis.set_major_locator(FixedLocator([0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.5]))

@@ -220,7 +220,7 @@ def study_summary(record: AnalysisRecord) -> str:
     seeds = f"{s['seeds']} seed{'s' if s['seeds'] != 1 else ''} of each method"
     lines = [
         f"Autoencoders of generated faces with {s['vertices']:,} vertices, {items}, {s['epochs']} epochs, batches of "
-        f"{s['batch_size']}, {seeds}. {_cost(record)}",
+        f"{s['batch_size']}, {seeds}. Training and measuring took {record.seconds:,.0f} seconds ({record.device}).",
         "",
         "**Roughness with affine skips divided by roughness without**, least and greatest of all measures:",
         "",
@@ -228,18 +228,9 @@ def study_summary(record: AnalysisRecord) -> str:
     for operator in _operators(record):
         compared = compare_measures(record.rows, operator, "affine")
         if compared:
-            said = "; ".join(_verdicts(compared, when) for when in next(iter(compared.values())))
+            said = "; ".join(_verdicts(compared, when) for when in MOMENTS)
             lines.append(f"- {operator_info(operator).title}: {said}.")
-    at_equal_loss = all("progress" in row for row in record.rows)
-    return "\n".join(lines) + (
-        ""
-        if at_equal_loss
-        else "\n\nMethods also reach different errors, so part of the difference may be how far training has got."
-    )
-
-
-def _cost(record: AnalysisRecord) -> str:
-    return f"Training and measuring took {record.seconds:,.0f} seconds ({record.device})."
+    return "\n".join(lines)
 
 
 def _verdicts(compared: Mapping[str, Mapping[str, RoughnessRatio]], when: str) -> str:
@@ -258,19 +249,16 @@ def measures_table(record: AnalysisRecord) -> str:
     """Every measure of roughness, with skips against without, at the end of training and at equal loss."""
     rows, cells = record.rows, list[list[str]]()
     losses = {operator: common_loss([r for r in rows if r["operator"] == operator]) for operator in _operators(record)}
-    moments = [when for when in MOMENTS if when == "end" or None not in losses.values()]
-    columns = [(skip, when) for skip in SKIPS[1:] for when in moments]
+    columns = [(skip, when) for skip in SKIPS[1:] for when in MOMENTS]
     for operator in _operators(record):
         by_skip = {skip: compare_measures(rows, operator, skip) for skip in SKIPS[1:]}
         for name in dict.fromkeys(name for compared in by_skip.values() for name in compared):
             ratios = [by_skip[skip].get(name, {}).get(when, "") for skip, when in columns]
             cells.append([operator_info(operator).title, MEASURES[name], *map(str, ratios)])
     lines = plain_table(["operator", "measure", *(f"{skip} skip at {MOMENTS[when]}" for skip, when in columns)], cells)
-    if len(moments) > 1:
-        named = ", ".join(f"{operator_info(operator).title} {loss:.4f}" for operator, loss in losses.items())
-        figure = "The second row of the figure shows roughness over the training loss; dotted lines are these losses."
-        lines += ["", f"The training losses at which skips are compared: {named}. {figure}"]
-    return "\n".join(lines)
+    named = ", ".join(f"{operator_info(operator).title} {loss:.4f}" for operator, loss in losses.items())
+    figure = "The second row of the figure shows roughness over the training loss; dotted lines are these losses."
+    return "\n".join([*lines, "", f"The training losses at which skips are compared: {named}. {figure}"])
 
 
 def parts_table(record: AnalysisRecord) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from geoskip.paper.claims import Claim, all_claims, claim_rows, holm, judge, judge_all
-from geoskip.paper.experiments import EXPERIMENTS, all_rows
+from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import stored_runs
 from geoskip.records import RunRecord

@@ -17,6 +17,7 @@ from docs.analyze_depth import (
     expected_frequency,
     mean_frequency,
     smoothing_matrix,
+    sphere_graph,
     trained_points,
 )
 from torch import Tensor
@@ -24,15 +25,13 @@ from torch.testing import assert_close
 
 from geoskip.blocks import make_block
 from geoskip.graphs import Graph, pack
-from geoskip.meshes import icosphere
 from geoskip.operators import GCNConv
 from geoskip.paper.rows import SKIPS
 from tests.specimens import features, undirected
 
 
 def sphere() -> Graph:
-    mesh = icosphere(1)
-    return Graph.from_faces(torch.tensor(mesh.faces), mesh.num_vertices)
+    return sphere_graph(1)
 
 
 def lopsided() -> Graph:
@@ -177,9 +176,9 @@ def test_deep_gcn_is_flat_where_a_skip_is_not() -> None:
 
 
 def test_all_curves_are_made() -> None:
-    points = depth_curves(lopsided(), range(2), ["relu"])
-    assert len(points) == 2 * len(SKIPS) * len(DEPTHS)
-    assert {point.activation for point in points} == {"relu"}
+    points = depth_curves(lopsided(), range(2))
+    assert len(points) == 2 * 2 * len(SKIPS) * len(DEPTHS)
+    assert {point.activation for point in points} == {"linear", "elu"}
 
 
 TASK = Separation(subdivisions=1, num_train=12, num_test=4)

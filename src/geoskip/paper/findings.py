@@ -64,7 +64,7 @@ def write_analysis(path: Path, record: AnalysisRecord) -> None:
 
 
 def record_analysis(
-    path: Path | None,
+    path: Path,
     analysis: str,
     settings: dict[str, Any],
     rows: Rows,
@@ -72,11 +72,9 @@ def record_analysis(
     device: str = "cpu",
     data_key: str = "",
 ) -> None:
-    """Write the record of an analysis that ``started`` at this time of ``time.perf_counter``, if it has a path."""
-    if path is not None:
-        seconds = time.perf_counter() - started
-        record = AnalysisRecord(analysis, settings, rows, seconds, device, commit=commit(), data_key=data_key)
-        write_analysis(path, record)
+    """Write the record of an analysis that ``started`` at this time of ``time.perf_counter``."""
+    seconds = time.perf_counter() - started
+    write_analysis(path, AnalysisRecord(analysis, settings, rows, seconds, device, commit=commit(), data_key=data_key))
 
 
 def read_analysis(path: Path) -> AnalysisRecord:
@@ -132,10 +130,8 @@ def learned_measures(rows: Rows) -> list[str]:
     ]
 
 
-def common_loss(rows: Rows) -> float | None:
-    """The smallest training loss that all of the runs reach; None if losses were not measured during training."""
-    if not all("progress" in row for row in rows):
-        return None
+def common_loss(rows: Rows) -> float:
+    """The smallest training loss that all of the runs reach."""
     return max(min(point["loss"] for point in row["progress"]) for row in rows)
 
 
@@ -189,20 +185,20 @@ def roughness_ratio(without: Sequence[float], with_skip: Sequence[float]) -> Rou
 
 
 def compare_measures(rows: Rows, operator: str, skip: str) -> dict[str, dict[str, RoughnessRatio]]:
-    """The operator with a skip against the plain one, by measure: at the ``"end"`` of training and, if losses were
-    measured during training, at ``"equal loss"``, which is the :func:`common_loss` of all its runs."""
+    """The operator with a skip against the plain one, by measure: at the ``"end"`` of training and at ``"equal loss"``,
+    which is the :func:`common_loss` of all its runs."""
     of_operator = [row for row in rows if row["operator"] == operator]
     pairs = [sorted((r for r in of_operator if r["skip"] == s), key=lambda r: r["seed"]) for s in ("none", skip)]
     if not all(pairs):
         return {}
-    loss, compared = common_loss(of_operator), {}
-    for name in learned_measures(of_operator):
-        compared[name] = {"end": roughness_ratio(*([row["end"]["overall"][name] for row in runs] for runs in pairs))}
-        if loss is not None:
-            compared[name]["equal loss"] = roughness_ratio(
-                *([at_loss(row, name, loss) for row in runs] for runs in pairs)
-            )
-    return compared
+    loss = common_loss(of_operator)
+    return {
+        name: {
+            "end": roughness_ratio(*([row["end"]["overall"][name] for row in runs] for runs in pairs)),
+            "equal loss": roughness_ratio(*([at_loss(row, name, loss) for row in runs] for runs in pairs)),
+        }
+        for name in learned_measures(of_operator)
+    }
 
 
 def quantity_of(operator: str) -> str:

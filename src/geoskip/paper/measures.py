@@ -19,12 +19,16 @@ from geoskip.blocks.channels import output_features, receiving_features
 from geoskip.graphs import Graph
 from geoskip.kernels import sparse_product
 from geoskip.models import MeshAutoencoder
+from geoskip.paper.running import loaded
 from geoskip.paper.smoothness import edge_pseudo, model_smoothness, overall
 from geoskip.records.samples import MeshSamples
 from geoskip.shapes import Float
 from geoskip.training.checkpoint import checkpoint_step, load_checkpoint
+from geoskip.training.config import Config
+from geoskip.training.devices import arithmetic, choose_device
 from geoskip.training.evaluation import check_same_data
 from geoskip.training.run import Run, row_name
+from geoskip.training.session import Session
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.base import in_parts, spread_evenly
 from geoskip.training.tasks.reconstruction import Reconstruction
@@ -257,6 +261,25 @@ def training_loss(task: Task, model: nn.Module) -> float:
         return task.loss(model, task.batch(items.to(task.device))) * len(items)
 
     return float(torch.stack(in_parts(task.num_items, 64, total)).sum()) / task.num_items
+
+
+def trained_epochs(config: Config) -> Iterator[tuple[int, Task, nn.Module, Mapping[str, float]]]:
+    """Train a configuration: the epoch, the task, the model and the metrics of the epoch; without metrics at the start.
+
+    The caller may evaluate the model, but must leave its weights and torch's random numbers as they are.
+    """
+    with arithmetic(config):
+        task = make_task(config, data=loaded(config.task, config.data)).to(choose_device(config.device))
+        session = Session(config, task)
+        model = session.learner.model
+        yield 0, task, model, {}
+        for epoch in range(1, config.optim.epochs + 1):
+            model.train()
+            while session.epoch < epoch:
+                session.advance()
+            *_, (_, metrics) = session.epoch_metrics(wait=True)
+            task.epoch = epoch
+            yield epoch, task, model, metrics
 
 
 def model_of(run: Source) -> nn.Module:

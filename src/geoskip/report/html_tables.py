@@ -297,7 +297,9 @@ def first_claim_sentence(claims: Sequence[ClaimRow]) -> str:
     agreeing, judged = verdicts[HOLDS] + verdicts[SAME], verdicts.total() - verdicts[ONE_SEED]
     if not agreeing:
         return ""
-    return f"<b>{escape(claims[0].claim)} in {agreeing} of {judged} comparisons</b>, significantly in {verdicts[HOLDS]}."
+    return (
+        f"<b>{escape(claims[0].claim)} in {agreeing} of {judged} comparisons</b>, significantly in {verdicts[HOLDS]}."
+    )
 
 
 def claims_sentence(claims: Sequence[ClaimRow]) -> str:
