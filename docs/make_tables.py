@@ -65,8 +65,8 @@ BLOCK = re.compile(r"^<!-- ([a-z0-9_]+) -->\n(.*?)^<!-- /\1 -->$", re.DOTALL | r
 
 
 def markdown(table: TextTable, title: bool = True) -> str:
-    rule = ("---", *("---:" for _ in table.header[1:]))
-    lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.lines)]
+    lines = plain_table(table.header, table.lines)
+    lines[1] = "| --- |" + " ---: |" * (len(table.header) - 1)
     return "\n".join([*([f"**{table.title}**", ""] if title else []), *lines, "", "  \n".join(table.notes)]).rstrip()
 
 

@@ -30,7 +30,7 @@ from geoskip.paper.running import Runs
 from geoskip.records import RunRecord
 from geoskip.records.statistics import Comparison, compare
 from geoskip.report.html_tables import FAILS, HOLDS, ONE_SEED, OPPOSITE, SAME, ClaimRow, against
-from geoskip.report.runs import TASK_DESCRIPTIONS, Metric, ReportRun, describe_epochs
+from geoskip.report.runs import Metric, ReportRun, describe_epochs
 from geoskip.report.summary import PublishedRow, PublishedTable
 
 SIGNIFICANT = 0.05
@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def unit(self) -> Metric:
-        return next(metric for metric in TASK_DESCRIPTIONS[self.better.task].metrics if metric.key == self.metric)
+        return self.better.metric(self.metric)
 
     def gain(self, ours: float, theirs: float) -> float:
         """Positive if ``ours`` is better."""

@@ -22,14 +22,12 @@ from geoskip.records.files import atomic_write
 from geoskip.records.samples import Samples
 from geoskip.records.statistics import summarize
 from geoskip.report.palette import colored
-from geoskip.report.picture_grids import errors_mm, part_shapes, shape_pictures
+from geoskip.report.picture_grids import PAPER_MM, PAPER_PCT, errors_mm, part_shapes, shape_pictures
 from geoskip.report.pictures import image_grid, png_bytes
-from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION, Metric
+from geoskip.report.runs import VALIDATION
 
 MISSING = "–"
 UNKNOWN_COMMIT = "commit and data key not recorded"
-# Where colors of pictures saturate, as in the paper.
-LARGEST_MM, LARGEST_PCT = 5.0, 10.0
 
 
 @dataclass
@@ -245,7 +243,7 @@ def experiment_table(
     ]
     for name, figures in (baselines or {}).items():
         numbers = [
-            f"{figures[metric]:.{_metric(row, metric).digits}f}" if metric in figures else MISSING
+            row.metric(metric).shown(figures[metric]) if metric in figures else MISSING
             for (_, metric), row in ((column, columns[column]) for column in ordered)
         ]
         lines.append((name, *numbers))
@@ -255,14 +253,10 @@ def experiment_table(
 
 def cell(row: PaperRow, records: Mapping[int, RunRecord], metric: str, comparable: bool = True) -> str:
     """``0.412 ± 0.004 (0.406)``: mean over seeds, half of the 95 % interval, the paper's figure if comparable."""
-    digits = _metric(row, metric).digits
-    paper = f" ({row.paper[metric]:.{digits}f})" if comparable and metric in row.paper else ""
+    about = row.metric(metric)
+    paper = f" ({about.shown(row.paper[metric])})" if comparable and metric in row.paper else ""
     values = [record.metrics[metric] for record in records.values() if metric in record.metrics]
-    if not values:
-        return MISSING + paper
-    over_seeds = summarize(values)
-    spread = "" if over_seeds.half is None else f" ± {over_seeds.half:.{digits}f}"
-    return f"{over_seeds.mean:.{digits}f}{spread}{paper}"
+    return (about.shown_summary(summarize(values)) if values else MISSING) + paper
 
 
 def notes(experiment: Experiment, runs: Runs) -> tuple[str, ...]:
@@ -296,14 +290,9 @@ def _rate(optim: Mapping[str, Any]) -> str:
     return f"{epochs}, rate {optim['lr']:g} × {optim['lr_decay']:.3g} {every}"
 
 
-def _metric(row: PaperRow, name: str) -> Metric:
-    key = name.removeprefix(VALIDATION)
-    return next(metric for metric in TASK_DESCRIPTIONS[row.task].metrics if metric.key == key)
-
-
 def unit(row: PaperRow, name: str) -> str:
     """``mean error, mm``; ``validation accuracy, %``."""
-    metric, prefix = _metric(row, name), "validation " if name.startswith(VALIDATION) else ""
+    metric, prefix = row.metric(name), "validation " if name.startswith(VALIDATION) else ""
     return f"{prefix}{metric.heading.lower()}, {metric.unit}"
 
 
@@ -352,11 +341,11 @@ def _pictures(figure: str, job: Job, samples: Samples, size: int) -> list[tuple[
     label = job.row.label
     if isinstance(samples, CorrespondenceSamples):
         # Blue-gray where a vertex has no label.
-        shapes = [(b.verts, b.faces, colored(b.error_pct, LARGEST_PCT, "viridis")) for b in samples.meshes]
+        shapes = [(b.verts, b.faces, colored(b.error_pct, PAPER_PCT, "viridis")) for b in samples.meshes]
         return [(label, shape_pictures(shapes, size))]
     assert isinstance(samples, MeshSamples)
     if figure == "errors":
-        colors = [colored(errors, LARGEST_MM, "viridis") for errors in errors_mm(samples)]
+        colors = [colored(errors, PAPER_MM, "viridis") for errors in errors_mm(samples)]
         return [(label, shape_pictures(part_shapes(samples, "full", colors), size))]
     parts = {"input": "input", label: "full"}
     if figure == "affine":

@@ -27,7 +27,7 @@ from geoskip.graphs import Graph, SparseMatrix
 from geoskip.graphs.graph_hierarchy import Hierarchy
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import operator_info
-from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION
+from geoskip.report.runs import TASK_DESCRIPTIONS, VALIDATION, Metric
 
 if TYPE_CHECKING:
     from geoskip.training.config import Config, Optim
@@ -117,6 +117,11 @@ class PaperRow:
         """The metrics of the task, the main one first; of the validation items if the test set is not used."""
         prefix = VALIDATION if "test=false" in self.settings else ""
         return tuple(prefix + metric.key for metric in TASK_DESCRIPTIONS[self.task].metrics)
+
+    def metric(self, name: str) -> Metric:
+        """What is known about one of its figures, by the name in records."""
+        key = name.removeprefix(VALIDATION)
+        return next(metric for metric in TASK_DESCRIPTIONS[self.task].metrics if metric.key == key)
 
     @property
     def paper(self) -> Mapping[str, float]:

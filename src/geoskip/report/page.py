@@ -41,8 +41,8 @@ from geoskip.report.runs import DATA, GENERATED, ReportRun, describe_coarsening,
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
-SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "meshes", "matches",
-           "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
+SCRIPTS = ("dom", "theme", "tables", "blobs", "camera", "surface", "rough", "stage", "errors", "scenes", "meshes",
+           "matches", "graphs", "scales", "plot", "reading", "chart", "main")  # fmt: skip
 TITLE = "What does a skip connection change?"
 # Upper bound of the embedded samples in bytes of base64, so that the page can still be mailed and committed.
 BUDGET = 7_000_000

@@ -1,44 +1,28 @@
 // Correspondences: the target in its own colors, and each body in the colors that a method transfers to it.
-class Matches {
-  constructor(matchings, surface, maps) {
-    this.matchings = matchings;
-    this.stage = new Stage(byId('body-views'), surface);
+class Matches extends Scenes {
+  constructor(scenes, surface, maps) {
+    super('body', scenes, surface, '%', 10, maps);
     this.stage.camera.turn(0, -4);
-    this.scale = new ErrorScale('body', '%', 10, maps, (look) => { this.stage.look = look; this.stage.redraw(); });
-    options(byId('body-scene'), matchings.map((matching) => matching.title));
-    byId('body-scene').addEventListener('change', () => this.enter());
-    for (const id of ['body-sample', 'body-show']) byId(id).addEventListener('change', () => this.show());
-    for (const [id, step] of [['body-before', -1], ['body-next', 1]]) byId(id).addEventListener('click', () => this.step(step));
-    byId('body-controls').addEventListener('submit', (event) => event.preventDefault());
+    byId('body-show').addEventListener('change', () => this.show());
   }
-
-  get matching() { return this.matchings[byId('body-scene').selectedIndex]; }
 
   enter() {
-    const { matching } = this;
-    options(byId('body-sample'), matching.samples);
-    byId('body-before').hidden = byId('body-next').hidden = matching.samples.length < 2;
-    this.stage.cast([{ title: 'Target', skip: 'input' }, ...matching.methods.map(({ name, skip }) => ({ title: name, skip }))]);
-    this.scale.set(matching.saturation);
-    return this.show();
-  }
-
-  step(by) {
-    const select = byId('body-sample'), count = select.length;
-    select.selectedIndex = (select.selectedIndex + by + count) % count;
+    this.offerSamples();
+    this.cast('Target', this.scene.methods);
+    this.scale.set(this.scene.saturation);
     return this.show();
   }
 
   async show() {
-    const { matching, stage } = this, sample = byId('body-sample').selectedIndex, request = this.request = {};
+    const { scene, stage, sample } = this, request = this.request = {};
     const by = byId('body-show').querySelector('input:checked').value;
-    const [faces, verts, targetFaces, target, colors] = await Promise.all([whole(matching.faces[sample]), measured(matching.verts[sample]),
-      whole(matching.target.faces), measured(matching.target.verts), whole(matching.target.colors)]);
-    const results = await Promise.all(matching.methods.map(async (method) => (method.errors.length ? {
+    const [faces, verts, targetFaces, target, colors] = await Promise.all([whole(scene.faces[sample]), measured(scene.verts[sample]),
+      whole(scene.target.faces), measured(scene.target.verts), whole(scene.target.colors)]);
+    const results = await Promise.all(scene.methods.map(async (method) => (method.errors.length ? {
       method, predicted: await whole(method.predicted[sample]), errors: await measured(method.errors[sample]) } : { method })));
     if (request !== this.request) return;
     byId('body-scale').hidden = by !== 'error';
-    byId('body-unknown').hidden = !matching.unlabeled;
+    byId('body-unknown').hidden = !scene.unlabeled;
     // One scale for the target and the body.
     const frames = [frameOf(target), frameOf(verts)], extent = Math.max(...frames.map((frame) => frame.extent));
     const [targetFrame, frame] = frames.map(({ center }) => ({ center, extent }));
@@ -55,12 +39,12 @@ class Matches {
       const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${percent(errors[i])} off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;
-      stage.set(number + 1, shape, [words, method.test], `${method.name} on ${matching.samples[sample]}: ${words}; ${method.test}`);
+      stage.set(number + 1, shape, [words, method.test], `${method.name} on ${scene.samples[sample]}: ${words}; ${method.test}`);
       return `${method.name} ${known.length ? percent(mean) : 'unknown'}`;
     });
-    byId('body-rule').hidden = !matching.changes[sample];
-    const change = matching.changes[sample] ? ` Exact matches from plain to affine: ${matching.changes[sample]}.` : '';
-    byId('body-status').textContent = `${matching.samples[sample]}. Mean geodesic error: ${means.filter(Boolean).join(', ')}.${change}`;
+    byId('body-rule').hidden = !scene.changes[sample];
+    const change = scene.changes[sample] ? ` Exact matches from plain to affine: ${scene.changes[sample]}.` : '';
+    byId('body-status').textContent = `${scene.samples[sample]}. Mean geodesic error: ${means.filter(Boolean).join(', ')}.${change}`;
   }
 }
 

@@ -10,36 +10,27 @@ function decodedWith(part, skip) {
   return { full: '', affine: skip === 'affine' ? 'affine only' : 'skip only', convolution: 'convolution only' }[part];
 }
 
-class Meshes {
+class Meshes extends Scenes {
   constructor(scenes, surface, maps) {
-    this.scenes = scenes;
-    this.stage = new Stage(byId('mesh-views'), surface);
+    super('mesh', scenes, surface, 'mm', 5, maps);
     // What is decoded by a part of each block has a camera and a color scale of its own.
     this.cameras = { full: this.stage.camera, affine: new Camera(), convolution: new Camera() };
-    this.scale = new ErrorScale('mesh', 'mm', 5, maps, (look) => { this.stage.look = look; this.stage.redraw(); });
-    options(byId('mesh-scene'), scenes.map((scene) => scene.title));
-    byId('mesh-scene').addEventListener('change', () => this.enter());
     byId('mesh-part').addEventListener('change', () => { this.enterPart(); this.show(); });
-    for (const id of ['mesh-sample', 'mesh-level']) byId(id).addEventListener('change', () => this.show());
-    byId('mesh-methods').addEventListener('change', () => { this.cast(); this.show(); });
-    for (const [id, step] of [['mesh-before', -1], ['mesh-next', 1]]) byId(id).addEventListener('click', () => this.step(step));
-    byId('mesh-controls').addEventListener('submit', (event) => event.preventDefault());
+    byId('mesh-level').addEventListener('change', () => this.show());
+    byId('mesh-methods').addEventListener('change', () => { this.cast('Input', this.methods); this.show(); });
   }
-
-  get scene() { return this.scenes[byId('mesh-scene').selectedIndex]; }
 
   enter() {
     const { scene } = this;
-    options(byId('mesh-sample'), scene.samples);
+    this.offerSamples();
     byId('mesh-paper').hidden = !scene.paper;
     byId('mesh-rule').hidden = !scene.changes[0];
-    byId('mesh-before').hidden = byId('mesh-next').hidden = scene.samples.length < 2;
     for (const input of byId('mesh-part').querySelectorAll('input')) {
       input.disabled = !scene.methods.some((method) => method.parts[input.value]);
       if (input.disabled && input.checked) byId('mesh-part').querySelector('[value=full]').checked = true;
     }
     this.offerMethods();
-    this.cast();
+    this.cast('Input', this.methods);
     this.enterPart();
     return this.show(true);
   }
@@ -65,18 +56,8 @@ class Meshes {
     return this.scene.methods.filter((_, number) => boxes[number].checked);
   }
 
-  cast() {
-    this.stage.cast([{ title: 'Input', skip: 'input' }, ...this.methods.map(({ name, skip }) => ({ title: name, skip }))]);
-  }
-
-  step(by) {
-    const select = byId('mesh-sample'), count = select.length;
-    select.selectedIndex = (select.selectedIndex + by + count) % count;
-    return this.show();
-  }
-
   async show(fresh = false) {
-    const { scene, stage, methods, part } = this, sample = byId('mesh-sample').selectedIndex;
+    const { scene, stage, methods, part, sample } = this;
     const request = this.request = {};
     const faces = await whole(scene.faces), input = await measured(scene.inputs[sample]);
     const moves = await Promise.all(methods.map((m) => (m.parts[part] ? measured(m.parts[part][sample]) : null)));
