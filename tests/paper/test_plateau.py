@@ -12,7 +12,10 @@ from geoskip.operators import FeaStConv
 from geoskip.paper.experiments import TABLE2
 from geoskip.paper.findings import read_analysis
 from geoskip.paper.rows import TINY
+from geoskip.paper.running import loaded
 from geoskip.training.config import override
+from geoskip.training.loop import train
+from geoskip.training.tasks import make_task
 
 
 def test_weights_are_scaled_but_not_the_bias() -> None:
@@ -21,6 +24,15 @@ def test_weights_are_scaled_but_not_the_bias() -> None:
     scale_weights(torch.nn.Sequential(conv), 3.0)
     for name, parameter in conv.named_parameters():
         torch.testing.assert_close(parameter.detach(), (1.0 if name == "bias" else 3.0) * before[name])
+
+
+def test_measuring_leaves_training_as_it_is(tmp_path: Path) -> None:
+    """Loss by loss, from the first epoch on: the network has its dropout."""
+    (row,) = TABLE2.select(["Aff-FeaStNet"])
+    config = override(row.config(TINY, "first3", 0, "cpu"), ["validation=0.5", "test=false"])
+    points = list(plateau_curve("affine", config))
+    run = train(config, tmp_path, task=make_task(config, data=loaded(config.task, TINY)))
+    assert [point.loss for point in points[1:]] == [loss for _, loss in run.record.curves["loss"]]
 
 
 def test_curve_from_the_start_to_the_last_epoch() -> None:
