@@ -23,6 +23,7 @@ from geoskip.report.runs import ReportRun
 from tests.paper.runs import job_of, papers_own, record_of, row_named
 from tests.report.made_runs import made_run
 
+ROOT = Path(__file__).parents[2]
 RES, AFF = row_named("table1", "Res-MoNet M=9"), row_named("table1", "Aff-MoNet M=9")
 CLAIM = Claim("affine better than residual", AFF, (RES,), "mean_mm")
 
@@ -175,13 +176,20 @@ def test_data_sets_are_judged_separately() -> None:
     assert claim_rows([one[0], other[1]]) == ()
 
 
+def stored_groups() -> dict[tuple[str, str], dict[PaperRow, dict[int, RunRecord]]]:
+    rows = dict.fromkeys(row for experiment in EXPERIMENTS.values() for row in experiment.rows)
+    return stored_runs(rows, ROOT / "results")
+
+
+def protocol() -> str:
+    return " ".join((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8").split())
+
+
 def test_seeds_of_two_rows_are_unrelated() -> None:
     """Why seeds are not paired: over all pairs of rows of a table, their results by seed have no correlation. The
     protocol has the figures."""
-    results = Path(__file__).parents[2] / "results"
     correlations = []
-    every_row = dict.fromkeys(row for experiment in EXPERIMENTS.values() for row in experiment.rows)
-    for of_rows in stored_runs(every_row, results).values():
+    for of_rows in stored_groups().values():
         values = [
             np.array([record.metrics[row.metrics[0]] for _, record in sorted(records.items())])
             for row, records in of_rows.items()
@@ -190,5 +198,15 @@ def test_seeds_of_two_rows_are_unrelated() -> None:
         varying = [of_row for of_row in values if of_row.std() > 0]
         correlations += [float(np.corrcoef(*pair)[0, 1]) for pair in combinations(varying, 2)]
     assert abs(fmean(correlations)) < 0.1
-    page = " ".join((results.parent / "docs" / "protocol.md").read_text(encoding="utf-8").split())
-    assert f"two rows is {fmean(correlations):.3f} ({len(correlations)} pairs of rows;" in page
+    assert f"two rows is {fmean(correlations):.3f} ({len(correlations)} pairs of rows;" in protocol()
+
+
+def test_counting_every_rival_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The closest rival is chosen after the runs, so the number of comparisons might be called too small."""
+    judged = judge_all(stored_groups())
+    settled = dict.fromkeys(result.claim for result in judged)
+    one_by_one = tuple(replace(claim, rivals=(rival,)) for claim in settled for rival in claim.rivals)
+    monkeypatch.setattr("geoskip.paper.claims.all_claims", lambda: one_by_one)
+    verdicts = {result.key: result.verdict for result in judge_all(stored_groups()) if result.p is not None}
+    assert all(verdicts[result.key] == result.verdict for result in judged if result.p is not None)
+    assert f"Counting every rival makes {len(verdicts)} comparisons and changes no verdict." in protocol()
