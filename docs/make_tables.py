@@ -9,7 +9,7 @@ the experiments, and
 
 - ``runs``: how many of the runs of ``geoskip reproduce all`` have a record,
 - ``main``: the main results in short form, and the claims,
-- ``claims``: one line per claim, ``comparisons``: one line per comparison,
+- ``comparisons``: one line per comparison,
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
@@ -183,11 +183,10 @@ def _comparison(serving: Sequence[ClaimResult]) -> tuple[str, ...]:
 
 def claim_tables(name: str, groups: Groups) -> list[str]:
     judged = judge_all(groups)
-    claims = [markdown(claims_table(judged), title=name == "claims")] if judged else []
-    if name == "main":
-        table = main_table(groups)
-        return [markdown(table, title=False), *claims] if table.lines else []
-    return claims if name == "claims" or not judged else [markdown(comparisons_table(judged))]
+    if name == "comparisons":
+        return [markdown(comparisons_table(judged))] if judged else []
+    tables = [main_table(groups), *([claims_table(judged)] if judged else [])]
+    return [markdown(table, title=False) for table in tables] if tables[0].lines else []
 
 
 def smoothness_table(record: AnalysisRecord) -> str:
@@ -387,7 +386,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "published_shares": ("published-shares.json", published_shares_table),
     "published_shares_digits": ("published-shares-digits.json", published_shares_table),
 }
-BLOCKS = (*TABLES, "runs", "main", "claims", "comparisons", *FINDINGS)
+BLOCKS = (*TABLES, "runs", "main", "comparisons", *FINDINGS)
 
 
 def block(name: str, results: Path) -> str:

@@ -177,8 +177,8 @@ def test_without_records_tables_say_nothing(tmp_path: Path) -> None:
     for name in BLOCKS:
         assert block(name, tmp_path) == ""
     assert (
-        filled("a\n<!-- claims -->\nold\n<!-- /claims -->\nb\n", tmp_path)
-        == "a\n<!-- claims -->\n<!-- /claims -->\nb\n"
+        filled("a\n<!-- comparisons -->\nold\n<!-- /comparisons -->\nb\n", tmp_path)
+        == "a\n<!-- comparisons -->\n<!-- /comparisons -->\nb\n"
     )
 
 
