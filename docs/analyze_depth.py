@@ -305,12 +305,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for skip in SKIPS
         for seed in range(args.train_seeds)
         for depth in TRAINED_DEPTHS
-        for point in trained_points(task, skip, depth, seed)
+        for point in trained_points(task, skip, depth, seed, STEPS)
     ]
     settings: dict[str, Any] = {"seeds": args.seeds, "vertices": graph.num_vertices, "width": WIDTH}
     settings |= {"train_seeds": args.train_seeds, "steps": STEPS, "batch_size": BATCH, "rate": RATE}
     settings["separation"] = {**asdict(task), "vertices": task.graph.num_vertices}
     record_analysis(args.output, "depth", settings, rows + trained, started)
+    print(f"wrote {args.output}; docs/make_tables.py and docs/make_figures.py show it")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.blocks import skip_prefix
+from geoskip.cli.console import print_table
 from geoskip.graphs import Graph, attach, target_degree
 from geoskip.models import layer_maker
 from geoskip.paper.baselines import refine
@@ -239,6 +240,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     started = time.perf_counter()
     rows = power_table(range(args.seeds))
+    header = ("method", *(f"{number}" if pair.wl else f"({number})" for number, pair in enumerate(GRAPH_PAIRS, 1)))
+    lines = [(m, *(str(row["distinguished"]) for row in rows if row["method"] == m)) for m in METHODS]
+    print_table(
+        header, lines, title=f"Networks, of {args.seeds}, that distinguish the pair; in brackets: 1-WL does not"
+    )
     settings = {"seeds": args.seeds, "layers": LAYERS, "width": WIDTH, "same_below": SAME}
     record_analysis(args.output, "power", settings, rows, started)
 

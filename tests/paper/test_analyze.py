@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from docs.make_tables import depth_table
 from typer.testing import CliRunner
 
 from docs import analyze_depth, analyze_power
@@ -41,17 +42,12 @@ def make_run(folder: Path, meshes: Path, **chosen: Any) -> Path:
     return folder
 
 
-def test_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    small = ["--seeds", "1", "--vertices", "12", "--train-seeds", "1", "--steps", "2"]
-    monkeypatch.setattr(analyze_depth, "TRAINED_DEPTHS", (1, 3))
-    analyze_depth.main([*small, "-o", str(tmp_path / "depth.json")])
-    printed = capsys.readouterr().out
-    assert "…" not in printed
-    assert max(map(len, printed.splitlines())) <= 80
-    lines = [line.split() for line in printed.splitlines() if line.strip().startswith("Aff-GCN")]
-    assert [len(line) for line in lines] == [2 + 7] * 5 + [2 + 2] * 12
+def test_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SUBDIVISIONS": 0, "TRAINED_DEPTHS": (1, 3), "STEPS": 2}.items():
+        monkeypatch.setattr(analyze_depth, name, value)
+    analyze_depth.main(["--seeds", "1", "--train-seeds", "1", "-o", str(tmp_path / "depth.json")])
     record = read_analysis(tmp_path / "depth.json")
+    assert [line.count(" | ") for line in depth_table(record).splitlines()] == [3, 0, *[3] * 6]
     assert record.settings["vertices"] == 12
     assert record.settings["separation"]["vertices"] == 162
     untrained, trained = record.rows[: 9 * 7], record.rows[9 * 7 :]

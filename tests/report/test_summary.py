@@ -220,7 +220,8 @@ def test_pseudo_coordinates_of_the_label_are_named_in_a_table_with_one_kind() ->
     rows = EXPERIMENTS["table2"].select(["GCN", "MoNet (position)", "Aff-MoNet (position)"])
     (experiment,) = result_tables([made_run(row, "superpixels", 0) for row in rows])
     assert [experiment.named(row) for row in experiment.rows] == ["GCN", "MoNet (position)", "Aff-MoNet (position)"]
-    assert "MoNet (position), M = 25" in headline_html(*headlines([experiment]).values())
+    headline = headline_html(*headlines([experiment]).values())
+    assert "MoNet (position), M = 25" in headline.replace("\u00a0", " ")
     (chart,) = (chart for chart in charts([experiment]) if chart.key == "e0-parameters")
     names = [series.name for series in chart.series if not series.paper]
     assert names == ["GCN", "MoNet (position)", "Aff-MoNet (position)"]
