@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from geoskip.rbf import bending_energy, fit_rbf, thin_plate_spline
+from geoskip.meshes import icosphere
+from geoskip.rbf import bending_energy, fit_rbf, thin_plate_spline, warp, warp_mesh
 from tests.rbf.scattered import normal, scattered, uniform
 
 CENTERS, VALUES = scattered(20, 2), normal(20, 2)
 LINE = torch.stack([uniform(20), 2 * uniform(20) + 1], dim=1)
+BALL = icosphere(1)
 TWINS = CENTERS.clone()
 TWINS[7] = TWINS[3]
 
@@ -23,6 +26,7 @@ def with_nan(given: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("attempt", "named"),
     [
+        (lambda: fit_rbf(CENTERS, VALUES.long()), r"values: .* got torch.int64; use .double\(\)"),
         (lambda: fit_rbf(CENTERS[0], VALUES), r"centers: expected \[\*batch, centers, dim\]"),
         (lambda: fit_rbf(CENTERS[:0], VALUES[:0]), r"none of them 0, got \[0, 2\]"),
         (
@@ -60,6 +64,40 @@ def with_nan(given: Tensor) -> Tensor:
 )
 @pytest.mark.usefixtures("unchecked")
 def test_error_messages(attempt: Callable[[], Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        attempt()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "named"),
+    [
+        (lambda: fit_rbf(CENTERS.numpy(), VALUES), "centers: expected a Tensor, got ndarray of shape"),
+        (lambda: fit_rbf(CENTERS, VALUES.tolist()), "values: expected a Tensor, got list; convert it with"),
+        (lambda: fit_rbf(CENTERS, VALUES)(CENTERS.numpy()), "points: expected a Tensor"),
+        (lambda: fit_rbf(CENTERS, VALUES, 5), "kernel: expected a RadialKernel, got 5; or give the name"),
+        (lambda: fit_rbf(CENTERS, VALUES, degree=1.5), "degree: fit_rbf needs a whole number, got 1.5"),
+        (lambda: warp(CENTERS.numpy(), CENTERS), "landmarks: expected a Tensor"),
+        (lambda: warp_mesh(BALL.verts, BALL.verts, BALL.verts), "mesh: expected a Mesh, got ndarray"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_errors_name_what_is_of_the_wrong_type(attempt: Callable[[], Any], named: str) -> None:
+    with pytest.raises(TypeError, match=named):
+        attempt()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "named"),
+    [
+        (lambda: warp(LINE, LINE + 1), "landmarks: they do not .* leave out the affine part, or add landmarks"),
+        (lambda: warp(TWINS, TWINS + 1), "landmarks: 3 and 7 coincide; merge them, or use smoothing"),
+        (lambda: warp(CENTERS[:0], CENTERS[:0], affine=False), r"landmarks: expected \[\*batch, landmarks, dim\]"),
+        (lambda: warp(CENTERS[0], CENTERS[0]), r"landmarks: expected points, \[landmarks, dim\], got shape \[2\]"),
+        (lambda: warp_mesh(BALL, np.arange(5), BALL.verts[:5]), r"landmarks: .* 2 dimensions, got shape \[5\]"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_errors_of_a_warp_name_its_own_arguments(attempt: Callable[[], Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         attempt()
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from geoskip.arguments import real_number
+from geoskip.arguments import check_type, real_number, whole_number
 from geoskip.rbf.radial_kernels import RadialKernel, biharmonic, choose_kernel
 from geoskip.shapes import Float
 
@@ -33,6 +33,7 @@ _BLOCK_SIZES = {"cpu": 1 << 17}
 _GPU_BLOCK_SIZE = 1 << 25
 # Largest allowed residual of the solve, relative to the largest value. A well-conditioned system leaves about 1e-10.
 _TOLERANCE = 1e-4
+CONVERT = "convert it with torch.as_tensor"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,7 @@ class RBFInterpolant:
         return monomials((self._checked(points) - self.shift) / self.scale, self.degree) @ self.coefficients
 
     def _checked(self, points: Tensor) -> Tensor:
+        check_type("points", points, Tensor, CONVERT)
         if points.dim() < 2 or points.shape[-1] != self.centers.shape[-1]:
             raise ValueError(f"points: expected [*batch, points, {self.centers.shape[-1]}], got {list(points.shape)}")
         if points.device != self.centers.device:
@@ -128,9 +130,9 @@ def fit_rbf(
     """
     _check_data(centers, values)
     kernel = choose_kernel(kernel, epsilon, centers.shape[-1])
-    if degree is not None and degree < -1:
+    degree = max(kernel.min_degree, 0) if degree is None else whole_number("degree", degree, "fit_rbf", least=None)
+    if degree < -1:
         raise ValueError(f"degree: must be -1 (no polynomial part) or more, got {degree}")
-    degree = max(kernel.min_degree, 0) if degree is None else degree
     smoothing = real_number("smoothing", smoothing, "fit_rbf")
     if smoothing < 0:
         raise ValueError(f"smoothing: must be at least 0, got {smoothing}")
@@ -271,6 +273,10 @@ def _solve(
 
 
 def _check_data(centers: Tensor, values: Tensor) -> None:
+    for name, tensor in (("centers", centers), ("values", values)):
+        check_type(name, tensor, Tensor, CONVERT)
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name}: must be finite floating-point numbers, got {tensor.dtype}; use .double()")
     if centers.dim() < 2 or 0 in centers.shape:
         raise ValueError(f"centers: expected [*batch, centers, dim], none of them 0, got {list(centers.shape)}")
     if values.shape[:-1] != centers.shape[:-1]:
@@ -281,8 +287,8 @@ def _check_data(centers: Tensor, values: Tensor) -> None:
     if values.device != centers.device:
         raise ValueError(f"values: are on {values.device}, centers on {centers.device}; move one with .to()")
     for name, tensor in (("centers", centers), ("values", values)):
-        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-            raise ValueError(f"{name}: must be finite floating-point numbers")
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name}: must be finite, got NaN or infinity")
 
 
 def _check_distinct(centers: Float[Tensor, "*batch centers dim"]) -> None:

@@ -9,6 +9,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from geoskip.arguments import check_type
 from geoskip.shapes import Float
 
 
@@ -95,6 +96,7 @@ def choose_kernel(kernel: str | RadialKernel, epsilon: float | None, dim: int) -
     """The kernel itself, or the one called by that name; ``epsilon`` goes with a name only."""
     if isinstance(kernel, str):
         return make_kernel(kernel, epsilon, dim)
+    check_type("kernel", kernel, RadialKernel, "or give the name of a kernel")
     if epsilon is not None:
         raise ValueError(
             f"epsilon: the given {kernel.name} kernel already has epsilon {kernel.epsilon:g}; leave epsilon out"

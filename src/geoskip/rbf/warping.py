@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geoskip.arguments import check_type, number_array
 from geoskip.meshes import Mesh
-from geoskip.rbf.interpolant import RBFInterpolant, fit_rbf
+from geoskip.rbf.interpolant import CONVERT, RBFInterpolant, fit_rbf
 from geoskip.rbf.radial_kernels import RadialKernel, biharmonic, choose_kernel
 from geoskip.records.reading import parse_json, read_text
 from geoskip.shapes import Float
@@ -59,6 +60,10 @@ def warp(
         smoothing: above 0 the targets are only met approximately, which suits landmarks placed by hand.
         epsilon: the inverse width of a kernel given by name.
     """
+    for name, points in (("landmarks", landmarks), ("targets", targets)):
+        check_type(name, points, Tensor, CONVERT)
+    if landmarks.dim() < 2:
+        raise ValueError(f"landmarks: expected points, [landmarks, dim], got shape {list(landmarks.shape)}")
     if landmarks.shape != targets.shape:
         raise ValueError(
             f"targets: expected {list(landmarks.shape)}, one point per landmark, got {list(targets.shape)}"
@@ -66,12 +71,16 @@ def warp(
     dim = landmarks.shape[-1]
     chosen = choose_kernel(biharmonic(dim) if kernel is None else kernel, epsilon, dim)
     degree = max(1, chosen.min_degree) if affine else -1
-    if affine and len(landmarks) <= dim:
+    if affine and landmarks.shape[-2] <= dim:
         raise ValueError(
-            f"landmarks: an affine part needs at least {dim + 1} of them, got {len(landmarks)}; add some, or "
-            "set affine to False"
+            f"landmarks: an affine part needs at least {dim + 1} of them, got {landmarks.shape[-2]}; add some, or "
+            "leave out the affine part"
         )
-    return Warp(fit_rbf(landmarks, targets - landmarks, chosen, degree=degree, smoothing=smoothing))
+    try:
+        return Warp(fit_rbf(landmarks, targets - landmarks, chosen, degree=degree, smoothing=smoothing))
+    except ValueError as error:
+        message = str(error).replace("centers", "landmarks").replace("lower the degree", "leave out the affine part")
+        raise ValueError(message) from None
 
 
 def warp_mesh(
@@ -86,8 +95,10 @@ def warp_mesh(
     A landmark can be any point. For landmarks at vertices pass ``mesh.verts[numbers]``. ``options`` are those of
     :func:`warp`.
     """
-    sources, goals = (torch.from_numpy(np.array(points, dtype=np.float64)) for points in (landmarks, targets))
-    return apply_warp(mesh, warp(sources, goals, kernel, **options))
+    check_type("mesh", mesh, Mesh)
+    points = {"landmarks": landmarks, "targets": targets}
+    arrays = [number_array(name, values, "iuf", dim=2).astype(np.float64) for name, values in points.items()]
+    return apply_warp(mesh, warp(*map(torch.from_numpy, arrays), kernel, **options))
 
 
 def apply_warp(mesh: Mesh, fitted: Warp) -> Mesh:
