@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg_nn
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 from torch.testing import assert_close
 
-from geoskip.blocks import AffineSkip, PolynomialSkip, Skip
-from tests.blocks.pyg_recipes import EDGES, IN, OUT, features, network
+from geoskip.blocks import AffineSkip, PolynomialSkip, Skip, add_skips
+from tests.blocks.pyg_recipes import EDGES, IN, OUT, VERTICES, features, network
 
 
 def gin() -> nn.Module:
@@ -109,6 +109,47 @@ def test_unsettled_checkpoint(kind: Any, make: Callable[[], nn.Module]) -> None:
     fresh(features(), EDGES)
     with pytest.raises(RuntimeError, match="uninitialized parameter"):
         fresh.load_state_dict(saved)
+
+
+class Twice(nn.Module):
+    """One convolution, called at each of two widths."""
+
+    def __init__(self, conv: nn.Module, width: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(IN, IN), nn.Linear(IN, width)])
+        self.conv = conv
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for linear in self.linears:
+            x = self.conv(linear(x), edge_index)
+        return x
+
+
+@pytest.mark.parametrize("kind", ["affine", "polynomial", "residual"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Twice(pyg_nn.SimpleConv(), OUT),
+        lambda: Twice(pyg_nn.AGNNConv(), OUT),
+        lambda: pyg_nn.models.PMLP(IN, IN, OUT, 3, norm=False).eval(),
+    ],
+    ids=["SimpleConv", "AGNNConv", "PMLP"],
+)
+def test_one_block_does_not_fit_two_widths(make: Callable[[], nn.Module], kind: str) -> None:
+    model: Any = make()
+    plain = model(features(), EDGES)
+    assert add_skips(model, kind, where=lambda name, conv: name != "conv").wrapped == ()
+    assert_close(model(features(), EDGES), plain)
+    add_skips(model, kind)
+    says = rf"x: \w+Skip\(\w+\) met {IN} channels at its first call and {OUT} now; .* \(where=… of add_skips\)"
+    with pytest.raises(ValueError, match=says):
+        model(features(), EDGES)
+
+
+def test_one_block_fits_several_calls_at_one_width() -> None:
+    model = Twice(pyg_nn.SimpleConv(), IN)
+    add_skips(model)
+    assert model(features(), EDGES).shape == (VERTICES, IN)
 
 
 def test_optimiser_made_after_the_first_call_trains_the_skip() -> None:

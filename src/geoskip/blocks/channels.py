@@ -104,11 +104,6 @@ def _copies(conv: nn.Module) -> int:
     return heads if isinstance(heads, int) else 1
 
 
-def takes_any_width(module: nn.Module) -> bool:
-    """Whether a module names no channels and has no weight matrix that would fix them."""
-    return read_channels(module)[0] is None and not any(is_lazy(p) or p.dim() > 1 for p in module.parameters())
-
-
 def device_and_dtype(module: nn.Module) -> dict[str, Any]:
     """Device and dtype of a module's first floating-point tensor: new parameters go there too."""
     tensors: list[Tensor] = [*module.parameters(), *module.buffers()]

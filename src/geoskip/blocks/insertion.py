@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
-from torch import fx, nn
+from torch import nn
 
 from geoskip.arguments import check_type, short_repr
 from geoskip.blocks.base import Skip, check_skip_init
-from geoskip.blocks.channels import device_and_dtype, is_convolution, takes_any_width, why_unfit
+from geoskip.blocks.channels import device_and_dtype, is_convolution, why_unfit
 from geoskip.blocks.skips import find_skip, takes_init
 
 
@@ -93,11 +88,10 @@ def add_skips(
     """Put a skip around every graph convolution of geoskip or PyTorch Geometric in a model, in place.
 
     ``print(add_skips(model))`` shows what was changed. Convolutions that have a skip already keep it, so a second call
-    does nothing. A convolution that the model uses in several places gets one skip and stays shared; if it accepts any
-    number of channels, that is an error, because one skip may not fit. A convolution inside another one gets no skip.
-    With ``init="zeros"`` the output of the model stays bitwise the same until it is trained. Checkpoints of the plain
-    model still load, also with ``strict=True``; the skips keep their values. Call PyTorch Geometric's ``to_hetero``
-    before ``add_skips``.
+    does nothing. A convolution that the model uses in several places gets one skip and stays shared; a call with other
+    channels than at the first is an error. A convolution inside another one gets no skip. With ``init="zeros"`` the
+    output of the model stays bitwise the same until it is trained. Checkpoints of the plain model still load, also with
+    ``strict=True``; the skips keep their values. Call PyTorch Geometric's ``to_hetero`` before ``add_skips``.
 
     Create the optimizer afterwards, or pass the new parameters to ``add_param_group``. If the summary says "at the
     first call", call the model once before that.
@@ -114,7 +108,6 @@ def add_skips(
     convs = _find(model)
     is_chosen = _choice(where, [name for conv in convs for name in conv.names])
     reasons = [_why_left(conv, is_chosen) for conv in convs]
-    _check_widths(model, [conv for conv, reason in zip(convs, reasons, strict=True) if not reason], skip)
     options: dict[str, Any] = {"init": init} if takes_init(skip) else {}
     wrapped, left = [], []
     for conv, reason in zip(convs, reasons, strict=True):
@@ -200,80 +193,3 @@ def _summarize(name: str, block: Skip) -> SummaryRow:
         return SummaryRow(name, convolution)
     num_parameters = sum(parameter.numel() for parameter in block.parameters(recurse=False))
     return SummaryRow(name, convolution, "", *block.skip_channels, num_parameters)
-
-
-def _check_widths(model: nn.Module, convs: list[_Convolution], skip: type[Skip]) -> None:
-    """A skip maps from one number of channels to one other; a convolution may accept any number of channels."""
-    flexible = [conv for conv in convs if takes_any_width(conv.module)]
-    calls = count_calls(model) if flexible else Counter[str]()
-    for conv in flexible:
-        is_shared = len(conv.names) > 1
-        if is_shared or _is_called_at_several_widths(model, conv.names[0], calls):
-            used = "the model has it in several places" if is_shared else "a forward pass calls it several times"
-            raise ValueError(
-                f"model: {' and '.join(map(repr, conv.names))} ({type(conv.module).__name__}) takes any number of "
-                f"channels and {used}, so one skip may not fit them all. Use one convolution per call, leave it out "
-                f"with where=…, or, if the channels never change, replace it by {skip.__name__}(conv, in_channels, "
-                "out_channels)"
-            )
-
-
-def _is_called_at_several_widths(model: nn.Module, name: str, calls: Counter[str]) -> bool:
-    """Whether the module ``name`` takes any width and may meet different ones in one forward pass.
-
-    That is so if its parent calls it several times. Called once, it meets as many widths as the parent does, and one
-    only if the parent has a weight matrix.
-    """
-    while name and takes_any_width(model.get_submodule(name)):
-        parent = name.rpartition(".")[0]
-        while parent and not calls[parent]:  # lists and dictionaries of modules are not called themselves
-            parent = parent.rpartition(".")[0]
-        if calls[name] > calls[parent]:
-            return True
-        name = parent
-    return False
-
-
-def count_calls(model: nn.Module) -> Counter[str]:
-    """Calls of each module in one forward pass, by name; the model's own name is "".
-
-    The forward pass is traced with stand-ins for tensors, in training and in evaluation mode, with and without the
-    optional arguments; the largest count is returned. Where tracing fails, calls up to there are counted.
-    """
-    calls: Counter[str] = Counter()
-    for training in (True, False):
-        for defaults in (True, False):
-            calls |= _traced_calls(model, training, defaults)
-    return calls | Counter({"": 1})
-
-
-class _CountingTracer(fx.Tracer):
-    def __init__(self, names: dict[nn.Module, str]) -> None:
-        super().__init__()
-        self.names = names
-        self.calls: Counter[str] = Counter()
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, Skip) or is_convolution(m) or super().is_leaf_module(m, module_qualified_name)
-
-    def call_module(self, m: nn.Module, *rest: Any) -> Any:
-        self.calls[self.names.get(m, "")] += 1
-        return super().call_module(m, *rest)
-
-
-def _traced_calls(model: nn.Module, training: bool, defaults: bool) -> Counter[str]:
-    calls: Counter[str] = Counter()
-    # Tracing runs the code of any model with stand-ins for tensors. An error there is no error of the model.
-    with suppress(Exception), torch.random.fork_rng(devices=[]):
-        # A copy that shares the parameters, since a forward pass may keep what it computes in attributes.
-        traced = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
-        traced.train(training)
-        tracer = _CountingTracer({module: name for name, module in traced.named_modules()})
-        calls = tracer.calls
-        tracer.trace(traced, _defaults(traced) if defaults else None)
-    return calls
-
-
-def _defaults(model: nn.Module) -> dict[str, Any]:
-    parameters = inspect.signature(model.forward).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
