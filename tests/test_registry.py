@@ -208,7 +208,7 @@ def test_defaults_follow_the_facts(package: str) -> None:
     [
         ("monte", "operator: unknown name 'monte'; did you mean monet?"),
         ("gat", "operator: unknown name 'gat'; choose from cheb, feast, gcn"),
-        (3, "operator: unknown name '3'; choose from"),
+        (3, "operator: expected a name, got 3; choose from"),
         ("othernet.missing:Conv", r"operator: cannot import 'othernet.missing:Conv' \(No module named"),
         ("othernet.conv:Missing", r"operator: cannot import .* has no attribute 'Missing'"),
         (":Conv", "operator: cannot import ':Conv'"),

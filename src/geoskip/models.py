@@ -13,12 +13,13 @@ from torch.nn.functional import elu
 
 from geoskip.arguments import check_type, whole_number, whole_numbers
 from geoskip.blocks import make_block
-from geoskip.blocks.pooling import choose_pooling, mean_over_graphs
+from geoskip.blocks.pooling import POOLINGS, mean_over_graphs
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, RecordBuffers
 from geoskip.kernels import linear, use_path
 from geoskip.operators import Operator, make_operator, operator_info
 from geoskip.operators.base import glorot, zeros
 from geoskip.operators.input_checks import check_device_and_dtype, check_features, check_is_tensor, check_order
+from geoskip.registry import check_choice
 from geoskip.shapes import Bool, Float
 
 __all__ = ["CorrespondenceNet", "GraphClassifier", "MeshAutoencoder"]
@@ -320,7 +321,8 @@ class GraphClassifier(nn.Module):
         layer = layer_maker(operator, skip, kernel_size, dim, options)
         if normalize is None:
             normalize = isinstance(operator, str) and operator_info(operator).needs_batch_norm
-        self.pool = choose_pooling(pooling)
+        check_choice("pooling", pooling, tuple(POOLINGS))
+        self.pool = POOLINGS[pooling]
         self.convs = nn.ModuleList(layer(i, o) for i, o in pairwise([in_channels, *channels]))
         self.norms = nn.ModuleList(VertexNorm(c) if normalize else nn.Identity() for c in channels)
         self.head = GlorotLinear(channels[-1], head)

@@ -139,17 +139,18 @@ def check_names(given: Iterable[str], known: Sequence[str], prefix: str = "") ->
 
 def unknown_name(name: object, choices: Sequence[str]) -> str:
     """The error message for a name that is not one of the choices; it suggests a similar one."""
-    text = str(name)
-    group, dot, last = text.rpartition(".")
+    if not isinstance(name, str):
+        return f"expected a name, got {name!r:.80}; choose from {', '.join(choices)}"
+    group, dot, last = name.rpartition(".")
     # optim.learning_rate is compared with the settings of optim alone.
     in_group = [choice for choice in choices if dot and choice.startswith(group + dot)]
     choices = in_group or choices
     # The last part of a dotted name counts too: lr is close to optim.lr.
     ends = {choice.rpartition(".")[2]: choice for choice in reversed(choices)}
-    near = [] if in_group else get_close_matches(text, choices, n=1)
+    near = [] if in_group else get_close_matches(name, choices, n=1)
     near = near or [ends[end] for end in get_close_matches(last, list(ends), n=1)]
     listed = ", ".join(choices)
     advice = f"did you mean {near[0]}?" if near else f"choose from {listed}"
     if near and len(choices) <= FEW:
         advice += f" ({listed})"
-    return f"unknown name {text!r:.200}; {advice}"
+    return f"unknown name {name!r:.200}; {advice}"

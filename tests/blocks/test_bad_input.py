@@ -45,7 +45,7 @@ def x() -> Tensor:
 @pytest.mark.usefixtures("unchecked")
 def test_not_a_module(kind: type[Skip]) -> None:
     conv: Any = torch.relu
-    with pytest.raises(TypeError, match=rf"conv: {kind.__name__} wraps a torch.nn.Module, got a builtin"):
+    with pytest.raises(TypeError, match="conv: expected a Module, got builtin"):
         kind(conv)
 
 
@@ -64,9 +64,9 @@ def test_a_list_of_layers_is_no_pair(kind: type[Skip]) -> None:
 
 
 def test_options() -> None:
-    with pytest.raises(ValueError, match=r"init: AffineSkip starts with one of \['glorot', 'zeros'\], got 'ones'"):
+    with pytest.raises(ValueError, match="init: unknown name 'ones'; choose from glorot, zeros"):
         AffineSkip(nn.Linear(3, 2), init="ones")
-    with pytest.raises(ValueError, match="init: PolynomialSkip starts with"):
+    with pytest.raises(ValueError, match="init: unknown name 'ones'"):
         PolynomialSkip(nn.Linear(3, 2), init="ones")
     with pytest.raises(ValueError, match="hidden_channels: PolynomialSkip needs a whole number of at least 1, got 0"):
         PolynomialSkip(nn.Linear(3, 2), hidden_channels=0)

@@ -294,8 +294,9 @@ def test_kinds(kind: str, made: type[Skip]) -> None:
         (pyg_nn.GCNConv(2, 2), {}, ["model: GCNConv is itself a convolution", "model = AffineSkip(model)"]),
         (GCNConv(2, 2), {"kind": "residual"}, ["GCNConv is itself a convolution", "model = ResidualSkip(model)"]),
         (nn.Linear(2, 2), {}, ["model: Linear has no graph convolutions", "AffineSkip(module)"]),
+        (Nested(), {"kind": AffineSkip}, ["kind: expected a name, got <class ", "choose from affine, polynomial"]),
         (Nested(), {"kind": "none"}, ["kind: unknown name 'none'; choose from affine, polynomial, residual"]),
-        (Nested(), {"init": "ones"}, ["init: add_skips starts with one of ['glorot', 'zeros'], got 'ones'"]),
+        (Nested(), {"init": "ones"}, ["init: unknown name 'ones'; choose from glorot, zeros"]),
         (Nested(), {"kind": "residual", "init": "zeros"}, ["init: a residual skip has no parameters"]),
         (
             Nested(),

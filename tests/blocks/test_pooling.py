@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from geoskip.blocks.pooling import choose_pooling, max_pool, mean_over_graphs, mean_pool
+from geoskip.blocks.pooling import max_pool, mean_over_graphs, mean_pool
 from geoskip.graphs import Graph, pack
 from geoskip.graphs.graph_hierarchy import cluster_pattern
 from geoskip.kernels import Pattern
@@ -82,13 +82,6 @@ def test_precision_is_kept(dtype: torch.dtype) -> None:
     x = features(7, 4, dtype=dtype)
     for y in (max_pool(x, PATTERN), mean_pool(x, PATTERN), mean_over_graphs(x, path(7))):
         assert y.dtype == dtype
-
-
-def test_chosen_by_name() -> None:
-    assert choose_pooling("max") is max_pool
-    assert choose_pooling("mean") is mean_pool
-    with pytest.raises(ValueError, match="pooling: unknown name 'min'; choose from max, mean"):
-        choose_pooling("min")
 
 
 @pytest.mark.parametrize("pool", [max_pool, mean_pool])

@@ -287,7 +287,7 @@ def test_only_needs_blocks_and_a_part() -> None:
     ):
         pass
     with (
-        pytest.raises(ValueError, match="part: a block has the parts 'affine' and 'convolution', got 'skip'"),
+        pytest.raises(ValueError, match="part: unknown name 'skip'; choose from affine, convolution"),
         only(AffineSkip(GCNConv(2, 2)), "skip"),
     ):
         pass

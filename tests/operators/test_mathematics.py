@@ -251,5 +251,5 @@ def test_initial_values_of_feast() -> None:
     bias = FeaStConv(2, 4000, kernel_size=1, init="authors").bias
     assert bias is not None
     assert float(bias.detach().std()) == pytest.approx(0.1, rel=0.1)
-    with pytest.raises(ValueError, match="init: FeaStConv has 'paper' and 'authors', got 'zeros'"):
+    with pytest.raises(ValueError, match="init: unknown name 'zeros'; choose from paper, authors"):
         FeaStConv(2, 3, kernel_size=1, init="zeros")

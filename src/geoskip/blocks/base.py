@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from geoskip.arguments import whole_number
+from geoskip.arguments import check_type, whole_number
 from geoskip.blocks.channels import (
     check_same_vertices,
     check_skip_input,
@@ -25,9 +25,11 @@ from geoskip.blocks.channels import (
 from geoskip.operators import Operator
 from geoskip.operators.base import glorot, zeros
 from geoskip.operators.input_checks import check_device_and_dtype, refuse_to_hetero
-from geoskip.registry import Registry
+from geoskip.registry import Registry, check_choice
 from geoskip.shapes import Float
 
+# Initial values of the last matrix of a skip.
+INITS = ("glorot", "zeros")
 SKIPS: Registry[type[Skip]] = Registry("skip", entry_points="geoskip.skips", attribute="skip_name")
 
 
@@ -98,11 +100,11 @@ class Skip(nn.Module, ABC):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if not isinstance(conv, nn.Module):
-            raise TypeError(f"conv: {name} wraps a torch.nn.Module, got a {type(conv).__name__}")
+        check_type("conv", conv, nn.Module)
         if (reason := why_unfit(conv)) is not None:
             raise TypeError(f"conv: {name} does not fit around {type(conv).__name__}: {reason}")
-        self.init = check_skip_init(init, name)
+        check_choice("init", init, INITS)
+        self.init = init
         self.skip_channels = self._choose_channels(conv, in_channels, out_channels)
         self.conv = conv
         self._features_at = features_at(conv)
@@ -339,13 +341,6 @@ class Skip(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return "channels at the first call" if self.skip_channels is None else "{} → {}".format(*self.skip_channels)
-
-
-def check_skip_init(init: str, owner: str) -> str:
-    """``init``, if it names the initial values of a skip."""
-    if not isinstance(init, str) or init not in ("glorot", "zeros"):
-        raise ValueError(f"init: {owner} starts with one of ['glorot', 'zeros'], got {init!r}")
-    return init
 
 
 def _overlap(one: set[str], other: set[str]) -> float:

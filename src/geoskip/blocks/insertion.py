@@ -10,9 +10,10 @@ from typing import Any
 from torch import nn
 
 from geoskip.arguments import check_type, short_repr
-from geoskip.blocks.base import Skip, check_skip_init
+from geoskip.blocks.base import INITS, Skip
 from geoskip.blocks.channels import device_and_dtype, is_convolution, why_unfit
 from geoskip.blocks.skips import find_skip, takes_init
+from geoskip.registry import check_choice
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def add_skips(
 def _check(model: nn.Module, kind: str, init: str) -> type[Skip]:
     check_type("model", model, nn.Module)
     skip = find_skip(kind, "kind")
-    if check_skip_init(init, "add_skips") == "zeros" and not takes_init(skip):
+    check_choice("init", init, INITS)
+    if init == "zeros" and not takes_init(skip):
         raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
     if is_convolution(model):
         raise ValueError(

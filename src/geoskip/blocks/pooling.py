@@ -53,13 +53,6 @@ Pooling = Callable[[Tensor, Pattern], Tensor]
 POOLINGS: dict[str, Pooling] = {"max": max_pool, "mean": mean_pool}
 
 
-def choose_pooling(name: str) -> Pooling:
-    """:func:`max_pool` or :func:`mean_pool`, by name."""
-    if not isinstance(name, str) or name not in POOLINGS:
-        raise ValueError(f"pooling: unknown name {name!r}; choose from {', '.join(sorted(POOLINGS))}")
-    return POOLINGS[name]
-
-
 def _check(x: Tensor, clusters: Pattern) -> None:
     check_type("clusters", clusters, Pattern)
     _check_vertices(x, clusters.num_senders, "the clusters are made of", clusters.device)

@@ -20,7 +20,7 @@ from geoskip.arguments import check_type, whole_number
 from geoskip.blocks.base import SKIPS, Skip
 from geoskip.blocks.channels import device_and_dtype
 from geoskip.operators import Operator
-from geoskip.registry import unknown_name
+from geoskip.registry import check_choice, unknown_name
 from geoskip.shapes import Float
 
 NO_SKIP = "none"
@@ -207,8 +207,7 @@ def only(model: nn.Module, part: str) -> Iterator[None]:
     convolution returns a tuple, for example with attention weights, returns only the features in its affine part.
     """
     check_type("model", model, nn.Module)
-    if part not in ("affine", "convolution"):
-        raise ValueError(f"part: a block has the parts 'affine' and 'convolution', got {part!r}")
+    check_choice("part", part, ("affine", "convolution"))
     blocks = [module for module in model.modules() if isinstance(module, Skip)]
     if not blocks:
         raise ValueError(f"model: {type(model).__name__} has no blocks with skips; add some with add_skips(model)")

@@ -249,11 +249,8 @@ def zeros(parameter: Tensor | None) -> None:
         nn.init.zeros_(parameter)
 
 
-def check_init(operator: str, init: str) -> str:
-    """``init``, if it names the initial values of the paper's text or of the authors' public code."""
-    if init not in ("paper", "authors"):
-        raise ValueError(f"init: {operator} has 'paper' and 'authors', got {init!r}")
-    return init
+# Initial values of the paper's text, and of the authors' public code.
+INITS = ("paper", "authors")
 
 
 @dataclass(frozen=True)

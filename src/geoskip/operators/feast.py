@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from geoskip.graphs import Graph, WeightedEdges, mean_weights, with_self_loops
 from geoskip.kernels import softmax_convolution
-from geoskip.operators.base import OPERATORS, Operator, check_init, weight_dtype, zeros
+from geoskip.operators.base import INITS, OPERATORS, Operator, weight_dtype, zeros
+from geoskip.registry import check_choice
 
 
 @OPERATORS.register
@@ -63,7 +64,8 @@ class FeaStConv(Operator):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.self_loops = self_loops
-        self.init = check_init("FeaStConv", init)
+        check_choice("init", init, INITS)
+        self.init = init
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self.attention = nn.Parameter(torch.empty(self.kernel_size, self.in_channels))
         self.offset = nn.Parameter(torch.empty(self.kernel_size))

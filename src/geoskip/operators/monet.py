@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
 from geoskip.kernels import gaussian_convolution
-from geoskip.operators.base import OPERATORS, Operator, check_init, glorot, weight_dtype, zeros
+from geoskip.operators.base import INITS, OPERATORS, Operator, glorot, weight_dtype, zeros
 from geoskip.operators.input_checks import pseudo_of
+from geoskip.registry import check_choice
 
 
 @OPERATORS.register
@@ -58,7 +59,8 @@ class MoNetConv(Operator):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.dim = whole_number("dim", dim, "MoNetConv")
-        self.init = check_init("MoNetConv", init)
+        check_choice("init", init, INITS)
+        self.init = init
         self.theta = nn.Parameter(torch.empty(self.kernel_size, self.in_channels, self.out_channels))
         self.mean = nn.Parameter(torch.empty(self.kernel_size, self.dim))
         self.scale = nn.Parameter(torch.empty(self.kernel_size, self.dim))
