@@ -31,14 +31,14 @@ class Acceleration:
 
     def __str__(self) -> str:
         total = len(self.replaced) + len(self.unchanged)
-        verb = "run PyTorch Geometric's code again" if self.undone else "run on geoskip's kernels"
+        where = "back to PyTorch Geometric's code" if self.undone else "to geoskip's kernels"
         rows = [
             (row.name or "(model)", row.layer, f"unchanged: {row.reason}" if row.reason else "")
             for row in (*self.replaced, *self.unchanged)
         ]
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
         lines = [f"  {name:<{widths[0]}}  {layer:<{widths[1]}}  {reason}".rstrip() for name, layer, reason in rows]
-        return "\n".join([f"{len(self.replaced)} of {total} convolutions {verb}", *lines])
+        return "\n".join([f"{len(self.replaced)} of {total} convolutions moved {where}", *lines])
 
 
 def accelerate(model: nn.Module, *, undo: bool = False) -> Acceleration:
