@@ -221,6 +221,13 @@ def test_to_moves_everything() -> None:
     assert (graph.num_vertices, graph.num_edges) == (7, specimen().edge_index.shape[1])
 
 
+def test_a_graph_prints_its_sizes() -> None:
+    """Not its tensors, which may fill the screen."""
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 3, torch.rand(2, 1))
+    assert repr(graph) == "Graph(num_vertices=3, num_edges=2, pseudo=[2, 1])"
+    assert repr(pack([graph, graph])) == "Graph(num_vertices=6, num_edges=4, num_graphs=2, pseudo=[4, 1])"
+
+
 def test_a_graph_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         specimen().graph().__setattr__("order", torch.arange(3))

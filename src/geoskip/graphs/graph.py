@@ -74,6 +74,13 @@ class Graph:
                         object.__setattr__(self, name, map_tensors(value, torch.clone))
                     break
 
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in ("pseudo", "spirals", "given_edge_weight")}
+        sizes = [f"num_vertices={self.num_vertices}", f"num_edges={self.num_edges}"]
+        sizes += [f"num_graphs={self.num_graphs}"] if self.graph_offsets is not None else []
+        sizes += [f"{name}={list(value.shape)}" for name, value in values.items() if value is not None]
+        return f"Graph({', '.join(sizes)})"
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles, which remember nothing, because the version counters of their tensors start again."""
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"_memo": {}}
