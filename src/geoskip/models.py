@@ -48,7 +48,17 @@ def layer_maker(
             )
     else:
         make = partial(make_operator, operator, kernel_size=kernel_size, dim=dim, **options)
-    return lambda i, o: make_block(make(i, o), skip=skip)
+
+    def make_layer(in_channels: int, out_channels: int) -> nn.Module:
+        conv = make(in_channels, out_channels)
+        if type(conv).__module__.startswith("torch_geometric."):
+            raise TypeError(
+                f"operator: the networks call conv(x, graph), but {type(conv).__name__} of PyTorch Geometric takes an "
+                "edge_index; use geoskip's operator, or a module that passes graph.edge_index on"
+            )
+        return make_block(conv, skip=skip)
+
+    return make_layer
 
 
 def called_at_trace_time(method: Method) -> Method:

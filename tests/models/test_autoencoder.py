@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -126,6 +127,12 @@ def test_own_operator_and_its_skip() -> None:
     assert model(X).shape == X.shape
     with pytest.raises(ValueError, match="kernel_size, self_loops: for an operator given by name"):
         autoencoder(operator=Alone, kernel_size=3, self_loops=False)
+
+
+def test_a_convolution_of_pytorch_geometric_is_refused() -> None:
+    """It takes an edge_index, and says nothing useful about a Graph."""
+    with pytest.raises(TypeError, match=r"operator: the networks call conv\(x, graph\), but GCNConv of PyTorch Geom"):
+        MeshAutoencoder(hierarchy(), operator=pyg_nn.GCNConv, channels=(4, 6))
 
 
 def test_linear_layers_start_as_glorot_says() -> None:
