@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip
+from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip
 from tests.blocks.pyg_recipes import EDGES, IN, OUT, REFUSED, VERTICES, WRAPPED, features
 
 wrapped = pytest.mark.parametrize("name", sorted(WRAPPED))
@@ -152,6 +152,14 @@ def test_keywords_pass_through() -> None:
     y = block(edge_index=EDGES, x=x, edge_weight=weights)
     assert_close(y, conv(x, EDGES, weights) + x @ block.weight)
     assert not torch.allclose(y, block(x, EDGES))
+
+
+@pytest.mark.parametrize("kind", [AffineSkip, PolynomialSkip, ResidualSkip])
+@pytest.mark.parametrize("outputs", [IN - 1, IN + 1])
+def test_sparse_features(kind: type[Skip], outputs: int) -> None:
+    """PyTorch Geometric's convolutions take them, for bags of words."""
+    block, x = kind(pyg_nn.GCNConv(IN, outputs)), features().relu()
+    assert_close(block(x.to_sparse(), EDGES), block(x, EDGES))
 
 
 def test_the_root_weight_of_gmm_conv_is_an_affine_skip() -> None:

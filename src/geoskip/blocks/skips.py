@@ -100,6 +100,7 @@ class ResidualSkip(Skip):
 
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         inputs, outputs = self._known_channels()
+        x = x if x.layout is torch.strided else x.to_dense()
         return x[..., :outputs] if outputs <= inputs else F.pad(x, (0, outputs - inputs))
 
 

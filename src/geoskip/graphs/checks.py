@@ -144,6 +144,8 @@ def check_floating(name: str, values: Tensor) -> None:
     if not values.is_floating_point():
         advice = "" if values.is_complex() else "; convert with .float()"
         raise TypeError(f"{name}: expected floating-point numbers, got {values.dtype}{advice}")
+    if values.layout is not torch.strided:
+        raise TypeError(f"{name}: expected a dense tensor, got one of layout {values.layout}; call .to_dense()")
 
 
 def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> None:
