@@ -1,4 +1,7 @@
-"""What a block refuses, and what it says."""
+"""What a block refuses, and what it says.
+
+The arguments of every public function are in tests/test_wrong_input.py.
+"""
 
 from __future__ import annotations
 
@@ -42,34 +45,10 @@ def x() -> Tensor:
 
 
 @kinds
-@pytest.mark.usefixtures("unchecked")
-def test_not_a_module(kind: type[Skip]) -> None:
-    conv: Any = torch.relu
-    with pytest.raises(TypeError, match="conv: expected a Module, got builtin"):
-        kind(conv)
-
-
-@kinds
-@pytest.mark.parametrize("name", ["in_channels", "out_channels"])
-def test_channels_below_one(kind: Any, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name}: {kind.__name__} needs a whole number of at least 1, got 0"):
-        kind(nn.Linear(3, 2), **{name: 0})
-
-
-@kinds
 def test_a_list_of_layers_is_no_pair(kind: type[Skip]) -> None:
     """JumpingKnowledge takes a list of features; one of two layers would pass for (x_src, x_dst)."""
     with pytest.raises(TypeError, match=r"does not fit around JumpingKnowledge: its input is a list"):
         kind(JumpingKnowledge("cat"))
-
-
-def test_options() -> None:
-    with pytest.raises(ValueError, match="init: unknown name 'ones'; choose from glorot, zeros"):
-        AffineSkip(nn.Linear(3, 2), init="ones")
-    with pytest.raises(ValueError, match="init: unknown name 'ones'"):
-        PolynomialSkip(nn.Linear(3, 2), init="ones")
-    with pytest.raises(ValueError, match="hidden_channels: PolynomialSkip needs a whole number of at least 1, got 0"):
-        PolynomialSkip(nn.Linear(3, 2), hidden_channels=0)
 
 
 def test_channels_that_an_operator_denies() -> None:
