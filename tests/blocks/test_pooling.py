@@ -86,7 +86,7 @@ def test_precision_is_kept(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("pool", [max_pool, mean_pool])
 def test_another_number_of_vertices(pool: Pooling) -> None:
-    with pytest.raises(ValueError, match="x: has 6 vertices, the clusters are made of 7"):
+    with pytest.raises(ValueError, match="x: has 6 vertices, the clusters 7; pass those that belong to x"):
         pool(features(6, 4), PATTERN)
 
 

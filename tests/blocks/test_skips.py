@@ -208,19 +208,6 @@ def test_attributes_of_the_convolution(kind: type[Skip]) -> None:
 
 
 @kinds
-def test_copies_are_independent(kind: type[Skip]) -> None:
-    x, graph = features(7, IN), specimen().graph()
-    block = kind(GCNConv(IN, OUT).double())
-    twin = copy.deepcopy(block)
-    assert isinstance(twin, kind)
-    assert torch.equal(twin(x, graph), block(x, graph))
-    with torch.no_grad():
-        for parameter in twin.parameters():
-            parameter.add_(1)
-    assert not torch.allclose(twin(x, graph), block(x, graph))
-
-
-@kinds
 @pytest.mark.parametrize("conv", [GCNConv(IN, OUT), GCNConv(IN, OUT, bias=False), Blur().float()])
 def test_autocast(kind: type[Skip], conv: nn.Module) -> None:
     """A skip leaves the precision of the output as the convolution has it."""
@@ -258,10 +245,6 @@ def test_make_block() -> None:
     block = make_block(conv, skip="polynomial", hidden_channels=7, init="zeros")
     assert block.weight_out.shape == (7, OUT)
     assert not block.weight_out.any()
-    with pytest.raises(ValueError, match=r"skip: unknown name 'aff'; did you mean affine\?"):
-        make_block(conv, "aff")
-    with pytest.raises(ValueError, match="skip: unknown name 'x'; choose from none, affine, polynomial, residual"):
-        make_block(conv, "x")
     with pytest.raises(ValueError, match=r"skip='none' takes no options, got \['hidden_channels', 'init'\]"):
         make_block(conv, "none", init="zeros", hidden_channels=3)
 
@@ -280,16 +263,9 @@ def test_only_is_undone_after_an_error() -> None:
     assert [block.part, other.part] == ["both", "both"]
 
 
-def test_only_needs_blocks_and_a_part() -> None:
-    with (
-        pytest.raises(ValueError, match=r"model: Linear has no blocks with skips; add some with add_skips"),
-        only(nn.Linear(2, 2), "affine"),
-    ):
-        pass
-    with (
-        pytest.raises(ValueError, match="part: unknown name 'skip'; choose from affine, convolution"),
-        only(AffineSkip(GCNConv(2, 2)), "skip"),
-    ):
+def test_only_needs_blocks() -> None:
+    says = "model: Linear has no blocks with skips; add some with add_skips"
+    with pytest.raises(ValueError, match=says), only(nn.Linear(2, 2), "affine"):
         pass
 
 

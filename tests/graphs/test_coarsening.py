@@ -149,21 +149,3 @@ def test_contracted_edges_add_up_without_loops() -> None:
     edge_index = np.array([[0, 1, 0, 2, 1, 2, 2, 3], [1, 0, 2, 0, 2, 1, 3, 2]])
     edges, weights = contract(edge_index, np.array([9.0, 9, 1, 1, 2, 2, 4, 4]), np.array([0, 0, 1, 2]), 3)
     assert dict(zip(map(tuple, edges.T), weights, strict=True)) == {(0, 1): 3, (1, 0): 3, (1, 2): 4, (2, 1): 4}
-
-
-@pytest.mark.parametrize(
-    ("edges", "weights", "offsets", "fault"),
-    [
-        ([[0], [5]], [1.0], [0, 2], "outside 0 to 1"),
-        ([[-1], [0]], [1.0], [0, 2], "outside 0 to 1"),
-        ([[0], [1]], [-1.0], [0, 2], "similarities"),
-        ([[0], [1]], [np.nan], [0, 2], "similarities"),
-        ([[0], [1]], [1.0], [0, 1, 2], "joins two graphs"),
-        ([[0], [1]], [1.0], [1, 2], "offsets start at 0"),
-        ([[0], [1]], [1.0], [0, 3, 2], "never fall"),
-        ([[0], [1]], [1.0], [], "offsets start at 0"),
-    ],
-)
-def test_bad_input_is_refused(edges, weights, offsets, fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        graclus(np.array(edges), np.array(weights), np.array(offsets, dtype=np.int64))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -110,12 +111,12 @@ def test_edge_weights_stay_when_other_things_change() -> None:
         assert torch.allclose(other.edge_weight, graph.edge_weight)
 
 
-@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
-def test_any_whole_numbers_will_do(dtype: torch.dtype) -> None:
-    graph = Graph.from_edge_index(EDGES.to(dtype), 5, spirals=torch.zeros(5, 2, dtype=torch.int32))
-    assert graph.edge_index.dtype == torch.int64
-    assert graph.spirals is not None
-    assert graph.spirals.dtype == torch.int64
+def test_the_graph_does_not_share_memory_with_an_array() -> None:
+    array = np.ones((5, 1))
+    graph = Graph.from_edge_index(EDGES, 5, array)
+    array[:] = -1
+    assert graph.pseudo is not None
+    assert (graph.pseudo == 1).all()
 
 
 def test_faces_give_each_side_once_in_each_direction() -> None:
@@ -153,6 +154,7 @@ def test_other_whole_numbers(dtype: torch.dtype) -> None:
         (Graph.from_faces(faces.to(dtype), 4), Graph.from_faces(faces, 4)),
     ):
         assert torch.equal(found.edge_index, wanted.edge_index)
+        assert found.edge_index.dtype == torch.int64
 
 
 def test_from_pyg_data() -> None:

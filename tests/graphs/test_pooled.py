@@ -89,12 +89,6 @@ def test_clusters_that_do_not_fit(clusters: Tensor, fault: str) -> None:
         PooledGraphs.from_clusters([ring(6), ring(3)], [clusters])
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_clusters_of_the_wrong_type() -> None:
-    with pytest.raises(TypeError, match=r"clusters\[0\]: expected whole numbers"):
-        PooledGraphs.from_clusters([ring(6), ring(3)], [torch.zeros(6)])
-
-
 def test_levels_of_different_graphs() -> None:
     with pytest.raises(ValueError, match=r"levels: there are 2 graphs before clusters\[0\] and 1 after it"):
         PooledGraphs.from_clusters([pack([ring(3), ring(3)]), ring(3)], [torch.arange(6) // 2])

@@ -36,13 +36,6 @@ def test_dimension_is_ignored_by_those_who_do_not_look() -> None:
     assert make_operator("feast", 3, 5, kernel_size=2, dim=2).kernel_size == 2
 
 
-def test_unknown_name() -> None:
-    with pytest.raises(
-        ValueError, match="operator: unknown name 'gat'; choose from cheb, feast, gcn, gin, monet, spiral"
-    ):
-        make_operator("gat", 3, 5)
-
-
 def test_unknown_option() -> None:
     with pytest.raises(ValueError, match="self_loops: cheb has no such option; it has bias, center"):
         make_operator("cheb", 3, 5, kernel_size=2, self_loops=False)

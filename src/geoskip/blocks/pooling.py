@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoskip.arguments import check_type
 from geoskip.graphs import Graph
-from geoskip.graphs.checks import check_floating
+from geoskip.graphs.checks import check_device, check_floating
 from geoskip.kernels import Pattern, functional
 from geoskip.shapes import Float
 
@@ -55,7 +55,7 @@ POOLINGS: dict[str, Pooling] = {"max": max_pool, "mean": mean_pool}
 
 def _check(x: Tensor, clusters: Pattern) -> None:
     check_type("clusters", clusters, Pattern)
-    _check_vertices(x, clusters.num_senders, "the clusters are made of", clusters.device)
+    _check_vertices(x, clusters.num_senders, "the clusters", clusters.device)
 
 
 def _check_vertices(x: Tensor, num_vertices: int, owner: str, device: torch.device) -> None:
@@ -64,6 +64,5 @@ def _check_vertices(x: Tensor, num_vertices: int, owner: str, device: torch.devi
     if x.dim() < 2:
         raise ValueError(f"x: expected shape [*batch, vertices, channels], got {list(x.shape)}")
     if x.shape[-2] != num_vertices:
-        raise ValueError(f"x: has {x.shape[-2]} vertices, {owner} {num_vertices}")
-    if x.device != device:
-        raise ValueError(f"x: is on {x.device}, what it is pooled by on {device}; move one of them with .to()")
+        raise ValueError(f"x: has {x.shape[-2]} vertices, {owner} {num_vertices}; pass those that belong to x")
+    check_device("x", x.device, device, owner)

@@ -159,4 +159,4 @@ def check_spirals(spirals: Tensor, num_vertices: int, device: torch.device) -> N
 
 def check_device(name: str, device: torch.device, expected: torch.device, owner: str = "the graph") -> None:
     if device != expected:
-        raise ValueError(f"{name}: is on {device}, {owner} on {expected}; move one of them with .to()")
+        raise ValueError(f"{name}: is on {device}, {owner} on {expected}; move one with .to()")

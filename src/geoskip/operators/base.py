@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from geoskip.arguments import whole_number
 from geoskip.graphs import Graph
-from geoskip.graphs.checks import as_tensor
+from geoskip.graphs.checks import as_tensor, check_device
 from geoskip.operators.input_checks import (
     check_device_and_dtype,
     check_features,
@@ -169,8 +169,7 @@ class Operator(nn.Module, ABC):
             raise ValueError(
                 f"x: has {x.shape[-2]} vertices, the graph {graph.num_vertices}; pass the graph that x belongs to"
             )
-        if graph.device != x.device:
-            raise ValueError(f"graph: is on {graph.device}, x on {x.device}; move one with .to()")
+        check_device("graph", graph.device, x.device, "x")
         return graph
 
     def _with_edge_values(self, graph: Graph, edge_values: Any, edge_weight: Any, pseudo: Any) -> Graph:

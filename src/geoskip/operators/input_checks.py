@@ -13,6 +13,7 @@ from torch.fx import Proxy
 
 from geoskip.arguments import short_repr
 from geoskip.graphs import Graph
+from geoskip.graphs.checks import check_device
 from geoskip.shapes import Float
 
 
@@ -53,8 +54,7 @@ def check_is_tensor(name: str, given: Any, module: nn.Module, label: str) -> Non
 def check_device_and_dtype(name: str, given: Tensor, module: nn.Module, label: str) -> None:
     """``given`` is on the module's device and, without autocast, has its dtype."""
     own = first_tensor(module)
-    if given.device != own.device:
-        raise ValueError(f"{name}: is on {given.device}, {label} on {own.device}; move one with .to()")
+    check_device(name, given.device, own.device, label)
     if not given.is_floating_point():
         advice = "" if given.is_complex() else f"; convert {name} with .to({own.dtype}) if these are features"
         raise TypeError(f"{name}: is {given.dtype}, {label} has {own.dtype} parameters{advice}")
