@@ -42,7 +42,6 @@ from geoskip.graphs import (
     separate,
     target_degree,
 )
-from geoskip.graphs.coarsening import graclus
 from geoskip.meshes import Mesh, decimate, grid, icosphere, mesh_hierarchy, spirals
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
 from geoskip.operators import (
@@ -282,24 +281,6 @@ CLUSTERS = {"x": torch.ones(8, IN), "clusters": POOLED.clusters[0]}
 for pooling in (max_pool, mean_pool):
     add(pooling.__name__, pooling, CLUSTERS, x="features of any width", clusters="record")
 add("mean_over_graphs", mean_over_graphs, {"x": X, "graph": GRAPH}, x="features of any width", graph="record")
-add(
-    "graclus",
-    graclus,
-    {
-        "edge_index": np.array([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]]),
-        "weights": np.array([1.0, 1.0, 2.0, 2.0, 1.0, 1.0]),
-        "offsets": np.array([0, 3, 5]),
-        "volumes": np.array([1.0, 3.0, 2.0, 1.0, 1.0]),
-        "matchings": 1,
-        "seed": 3,
-    },
-    edge_index="edge array",
-    weights="weights",
-    offsets="offsets",
-    volumes="volumes",
-    matchings="count",
-    seed="count",
-)
 add("Mesh", Mesh, {"verts": MESH.verts, "faces": MESH.faces}, verts="verts", faces="mesh faces")
 add("mesh_hierarchy", mesh_hierarchy, {"mesh": icosphere(1), "factors": (2, 2)}, mesh="record", factors="factors")
 TARGETS = {"mesh": icosphere(1), "targets": (20, 8)}
@@ -436,7 +417,6 @@ ARRAY = [
     same("list", lambda a: a.tolist()),
 ]
 INDEX_ARRAY = [*ARRAY, Wrong("bool", lambda a: a.astype(bool)), Wrong("float", lambda a: a.astype(float))]
-SIMILARITIES = [*ARRAY, *NOT_FINITE, Wrong("negative", lambda a: -a), Wrong("too few", lambda a: a[1:])]
 NAMES = constants("nonsense", "", 3, 2.5, {})
 SOME_SIZES = [
     *constants(None, "34", ()),
@@ -453,7 +433,6 @@ SPIRALS = [*INDICES, Wrong("too few", lambda t: t[:-1]), Wrong("flat", lambda t:
 WRONG: dict[str, list[Wrong]] = {
     "size": [*SIZE, constant(0), constant(None)],
     "optional size": [*SIZE, constant(0)],
-    "count": [*SIZE, constant(None)],
     "num_vertices": [*SIZE, constant(None), constant(0, "0", "edge_index"), constant(3, "3", "edge_index")],
     "num_vertices of faces": [*SIZE, constant(None), constant(0, "0", "faces"), constant(3, "3", "faces")],
     "sizes": [*SOME_SIZES, same("array", np.array)],
@@ -490,23 +469,6 @@ WRONG: dict[str, list[Wrong]] = {
     "module": [*NO_RECORDS, Wrong("class", type)],
     "name": [*NAMES, constant([])],
     "pattern": [*NAMES, constant([2])],
-    "edge array": [
-        *INDEX_ARRAY,
-        Wrong("transposed", lambda a: a.T),
-        Wrong("one edge less", lambda a: a[:, 1:], ("weights",)),
-        Wrong("negative", lambda a: a - 1),
-        Wrong("out of range", lambda a: a + 5),
-        Wrong("between graphs", lambda a: np.where(a == 4, 0, a)),
-    ],
-    "weights": SIMILARITIES,
-    "volumes": without(SIMILARITIES, "None"),
-    "offsets": [
-        *INDEX_ARRAY,
-        Wrong("falling", lambda a: a[::-1]),
-        Wrong("empty", lambda a: a[:0]),
-        Wrong("not from 0", lambda a: a + 1),
-        Wrong("too small", lambda a: a // 2, ("edge_index",)),
-    ],
     "verts": [
         *ARRAY,
         *NOT_FINITE,

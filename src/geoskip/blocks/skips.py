@@ -18,7 +18,6 @@ from torch.nn import functional as F
 
 from geoskip.arguments import check_type, whole_number
 from geoskip.blocks.base import SKIPS, Skip
-from geoskip.blocks.channels import device_and_dtype
 from geoskip.operators import Operator
 from geoskip.registry import check_choice, unknown_name
 from geoskip.shapes import Float
@@ -92,11 +91,6 @@ class ResidualSkip(Skip):
 
     def __init__(self, conv: nn.Module, in_channels: int | None = None, out_channels: int | None = None) -> None:
         super().__init__(conv, in_channels, out_channels, bias=False)
-
-    @property
-    def weight(self) -> Float[Tensor, "channels out"] | None:
-        """The rectangular identity, with which an affine skip would do the same; ``None`` until channels are known."""
-        return None if self.skip_channels is None else torch.eye(*self.skip_channels, **device_and_dtype(self.conv))
 
     def shortcut(self, x: Float[Tensor, "*batch vertices channels"]) -> Float[Tensor, "*batch vertices out"]:
         inputs, outputs = self._known_channels()

@@ -30,13 +30,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geoskip.arguments import number_array, whole_number
 from geoskip.graphs.checks import widest_float
 from geoskip.kernels.paths import is_fast, is_traced, kernels_for, on_triton
 from geoskip.shapes import Bool, Float, Int
@@ -78,16 +76,10 @@ def graclus(
     Edges are given in both directions; weights are similarities ≥ 0. The order of visits depends on ``seed`` and a
     vertex's number within its graph, so a graph is coarsened the same way alone and among others. Ties go to the
     neighbor with the smallest number. ``volumes`` are the d_i, by default the weighted degrees; to coarsen further,
-    pass those of the last result. Loops are ignored, isolated vertices stay single. Tensors and lists are converted to
-    arrays.
+    pass those of the last result. Loops are ignored, isolated vertices stay single.
     """
-    edge_index, weights, offsets = _checked(edge_index, weights, offsets)
-    matchings = whole_number("matchings", matchings, "graclus", least=0)
-    seed = whole_number("seed", seed, "graclus", least=0)
     if volumes is None:
         volumes = _sums(edge_index[1], weights, int(offsets[-1]))
-    else:
-        volumes = _similarities("volumes", volumes, int(offsets[-1]), "vertices")
     clusters = np.arange(offsets[-1])
     for step in range(matchings):
         joined = match(edge_index, weights, offsets, volumes, seed + step)
@@ -185,31 +177,6 @@ def _coarse_offsets(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Clusters are numbered graph after graph, so a graph's first vertex has its first cluster."""
     ends = np.append(clusters, clusters.max(initial=-1) + 1)
     return ends[offsets]
-
-
-def _checked(edge_index: Any, weights: Any, offsets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    edge_index = number_array("edge_index", edge_index, "iu", dim=2).astype(np.int64)
-    offsets = number_array("offsets", offsets, "iu", dim=1).astype(np.int64)
-    if edge_index.shape[0] != 2:
-        raise ValueError(f"edge_index: expected shape [2, edges], got {list(edge_index.shape)}")
-    if len(offsets) == 0 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-        raise ValueError("offsets start at 0 and never fall: the vertices of graph g are offsets[g] : offsets[g + 1]")
-    if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < offsets[-1]):
-        raise ValueError(f"edge_index: edges name vertices outside 0 to {offsets[-1] - 1}")
-    weights = _similarities("weights", weights, edge_index.shape[1], "edges")
-    graphs = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[edge_index]
-    if (graphs[0] != graphs[1]).any():
-        raise ValueError("edge_index: an edge joins two graphs")
-    return edge_index, weights, offsets
-
-
-def _similarities(name: str, values: Any, count: int, counted: str) -> np.ndarray:
-    array = number_array(name, values, "iuf", dim=1)
-    if len(array) != count:
-        raise ValueError(f"{name}: expected one number for each of {count} {counted}, got {len(array)}")
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise ValueError(f"{name}: similarities are finite and not negative")
-    return array
 
 
 @dataclass(frozen=True, eq=False)
