@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, Skip, add_skips
@@ -286,6 +287,15 @@ def test_kinds(kind: str, made: type[Skip]) -> None:
     summary = add_skips(model, kind)
     assert summary.kind == kind
     assert {type(module) for module in model.modules() if isinstance(module, Skip)} == {made}
+
+
+def test_skips_come_before_distributed_training() -> None:
+    """DistributedDataParallel lists the parameters when it is made: it would leave those of the skips to each rank."""
+    wrapped = DistributedDataParallel.__new__(DistributedDataParallel)  # making one needs a process group
+    nn.Module.__init__(wrapped)
+    wrapped.module = Nested()
+    with pytest.raises(ValueError, match="model: DistributedDataParallel would not .* before you wrap the model"):
+        add_skips(wrapped)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from geoskip.arguments import check_type, short_repr
 from geoskip.blocks.base import INITS, Skip
@@ -133,6 +134,11 @@ def _check(model: nn.Module, kind: str, init: str) -> type[Skip]:
     check_choice("init", init, INITS)
     if init == "zeros" and not takes_init(skip):
         raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
+    if any(isinstance(part, DistributedDataParallel) for part in model.modules()):
+        raise ValueError(
+            "model: DistributedDataParallel would not average the gradients of parameters that are added later; call "
+            "add_skips before you wrap the model"
+        )
     if is_convolution(model):
         raise ValueError(
             f"model: {type(model).__name__} is itself a convolution, which cannot be replaced in place; write "
