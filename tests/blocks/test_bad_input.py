@@ -21,7 +21,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 class Returns(nn.Module):
-    """Returns what it was told to, whatever it is given."""
+    """Returns a fixed value."""
 
     def __init__(self, out: Any) -> None:
         super().__init__()
@@ -31,8 +31,8 @@ class Returns(nn.Module):
         return self.out
 
 
-class Says(nn.Linear):
-    """Claims channels that it has not."""
+class OtherSize(nn.Linear):
+    """Declares other channels than it has."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(3, 2)
@@ -59,18 +59,20 @@ def test_channels_that_an_operator_denies() -> None:
 @kinds
 def test_wrong_input_channels(kind: type[Skip], x: Tensor) -> None:
     """A module that names other channels than it takes; the remedy that is named works."""
-    with pytest.raises(ValueError, match=rf"x: {kind.__name__}\(Says\) maps 5 channels, got 3;.*in_channels=3"):
-        kind(Says(5, 2))(x)
-    assert kind(Says(5, 2), in_channels=3)(x).shape == (7, 2)
+    with pytest.raises(ValueError, match=rf"x: {kind.__name__}\(OtherSize\) maps 5 channels, got 3;.*in_channels=3"):
+        kind(OtherSize(5, 2))(x)
+    assert kind(OtherSize(5, 2), in_channels=3)(x).shape == (7, 2)
     with pytest.raises(ValueError, match=r"maps 5 channels, got 3"):
-        kind(Says(5, 2)).affine(x)
+        kind(OtherSize(5, 2)).affine(x)
 
 
 @kinds
 def test_wrong_output_channels(kind: type[Skip], x: Tensor) -> None:
-    with pytest.raises(ValueError, match=rf"{kind.__name__}\(Says\) maps to 5 channels.*gave 2; say .*out_channels=2"):
-        kind(Says(3, 5))(x)
-    assert kind(Says(3, 5), out_channels=2)(x).shape == (7, 2)
+    with pytest.raises(
+        ValueError, match=rf"{kind.__name__}\(OtherSize\) maps to 5 channels.*gave 2; say .*out_channels=2"
+    ):
+        kind(OtherSize(3, 5))(x)
+    assert kind(OtherSize(3, 5), out_channels=2)(x).shape == (7, 2)
 
 
 @kinds

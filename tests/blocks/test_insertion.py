@@ -294,7 +294,7 @@ def test_skips_come_before_distributed_training() -> None:
     wrapped = DistributedDataParallel.__new__(DistributedDataParallel)  # making one needs a process group
     nn.Module.__init__(wrapped)
     wrapped.module = Nested()
-    with pytest.raises(ValueError, match="model: DistributedDataParallel would not .* before you wrap the model"):
+    with pytest.raises(ValueError, match=r"model: DistributedDataParallel would not .* before you wrap the model"):
         add_skips(wrapped)
 
 

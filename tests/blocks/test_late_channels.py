@@ -33,7 +33,7 @@ kinds = pytest.mark.parametrize("kind", [AffineSkip, PolynomialSkip])
 @late
 @kinds
 def test_first_call_settles(kind: Any, make: Callable[[], nn.Module]) -> None:
-    """The parameters stay the same objects, so whoever held them before holds them still."""
+    """The parameters stay the same objects, so references to them stay valid."""
     block = kind(make())
     own = dict(block.named_parameters(recurse=False))
     assert own
@@ -141,7 +141,7 @@ def test_one_block_does_not_fit_two_widths(make: Callable[[], nn.Module], kind: 
     assert add_skips(model, kind, where=lambda name, conv: name != "conv").wrapped == ()
     assert_close(model(features(), EDGES), plain)
     add_skips(model, kind)
-    says = rf"x: \w+Skip\(\w+\) met {IN} channels at its first call and {OUT} now; .* \(where=… of add_skips\)"
+    says = rf"x: \w+Skip\(\w+\) was first called with {IN} channels, now with {OUT}; .* \(where=… of add_skips\)"
     with pytest.raises(ValueError, match=says):
         model(features(), EDGES)
 

@@ -28,7 +28,7 @@ def entries(rows: Any = ENTRIES, columns: Any = ENTRIES, values: Any = None) -> 
     return SparseMatrix.from_entries(rows, columns, torch.ones(2) if values is None else values, (2, 2))
 
 
-def beside(value: float) -> torch.Tensor:
+def with_one(value: float) -> torch.Tensor:
     """Pseudo-coordinates that are sound but for one."""
     return torch.tensor([[0.5, 0.5], [0.5, value], [0.5, 0.5]])
 
@@ -88,7 +88,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"num_vertices: expected a whole number, got 3.5",
     ),
     # Pseudo-coordinates
-    (lambda: GRAPH.with_pseudo(beside(torch.nan)), ValueError, r"pseudo: edge 1 has \[0.5, nan\], not finite; fix"),
+    (lambda: GRAPH.with_pseudo(with_one(torch.nan)), ValueError, r"pseudo: edge 1 has \[0.5, nan\], not finite; fix"),
     (lambda: cartesian(GRAPH, torch.rand(4, 2), largest=0), ValueError, r"largest: .* above 0, .* got 0"),
     (lambda: GRAPH.with_pseudo(torch.rand(2, 3)), ValueError, r"pseudo: .* with 3 edges, got \[2, 3\]"),
     (lambda: GRAPH.with_pseudo(torch.rand(3)), ValueError, r"pseudo: .* got \[3\]; .* needs the shape \[edges, 1\]"),

@@ -92,7 +92,7 @@ def test_weights_are_remembered_by_precision(build: type) -> None:
     assert torch.equal(single.weights, double.weights.float())
 
 
-def test_a_vertex_that_only_sends_is_heard() -> None:
+def test_a_vertex_that_only_sends_counts() -> None:
     """Of the one edge from 0 to 1: d_1 = 1, and 1 stands for d_0 = 0."""
     graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 7)
     wanted = torch.zeros(7, 7, dtype=torch.float64)

@@ -38,7 +38,7 @@ def bare(num_vertices: int = 7) -> Graph:
     return Graph.from_edge_index(EDGES, num_vertices)
 
 
-def beside(value: float) -> Graph:
+def with_one(value: float) -> Graph:
     """Pseudo-coordinates in [0, 1] but for one."""
     pseudo = torch.full((3, 2), 0.5)
     pseudo[1, 1] = value
@@ -101,8 +101,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"pseudo: MoNetConv .* dim=3, .* 2 dimensions; .*dim=2",
     ),
-    (lambda: SPLINE(X, beside(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalize them"),
-    (lambda: SPLINE(X, beside(-0.25)), ValueError, r"pseudo: .*\[0, 1\], .* from -0.25 to 0.5; normalize them"),
+    (lambda: SPLINE(X, with_one(1.5)), ValueError, r"pseudo: .*\[0, 1\], .* from 0.5 to 1.5; normalize them"),
+    (lambda: SPLINE(X, with_one(-0.25)), ValueError, r"pseudo: .*\[0, 1\], .* from -0.25 to 0.5; normalize them"),
     # Spirals
     (
         lambda: SpiralConv(3, 2, kernel_size=4)(X, bare()),
@@ -136,14 +136,14 @@ def test_mistakes_are_named(mistake: Callable[[], Any], error: type[Exception], 
 def test_pseudo_coordinates_outside_are_found_at_every_graph() -> None:
     """Not only at the first call: each graph is checked when its basis is first made."""
     conv: Operator = SPLINE
-    conv(X, beside(0.5))
+    conv(X, with_one(0.5))
     with pytest.raises(ValueError, match="pseudo"):
-        conv(X, beside(1.25))
+        conv(X, with_one(1.25))
 
 
 def test_ends_of_the_interval_are_inside() -> None:
-    assert SPLINE(X, beside(0.0)).isfinite().all()
-    assert SPLINE(X, beside(1.0)).isfinite().all()
+    assert SPLINE(X, with_one(0.0)).isfinite().all()
+    assert SPLINE(X, with_one(1.0)).isfinite().all()
 
 
 OPERATORS = [ChebConv, FeaStConv, MoNetConv, RBFConv, SpiralConv, SplineConv, GCNConv, GINConv]

@@ -208,8 +208,8 @@ class Skip(nn.Module, ABC):
             return
         if self._learned_channels:
             raise ValueError(
-                f"x: {self._label()} met {expected} channels at its first call and {given} now; a convolution that is "
-                "used at several widths needs a block for each of them, or none (where=… of add_skips)"
+                f"x: {self._label()} was first called with {expected} channels, now with {given}; a convolution that "
+                "is used at several widths needs a block for each of them, or none (where=… of add_skips)"
             )
         raise ValueError(
             f"x: {self._label()} maps {expected} channels, got {given}; if the convolution takes them, say "
