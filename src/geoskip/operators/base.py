@@ -178,39 +178,33 @@ class Operator(nn.Module, ABC):
         A graph may carry pseudo-coordinates that the operator does not use. Edge weights that it does not use are an
         error, because without them it is a different graph.
         """
+        given = {"edge_weight": edge_weight, "pseudo": pseudo}
+        used = {"edge_weight": self.uses_edge_weight, "pseudo": self.uses_pseudo}
         if edge_values is not None:
-            values = as_tensor("edge_values", edge_values, graph.device)
-            self._check_edge_values(values, edge_weight if self.uses_edge_weight else pseudo)
-            if self.uses_edge_weight:
-                edge_weight = values
-            else:
-                pseudo = values
-        if edge_weight is not None and not self.uses_edge_weight:
-            raise ValueError(f"edge_weight: {self._label()} does not use edge weights; leave edge_weight out")
-        if pseudo is not None and not self.uses_pseudo:
-            raise ValueError(f"pseudo: {self._label()} does not use pseudo-coordinates; leave pseudo out")
+            name = next((name for name in used if used[name]), None)
+            if name is None:
+                raise ValueError(
+                    f"edge_values: {self._label()} uses neither edge weights nor pseudo-coordinates; leave the third "
+                    "argument out"
+                )
+            if given[name] is not None:
+                raise ValueError(f"{name}: was given twice, by position and by name; pass it once")
+            given[name] = as_tensor("edge_values", edge_values, graph.device)
+            if name == "edge_weight" and given[name].dim() == 2 and given[name].shape[1] != 1:
+                raise ValueError(
+                    f"edge_values: {self._label()} takes edge weights of shape [edges], got {list(given[name].shape)}; "
+                    "it does not use pseudo-coordinates"
+                )
+        for name, words in {"edge_weight": "edge weights", "pseudo": "pseudo-coordinates"}.items():
+            if given[name] is not None and not used[name]:
+                raise ValueError(f"{name}: {self._label()} does not use {words}; leave {name} out")
         if graph.given_edge_weight is not None and not self.uses_edge_weight:
             raise ValueError(
                 f"graph: has edge weights, which {self._label()} does not use; pass graph.without_edge_weight()"
             )
-        if pseudo is not None:
-            graph = graph.with_pseudo(pseudo)
-        return graph if edge_weight is None else graph.with_edge_weight(edge_weight)
-
-    def _check_edge_values(self, values: Tensor, by_name: Any) -> None:
-        if not (self.uses_edge_weight or self.uses_pseudo):
-            raise ValueError(
-                f"edge_values: {self._label()} uses neither edge weights nor pseudo-coordinates; leave the third "
-                "argument out"
-            )
-        if self.uses_edge_weight and values.dim() == 2 and values.shape[1] != 1:
-            raise ValueError(
-                f"edge_values: {self._label()} takes edge weights of shape [edges], got {list(values.shape)}; it does "
-                "not use pseudo-coordinates"
-            )
-        if by_name is not None:
-            name = "edge_weight" if self.uses_edge_weight else "pseudo"
-            raise ValueError(f"{name}: was given twice, by position and by name; pass it once")
+        if given["pseudo"] is not None:
+            graph = graph.with_pseudo(given["pseudo"])
+        return graph if given["edge_weight"] is None else graph.with_edge_weight(given["edge_weight"])
 
     def _check_skip(self, skip: Tensor) -> None:
         check_is_tensor("skip", skip, self, self._label())
