@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg_nn
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune
@@ -107,6 +107,7 @@ def test_the_blocks_own_attributes_win(kind: type[Skip], name: str) -> None:
     assert getattr(block, name) is None
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([*VALUES, *OWN[PolynomialSkip], "_scale", "fresh"]), st.booleans()), max_size=12)
 )

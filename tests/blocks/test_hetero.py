@@ -64,7 +64,7 @@ def literal_layer(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor], ag
     for source, relation, target in EDGE_TYPES:
         block = layer[f"{source}__{relation}__{target}"]
         given = x[source] if source == target else (x[source], x[target])
-        y = block.conv(given, edges[source, relation, target]) + x[target] @ block.weight
+        y = block.conv(given, edges[source, relation, target]) + block.shortcut(x[target])
         arriving[target].append(y + block.bias if block.adds_bias else y)
     stacked = {kind: torch.stack(parts) for kind, parts in arriving.items()}
     return {kind: getattr(y, "amax" if aggr == "max" else aggr)(dim=0) for kind, y in stacked.items()}
