@@ -17,6 +17,10 @@ LINE = torch.stack([uniform(20), 2 * uniform(20) + 1], dim=1)
 BALL = icosphere(1)
 TWINS = CENTERS.clone()
 TWINS[7] = TWINS[3]
+# For calls with arguments of the wrong type.
+FIT: Any = fit_rbf
+WARP: Any = warp
+WARP_MESH: Any = warp_mesh
 
 
 def with_nan(given: Tensor) -> Tensor:
@@ -71,13 +75,13 @@ def test_error_messages(attempt: Callable[[], Any], named: str) -> None:
 @pytest.mark.parametrize(
     ("attempt", "named"),
     [
-        (lambda: fit_rbf(CENTERS.numpy(), VALUES), "centers: expected a Tensor, got ndarray of shape"),
-        (lambda: fit_rbf(CENTERS, VALUES.tolist()), "values: expected a Tensor, got list; convert it with"),
-        (lambda: fit_rbf(CENTERS, VALUES)(CENTERS.numpy()), "points: expected a Tensor"),
-        (lambda: fit_rbf(CENTERS, VALUES, 5), "kernel: expected a RadialKernel, got 5; or give the name"),
-        (lambda: fit_rbf(CENTERS, VALUES, degree=1.5), "degree: fit_rbf needs a whole number, got 1.5"),
-        (lambda: warp(CENTERS.numpy(), CENTERS), "landmarks: expected a Tensor"),
-        (lambda: warp_mesh(BALL.verts, BALL.verts, BALL.verts), "mesh: expected a Mesh, got ndarray"),
+        (lambda: FIT(CENTERS.numpy(), VALUES), "centers: expected a Tensor, got ndarray of shape"),
+        (lambda: FIT(CENTERS, VALUES.tolist()), "values: expected a Tensor, got list; convert it with"),
+        (lambda: FIT(CENTERS, VALUES)(CENTERS.numpy()), "points: expected a Tensor"),
+        (lambda: FIT(CENTERS, VALUES, 5), "kernel: expected a RadialKernel, got 5; or give the name"),
+        (lambda: FIT(CENTERS, VALUES, degree=1.5), "degree: fit_rbf needs a whole number, got 1.5"),
+        (lambda: WARP(CENTERS.numpy(), CENTERS), "landmarks: expected a Tensor"),
+        (lambda: WARP_MESH(BALL.verts, BALL.verts, BALL.verts), "mesh: expected a Mesh, got ndarray"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

@@ -96,9 +96,9 @@ def warp_mesh(
     :func:`warp`.
     """
     check_type("mesh", mesh, Mesh)
-    points = {"landmarks": landmarks, "targets": targets}
-    arrays = [number_array(name, values, "iuf", dim=2).astype(np.float64) for name, values in points.items()]
-    return apply_warp(mesh, warp(*map(torch.from_numpy, arrays), kernel, **options))
+    sources = number_array("landmarks", landmarks, "iuf", dim=2).astype(np.float64)
+    goals = number_array("targets", targets, "iuf", dim=2).astype(np.float64)
+    return apply_warp(mesh, warp(torch.from_numpy(sources), torch.from_numpy(goals), kernel, **options))
 
 
 def apply_warp(mesh: Mesh, fitted: Warp) -> Mesh:
