@@ -83,7 +83,8 @@ def run(tests: list[str], jobs: int, seconds: float | None = None) -> list[dict[
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         processes = []
-        for k in range(jobs):
+        # Without tests to run, a process would run all of them.
+        for k in range(min(jobs, len(tests))):
             listing, log, report = (Path(folder, f"{k}.{ending}") for ending in ("txt", "log", "jsonl"))
             listing.write_text("\n".join(tests[k::jobs]))
             command = [

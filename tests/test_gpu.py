@@ -1,13 +1,15 @@
 """The record of the tests that need a GPU."""
 
 import json
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from tests.gpu import ROOT, earlier_record, missing_packages, summary
+from tests.gpu import ROOT, earlier_record, missing_packages, run, summary
 
 MADE_OF = {"digest": "d1", "device": "a card"}
 
@@ -56,3 +58,17 @@ def test_packages_are_missing_of_files_that_import_a_file_that_imports_them(monk
     # Through `from tests.training import sets`.
     monkeypatch.setattr("tests.gpu.find_spec", lambda name: None if name == "numpy" else find_spec(name))
     assert missing_packages(ROOT / "tests" / "training" / "test_ahead.py") == ["numpy"]
+
+
+def test_there_are_no_processes_without_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest would run all tests there."""
+    listings = []
+
+    def start(command: list[str], **options: Any) -> Mock:
+        listings.append(Path(command[-1].removeprefix("@")).read_text().split())
+        return Mock(wait=Mock(return_value=0))
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    outcomes = run(["a.py::1", "a.py::2"], jobs=4)
+    assert listings == [["a.py::1"], ["a.py::2"]]
+    assert [(one["id"], one["outcome"]) for one in outcomes] == [("a.py::1", "unfinished"), ("a.py::2", "unfinished")]
