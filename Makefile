@@ -5,7 +5,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-gpu lint bench kills fuzz clean
+.PHONY: demo test test-gpu hopper lint bench kills fuzz clean
 
 # torch first and alone: with 2.13.0 in place nothing later can ask for another build of it
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -32,6 +32,10 @@ test: lint
 # On a machine with an NVIDIA GPU; PYTHON is an interpreter that has torch with CUDA. Writes results/gpu-tests.json.
 test-gpu:
 	PYTHONPATH=src $(PYTHON) -m tests.gpu
+
+# Compile the kernels for an NVIDIA Hopper GPU, on a machine without one.
+hopper: $(VENV)/.installed
+	$(BIN)/python -m tests.hopper --threads $(JOBS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks
