@@ -4,8 +4,8 @@ Channels can be read in parts of fewer columns. A thread then holds fewer rows a
 weights, and a sum over the channels crosses fewer threads.
 
 Bodies of loops in loops are functions here and in the modules of the kernels: Triton's front end goes through the body
-of a loop twice, and so through a body in three loops eight times, but through a function once. The machine code is the
-same.
+of a loop twice, and so through a body in three loops eight times, but through a function once. PTX has the same
+instructions.
 """
 
 from __future__ import annotations
