@@ -256,7 +256,11 @@ def test_no_other_operation_of_torch_that_computes() -> None:
     pattern, offsets = clusters(71), torch.tensor([0, 30, 60])
     x = drawn(71, 5, seed=1).float().requires_grad_()
     grad_y = [torch.ones(pattern.num_receivers, 5)] * 2 + [torch.ones(2, 5)]
-    with use_path("interpreter"), recorded_launches(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with (
+        use_path("interpreter"),
+        recorded_launches(),
+        profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler,
+    ):
         ys = functional.max_pool(x, pattern), functional.mean_pool(x, pattern), functional.segment_mean(x, offsets)
         for y, grad in zip(ys, grad_y, strict=True):
             torch.autograd.grad(y, x, grad)
