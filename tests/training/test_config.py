@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,7 @@ def test_settings_by_name(setting: str, path: tuple[str, ...], value: Any) -> No
         ("opeator=gcn", "did you mean operator?"),
         ("xyzzy=1", "choose from task, data"),
         ("seed", "expected KEY=VALUE"),
+        ("=3", "=3: expected KEY=VALUE"),
         ("seed.x=1", "seed has no parts"),
         ("optim=3", "optim: expected names with values"),
         ("optim.lr=fast", "optim.lr: expected a number, got 'fast'"),
@@ -81,6 +83,14 @@ def test_settings_by_name(setting: str, path: tuple[str, ...], value: Any) -> No
 def test_settings_that_are_refused(setting: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint.replace("?", r"\?")):
         override(resolve("reconstruction"), [setting])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_group_of_settings_leaves_the_others_of_the_group() -> None:
+    config = override(resolve("reconstruction", model={"latent": 8}), ['optim={"lr": 0.1}', 'model={"channels": [4]}'])
+    assert config.optim == replace(resolve("reconstruction").optim, lr=0.1)
+    assert config.model == {"latent": 8, "channels": [4]}
+    assert override(resolve("classification"), ['optim={"lr": 0.1}']).optim.epochs == 500
 
 
 def test_unknown_tasks_and_entries_are_refused() -> None:
@@ -111,6 +121,7 @@ def test_unknown_tasks_and_entries_are_refused() -> None:
             {"model": {"factors": [2, 2.5]}},
             r"model.factors: expected a list of whole numbers, got \[2, 2.5\]",
         ),
+        ("reconstruction", {"train_items": 1}, "data: .* two or more training meshes, got 1"),
         ("classification", {"model": {"normalize": 1}}, "model.normalize: expected true or false or none, got 1"),
         ("correspondence", {"model": {"dropout": True}}, "model.dropout: expected a number, got True"),
         ("reconstruction", {"operator": "gcn", "kernel_size": 3}, "gcn has one weight matrix and takes none"),
@@ -138,6 +149,13 @@ def test_what_does_not_fit_the_task_is_refused(task: str, given: dict[str, Any],
 def test_data_that_cannot_be_had(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         make_task(sets.config(**given))
+
+
+def test_more_levels_than_the_meshes_have_vertices_for() -> None:
+    """The paper's four levels are too many for small meshes."""
+    task = make_task(sets.config(model={"channels": [4, 4, 4, 4]}), sets.meshes())
+    with pytest.raises(ValueError, match=r"model\.factors: levels of .* needs 3; use fewer .* model\.channels"):
+        task.make_model()
 
 
 def test_a_set_without_training_items_is_refused() -> None:

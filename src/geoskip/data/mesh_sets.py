@@ -217,7 +217,10 @@ class MeshSet:
         """Mean and standard deviation of each coordinate over the training items, summed in float64."""
         count = len(self.split.train)
         if count < 2:
-            raise ValueError(f"statistics need at least two training meshes, not {count}")
+            raise ValueError(
+                f"data: the mean and deviation of positions need two or more training meshes, got {count}; add "
+                "meshes, or set fewer aside"
+            )
         parts = self.split.train.split(chunk)
         mean = torch.stack([self.verts(part).double().sum(0) for part in parts]).sum(0) / count
         squares = torch.stack([(self.verts(part) - mean).square().sum(0) for part in parts]).sum(0)

@@ -183,18 +183,22 @@ def resolve(task: str, **given: Any) -> Config:
 
 
 def override(config: Config, settings: Sequence[str]) -> Config:
-    """The configuration with settings such as ``optim.lr=1e-4`` or ``model.latent=8``; values are JSON, or text."""
+    """The configuration with settings such as ``optim.lr=1e-4`` or ``model.latent=8``; values are JSON, or text.
+
+    A mapping replaces the settings that it names and leaves the others of its group.
+    """
     entries, known = config.to_json(), [*_names(Config), *(f"optim.{name}" for name in _names(Optim))]
     for setting in settings:
         path, equals, text = setting.partition("=")
-        if not equals:
+        if not equals or not path.strip():
             raise ValueError(f"{setting}: expected KEY=VALUE, such as optim.lr=1e-4")
         path, value = path.strip(), _value(text.strip())
         key, dot, inner = path.partition(".")
         if path not in known and (key not in entries or key == "optim"):
             raise ValueError(f"{path}: {unknown_name(path, known)}")
         if not dot:
-            entries[key] = value
+            is_group = isinstance(entries[key], dict) and isinstance(value, dict)
+            entries[key] = {**entries[key], **value} if is_group else value
         elif inner and isinstance(entries[key], dict):
             entries[key][inner] = value
         else:

@@ -91,7 +91,12 @@ class Reconstruction(Task):
         """The levels of the set's template, with what the operator needs."""
         channels = self.config.model.get("channels", CHANNELS)
         factors = self.config.model.get("factors", (4,) * len(channels))
-        template = prepare_template(self.data.template, factors, spiral_length=spiral_length(self.config))
+        try:
+            template = prepare_template(self.data.template, factors, spiral_length=spiral_length(self.config))
+        except ValueError as error:
+            if str(error).startswith("factors:"):
+                raise ValueError(f"model.{error}, with as many model.channels") from error
+            raise
         if self.config.pseudo == "position":
             return template
         levels = tuple(attach(level, target_degree(level)) for level in template.hierarchy.levels)
