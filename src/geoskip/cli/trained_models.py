@@ -70,12 +70,15 @@ def apply(
             show_default="what the model was trained for",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Number of meshes of an interpolation, including both ends.")] = 8,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Number of meshes of an interpolation, including both ends.", show_default="8"),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="Labels of the target's vertices to transfer: .npy, .json or text.")
     ] = None,
     size: Annotated[str | None, typer.Option(help="HEIGHT,WIDTH to which images are scaled.")] = None,
-    latents: Annotated[CodeFormat, typer.Option(help="File format of latent codes.")] = CodeFormat.npy,
+    latents: Annotated[CodeFormat | None, typer.Option(help="File format of latent codes.", show_default="npy")] = None,
     mesh_format: Annotated[
         str | None,
         typer.Option(
@@ -100,22 +103,23 @@ def apply(
 
     trained, outputs = load(run, choose_device(device)), Outputs(output, force)
     action = find_action(trained, do)
-    options: dict[str, Any] = {
-        "mesh_format": None if mesh_format is None else "." + mesh_format.lower().lstrip("."),
-        "code_format": f".{latents.value}",
-        "steps": steps,
-        "labels": labels,
-        "size": None if pixels is None else tuple(pixels),
-        "skip_bad": skip_bad,
+    options = {
+        "--format": ("mesh_format", mesh_format and "." + mesh_format.lower().lstrip(".")),
+        "--latents": ("code_format", latents and f".{latents.value}"),
+        "--steps": ("steps", steps),
+        "--labels": ("labels", labels),
+        "--size": ("size", pixels and tuple(pixels)),
     }
-    taken = signature(action).parameters
-    for flag, name in {"--labels": "labels", "--size": "size", "--format": "mesh_format"}.items():
-        if options[name] is not None and name not in taken:
-            raise typer.BadParameter(f"has no effect on {action.__name__}; leave it out", param_hint=flag)
-    options = {name: value for name, value in options.items() if name in taken}
+    parameters = signature(action).parameters
+    given: dict[str, Any] = {"skip_bad": skip_bad} if "skip_bad" in parameters else {}
+    for flag, (name, value) in options.items():
+        if value is not None:
+            if name not in parameters:
+                raise ValueError(f"{flag}: has no effect on {action.__name__}; leave it out")
+            given[name] = value
     try:
         with outputs, explain_out_of_memory(f"with {len(files):,} files", "Give fewer files at a time"):
-            applied = action(trained, files, outputs, **options)
+            applied = action(trained, files, outputs, **given)
     except BadFiles as bad:
         for fault in (*bad.faults, bad.summary):
             typer.echo(f"geoskip: {' '.join(fault.split())}", err=True)
@@ -141,7 +145,10 @@ def export(
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
     from geoskip.inference.pretrained import CONFIG, WEIGHTS, load, save_pretrained
     from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
+    from geoskip.training.run import CONTEXT
 
+    if (output / CONTEXT).exists():
+        raise ValueError(f"{output}: contains a run; choose another folder with -o")
     names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
     replaceable = unfinished_files(output)
     if not force and (existing := [name for name in names if (output / name).exists() and name not in replaceable]):
