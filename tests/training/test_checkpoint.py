@@ -140,6 +140,13 @@ def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
     assert torch.equal(load_checkpoint(path).model["x"], torch.ones(2))
 
 
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
+    """The folder of a run, for example, which has weights and a manifest, too."""
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="there is no such checkpoint; name a folder step-"):
+        load_checkpoint(tmp_path)
+
+
 def test_where_there_is_nothing(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "absent") is None
     assert newest_checkpoint(tmp_path) is None

@@ -18,6 +18,8 @@ import torch
 
 from geoskip.data import Split
 from geoskip.data.locks import try_lock
+from geoskip.inference import save_pretrained
+from geoskip.meshes import write_mesh
 from geoskip.records.files import read_manifest, temporary_name
 from geoskip.records.os_errors import explain_os_error
 from geoskip.training import checkpoint, loop
@@ -25,7 +27,7 @@ from geoskip.training.config import resolve
 from geoskip.training.cuda_graphs import random_states
 from geoskip.training.loop import train
 from geoskip.training.progress import Lines, MetricsWriter, Progress, read_metrics
-from geoskip.training.run import CONFIG, CONTEXT, LOCK, METRICS, MODEL, RECORD, Run, RunError
+from geoskip.training.run import CONFIG, CONTEXT, EVALUATION, LOCK, METRICS, MODEL, RECORD, Run, RunError
 from geoskip.training.session import Diverged, Sampler, Session
 from geoskip.training.signals import Interrupted
 from geoskip.training.tasks import Evaluation, make_task
@@ -128,6 +130,60 @@ def test_a_finished_run_without_checkpoints_is_left_as_it_is(tmp_path: Path) -> 
     with pytest.raises(RunError, match=r"optim\.lr: the run in .* was started with"):
         run(replace(config, optim=replace(config.optim, lr=0.5)), tmp_path)
     assert {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file()} == before
+
+
+def test_a_run_cannot_be_shortened(tmp_path: Path) -> None:
+    """The results would be those of more epochs than the configuration says."""
+    config = sets.config()
+    shorter = replace(config, optim=replace(config.optim, epochs=1))
+    run(config, tmp_path / "unfinished", stop_after=5)
+    run(config, tmp_path / "finished")
+    before = (tmp_path / "finished" / RECORD).read_bytes()
+    for folder in ("unfinished", "finished"):
+        with pytest.raises(RunError, match=r"optim\.epochs: .* more than the 3 steps of 1 epoch"):
+            run(shorter, tmp_path / folder)
+    assert (tmp_path / "finished" / RECORD).read_bytes() == before
+    shutil.rmtree(tmp_path / "finished" / "checkpoints")
+    with pytest.raises(RunError, match=r"without checkpoints, so it cannot be extended to optim\.epochs 1"):
+        run(shorter, tmp_path / "finished")
+
+
+def test_a_finished_run_is_evaluated_again_on_other_test_items(tmp_path: Path) -> None:
+    config = sets.config()
+    run(config, tmp_path)
+    (tmp_path / EVALUATION).write_text("of all test items")
+    fewer = run(replace(config, test_items=1), tmp_path)
+    assert fewer.record.steps == 9
+    at_once = run(replace(config, test_items=1), tmp_path / "at once").record
+    assert fewer.record.metrics == at_once.metrics
+    assert Run.open(tmp_path).config.test_items == 1
+    assert not (tmp_path / EVALUATION).exists()
+    before = (tmp_path / RECORD).read_bytes()
+    run(replace(config, test_items=1, evaluate_every=1), tmp_path)
+    assert (tmp_path / RECORD).read_bytes() == before
+
+
+def test_a_finished_run_does_not_pass_for_one_on_other_data(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("right", "moved", "wrong")]
+    for folder, seed in zip(folders, (0, 0, 1), strict=True):
+        folder.mkdir()
+        data = sets.meshes(seed=seed)
+        for item in range(len(data)):
+            write_mesh(data.mesh(item), folder / f"{item:02d}.ply")
+    right, moved, wrong = (sets.config(data=str(folder), data_options={"unit_mm": 100.0}) for folder in folders)
+    finished = train(right, tmp_path / "run")
+    with pytest.raises(ValueError, match=f"the data of {folders[2]} are not those that the run was trained on"):
+        train(wrong, tmp_path / "run")
+    assert train(moved, tmp_path / "run").record.metrics == finished.record.metrics
+    assert Run.open(tmp_path / "run").config.data == str(folders[1])
+
+
+def test_an_exported_model_is_not_overwritten_by_a_run(tmp_path: Path) -> None:
+    save_pretrained(tmp_path / "model", run(sets.config(), tmp_path / "run").trained())
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    with pytest.raises(RunError, match="model: contains an exported model; choose another folder"):
+        run(sets.config(), tmp_path / "model")
+    assert {name: (tmp_path / "model" / name).read_bytes() for name in before} == before
 
 
 def test_another_configuration_does_not_go_on(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ from geoskip.records.files import (
     verify_folder,
     write_with_checksum,
 )
-from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes, read_json
+from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
-from geoskip.training.run import Run
+from geoskip.training.run import Run, is_exported
 from geoskip.training.tasks import Program, find_task
 from geoskip.training.trained import Trained, rebuild
 
@@ -123,14 +123,6 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
     folder = Path(folder)
     return from_pretrained(folder, device) if is_exported(folder) else Run.open(folder).trained(device)
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether ``geoskip export`` wrote the folder."""
-    try:
-        return "library_name" in read_json(folder / CONFIG)
-    except (OSError, ValueError, TypeError):
-        return False
 
 
 def program_of(trained: Trained) -> Program:

@@ -108,7 +108,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def load_checkpoint(path: Path) -> State:
     """The state in a checkpoint, on the CPU, after every byte was compared with the manifest; else CheckpointError."""
-    if not path.is_dir():
+    if not path.is_dir() or not (_NAME.fullmatch(path.name) or (path / STATE).is_file()):
         raise CheckpointError(f"{path}: there is no such checkpoint; name a folder step-… of a run's checkpoints")
     try:
         manifest, files = read_checkpoint_files(path)

@@ -127,11 +127,12 @@ class _Loop:
         if self.group.is_main and any(len(session.task.split_items(name)) for name in ("validation", "test")):
             session.task.before_training()
         if state is not None:
+            # Before loading, because the model of other data may have other buffers; `load` compares numbers of items.
+            if (folder / CONTEXT).is_file() and state.progress["num_items"] == session.task.num_items:
+                check_same_data(self.run, session.task)
             session.load(state)
             self.saved_step = state.step
             self.loss = session.curve[-1][1] if session.curve else None
-            if (folder / CONTEXT).is_file():
-                check_same_data(self.run, session.task)
         if self.group.is_main:
             Run.create(folder, session.config)
             self.run.write_context(session.task)

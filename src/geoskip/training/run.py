@@ -42,7 +42,7 @@ from geoskip.records.files import (
     verify_folder,
     write_with_checksum,
 )
-from geoskip.records.reading import parse_json, parse_tensors
+from geoskip.records.reading import parse_json, parse_tensors, read_json
 from geoskip.training.checkpoint import State, checkpoint_step, cpu_copies, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.tasks import Task, find_task
@@ -54,9 +54,15 @@ ITEMS = "items.safetensors"
 CHECKPOINTS, PICTURES, LOCK = "checkpoints", "pictures", ".lock"
 # The key in config.json of the data's path relative to the run's folder.
 DATA_FROM_RUN = "data_from_run"
-# Settings that may change when a run is resumed: they do not change what is computed in an epoch.
+# Settings that may change when a run is resumed: they do not change what is computed in an epoch. The results of a
+# finished run depend on the first group.
+IN_RESULTS = {
+    *("optim.epochs", "test_items", "test", "data"),
+    *(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe and option.kind is Path),
+}
 CHANGEABLE = {
-    *("optim.epochs", "device", "evaluate_every", "checkpoint_every", "keep", "test_items", "test", "data"),
+    *IN_RESULTS,
+    *("device", "evaluate_every", "checkpoint_every", "keep"),
     *(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe),
 }
 
@@ -84,8 +90,10 @@ class Run:
             with suppress(ValueError):  # Windows has no relative path from one drive to another
                 entries[DATA_FROM_RUN] = os.path.relpath(data, folder.resolve())
         start_manifest(folder)
+        created = cls(folder, config)
+        created.discard_evaluation()
         write_with_checksum(folder / CONFIG, (json.dumps(entries, indent=1) + "\n").encode())
-        return cls(folder, config)
+        return created
 
     @classmethod
     def open(cls, folder: Path | str, data: str | None = None) -> Run:
@@ -98,15 +106,13 @@ class Run:
             raise RunError(f"{folder}: there is no such run; `geoskip train … -o {folder}` starts one")
         if not (folder / CONFIG).is_file():
             raise RunError(f"{folder}: not the folder of a run: it has no {CONFIG}")
+        if is_exported(folder):
+            raise RunError(f"{folder}: an exported model, not a run; name the run that it was exported from")
         verify_folder(folder)
         try:
             entries = parse_json(read_verified(folder / CONFIG))
-            if "library_name" in entries:
-                raise RunError(f"{folder}: an exported model, not a run; name the run that it was exported from")
             nearby = entries.pop(DATA_FROM_RUN, None)
             config = Config.from_json(entries)
-        except RunError:
-            raise
         except (ValueError, TypeError, AttributeError) as error:
             raise RunError(f"{folder / CONFIG}: not a configuration that this version reads: {error}") from error
         if data is not None:
@@ -169,7 +175,7 @@ class Run:
         return digest.hexdigest()
 
     def discard_evaluation(self) -> None:
-        """Remove the files of ``geoskip evaluate``, because the weights are about to change."""
+        """Remove the files of ``geoskip evaluate``, because the weights or the test items are about to change."""
         (self.folder / EVALUATION).unlink(missing_ok=True)
         for name in EVALUATION_PICTURES:
             (self.pictures / name).unlink(missing_ok=True)
@@ -205,11 +211,21 @@ class Run:
         write_with_checksum(self.folder / MODEL, save(cpu_copies(model.state_dict()), {"step": str(step)}))
 
 
+def is_exported(folder: Path) -> bool:
+    """Whether ``geoskip export`` wrote the folder."""
+    try:
+        return "library_name" in read_json(folder / CONFIG)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def find_state(run: Run, resume: str | Path) -> State | None:
     """The state to resume from, None to start from the beginning; see :func:`geoskip.training.loop.train`.
 
     RunError if the folder must not be resumed, or if the state is of a run with other settings.
     """
+    if is_exported(run.folder):
+        raise RunError(f"{run.folder}: contains an exported model; choose another folder")
     if resume == "never":
         if (run.folder / CONFIG).exists():
             raise RunError(
@@ -220,52 +236,70 @@ def find_state(run: Run, resume: str | Path) -> State | None:
     if checkpoint is None:
         return None
     state = load_checkpoint(checkpoint)
-    check_settings(run.config, state.progress["config"], run.folder)
+    check_settings(run.config, state.progress["config"], run.folder if resume == "auto" else checkpoint)
     return state
 
 
 def is_finished(run: Run, state: State | None) -> bool:
-    """Whether the folder contains this run, complete and undamaged, so that nothing is left to do.
+    """Whether the folder contains this run, complete, undamaged, and evaluated on the same items, so that nothing is
+    left to do. Otherwise what is missing is written from ``state``, the newest checkpoint.
 
-    If a file is missing or damaged, it is written again from ``state``, the newest checkpoint.
+    RunError if the run cannot become the one that is asked for.
     """
-    config, folder = run.config, run.folder
+    config, folder, needed = run.config, run.folder, {CONFIG, MODEL, RECORD}
     if state is not None:
-        if state.step < config.optim.steps_per_epoch(state.progress["num_items"]) * config.optim.epochs:
+        needed.add(CONTEXT)
+        epochs = config.optim.epochs
+        steps = config.optim.steps_per_epoch(state.progress["num_items"]) * epochs
+        if state.step < steps:
             return False
-        try:
-            return {CONFIG, CONTEXT, MODEL, RECORD} <= verify_folder(folder)
-        except DamagedFileError as error:
-            log.warning("%s. It is written again from the last checkpoint", error)
-            return False
-    if not {CONFIG, MODEL, RECORD} <= verify_folder(folder):
+        if state.step > steps:
+            raise RunError(
+                f"optim.epochs: the run in {folder} was trained for {state.step:,} steps, more than the {steps:,} steps"
+                f" of {epochs} {'epoch' if epochs == 1 else 'epochs'}; ask for more epochs, or choose another folder"
+            )
+    try:
+        complete = verify_folder(folder)
+    except DamagedFileError as error:
+        if state is None:
+            raise
+        log.warning("%s. It is written again from the last checkpoint", error)
         return False
-    before = Run.open(folder).config
+    if not needed <= complete:
+        return False
     data, options = absolute(config.data, config.data_options)
-    check_settings(replace(config, data=data, data_options=options), before.to_json(), folder)
-    if config.optim.epochs != before.optim.epochs:
-        raise RunError(
-            f"{folder}: contains a finished run of {before.optim.epochs} epochs without checkpoints, so it cannot be "
-            f"extended to {config.optim.epochs}; choose another folder"
-        )
-    return True
+    before, now = Run.open(folder).config, replace(config, data=data, data_options=options)
+    changed = {name: values for name, values in changed_settings(before, now).items() if name in IN_RESULTS}
+    if state is None:
+        check_settings(now, before.to_json(), folder)
+        for name, (old, new) in changed.items():
+            raise RunError(
+                f"{folder}: contains a finished run without checkpoints, so it cannot be extended to {name} {new} "
+                f"from {old}; choose another folder"
+            )
+    return not changed
 
 
 def check_settings(config: Config, started_with: Mapping[str, Any], folder: Path) -> None:
     """RunError, naming the setting, if a run cannot be resumed because it was started with another value."""
     # Settings that are missing in an older configuration had their defaults.
-    before, now = _flat(Config.from_json(started_with).to_json()), _flat(config.to_json())
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name) and name not in CHANGEABLE:
+    for name, (old, new) in changed_settings(Config.from_json(started_with), config).items():
+        if name not in CHANGEABLE:
             raise RunError(
-                f"{name}: the run in {folder} was started with {_said(before, name)}, not {_said(now, name)}; "
-                "use the same value, or choose another folder"
+                f"{name}: the run in {folder} was started with {old}, not {new}; use the same value, or choose another "
+                "folder"
             )
 
 
-def _said(settings: Mapping[str, Any], name: str) -> str:
-    value = settings.get(name)
-    return "the default" if value is None else str(value)
+def changed_settings(before: Config, now: Config) -> dict[str, tuple[str, str]]:
+    """The settings that differ, by their dotted names, with both values."""
+    olds, news = _flat(before.to_json()), _flat(now.to_json())
+    pairs = {name: (olds.get(name), news.get(name)) for name in sorted(olds.keys() | news.keys())}
+    return {
+        name: ("the default" if old is None else str(old), "the default" if new is None else str(new))
+        for name, (old, new) in pairs.items()
+        if old != new
+    }
 
 
 def _flat(entries: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
