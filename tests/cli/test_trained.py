@@ -183,6 +183,15 @@ def test_the_other_actions_list_all_bad_files_too(place: Path) -> None:
     assert [line.split(":")[1].strip() for line in told.stderr.splitlines()[:-1]] == ["absent.ply", "junk.ply"]
 
 
+def test_the_weights_of_an_unfinished_run_are_not_passed_off_as_final(place: Path) -> None:
+    use = [["apply", "run", "meshes/sphere-000.ply", "-o"], ["export", "run", "-o"]]
+    for number, words in enumerate(use):
+        assert "the run is not finished" in run(*words, f"out{number}").output
+    Path("run/record.json").write_text("{}")
+    for number, words in enumerate([*use, ["apply", "out1", "meshes/sphere-000.ply", "-o"]], start=2):
+        assert "the run is not finished" not in run(*words, f"out{number}").output
+
+
 def test_the_training_data_are_not_needed(place: Path) -> None:
     Path("meshes/sphere-000.ply").rename("one.ply")
     for path in Path("meshes").iterdir():

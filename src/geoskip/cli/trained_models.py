@@ -52,6 +52,17 @@ def evaluate(
         typer.echo(f"wrote {path}{note}")
 
 
+def _load(folder: Path, device: str = "cpu") -> Any:
+    """The trained model of a run or an export, with a note if its training is not finished."""
+    from geoskip.inference.pretrained import load
+    from geoskip.training.run import RECORD, is_exported
+
+    trained = load(folder, device)
+    if not is_exported(folder) and not (folder / RECORD).exists():
+        typer.echo(f"{folder}: the run is not finished; these are its latest weights")
+    return trained
+
+
 class CodeFormat(StrEnum):
     """File format of latent codes."""
 
@@ -96,12 +107,11 @@ def apply(
     if pixels is not None and len(pixels) != 2:
         raise typer.BadParameter(f"expected HEIGHT,WIDTH in pixels, got {size!r}", param_hint="--size")
     from geoskip.inference.apply import find_action
-    from geoskip.inference.pretrained import load
     from geoskip.inference.user_files import BadFiles, Outputs
     from geoskip.records.os_errors import explain_out_of_memory
     from geoskip.training.devices import choose_device
 
-    trained, outputs = load(run, choose_device(device)), Outputs(output, force)
+    trained, outputs = _load(run, choose_device(device)), Outputs(output, force)
     action = find_action(trained, do)
     options = {
         "--format": ("mesh_format", mesh_format and "." + mesh_format.lower().lstrip(".")),
@@ -143,7 +153,7 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
-    from geoskip.inference.pretrained import CONFIG, WEIGHTS, load, save_pretrained
+    from geoskip.inference.pretrained import CONFIG, WEIGHTS, save_pretrained
     from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
     from geoskip.training.run import CONTEXT
 
@@ -153,7 +163,7 @@ def export(
     replaceable = unfinished_files(output)
     if not force and (existing := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
-    trained = load(run)
+    trained = _load(run)
     if program or onnx:
         from geoskip.inference.pretrained import export_onnx, export_program, program_of
 
