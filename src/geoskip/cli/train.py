@@ -154,13 +154,10 @@ def default_name(config: Any) -> str:
 
 
 def _show_config(config: Any, folder: Path) -> None:
-    entries = config.to_json()
-    groups = {key: entries.pop(key) for key in list(entries) if isinstance(entries[key], dict)}
-    flat = entries | {f"{key}.{name}": value for key, group in groups.items() for name, value in group.items()}
-    width = max(map(len, flat))
-    for key, value in flat.items():
-        typer.echo(f"{key:<{width}}  {'none' if value is None else value}")
-    typer.echo(f"{'folder':<{width}}  {folder}")
+    settings = {**config.flat(), "folder": folder}
+    width = max(map(len, settings))
+    for name, value in settings.items():
+        typer.echo(f"{name:<{width}}  {'none' if value is None else value}")
 
 
 def _show_plan(config: Any, as_json: bool) -> None:

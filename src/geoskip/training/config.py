@@ -149,6 +149,15 @@ class Config:
         """As plain JSON."""
         return json.loads(json.dumps(asdict(self)))
 
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its dotted name, such as ``optim.lr``, as plain JSON."""
+        flat: dict[str, Any] = {}
+        for name, value in self.to_json().items():
+            flat |= (
+                {f"{name}.{part}": inner for part, inner in value.items()} if isinstance(value, dict) else {name: value}
+            )
+        return flat
+
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> Config:
         """What :meth:`to_json` gave; ValueError names what is unknown, missing or of the wrong kind."""

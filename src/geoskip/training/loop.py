@@ -92,12 +92,12 @@ def train(
         state = find_state(run, resume)
         if is_finished(run, state):
             return run
-        place = own_device(device)
-        start_device(place)
+        own = own_device(device)
+        start_device(own)
         if task is None:
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
-        session = Session(config, task.to(place), group, capture)
+        session = Session(config, task.to(own), group, capture)
         loop = _Loop(run, session, progress if progress is not None and group.is_main else Progress(), lock)
         loop.start(state, tensorboard)
         try:

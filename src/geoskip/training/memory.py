@@ -77,10 +77,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     """Every tensor in a nest of tuples, lists, dictionaries and records."""
     if isinstance(value, Tensor):
         return [value]
-    if isinstance(value, dict):
-        return [tensor for inner in value.values() for tensor in tensors_in(inner)]
-    if isinstance(value, list | tuple):
-        return [tensor for inner in value for tensor in tensors_in(inner)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for inner in vars(value).values() for tensor in tensors_in(inner)]
-    return []
+        value = vars(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for inner in value for tensor in tensors_in(inner)] if isinstance(value, list | tuple) else []

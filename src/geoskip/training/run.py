@@ -293,21 +293,13 @@ def check_settings(config: Config, started_with: Mapping[str, Any], folder: Path
 
 def changed_settings(before: Config, now: Config) -> dict[str, tuple[str, str]]:
     """The settings that differ, by their dotted names, with both values."""
-    olds, news = _flat(before.to_json()), _flat(now.to_json())
+    olds, news = before.flat(), now.flat()
     pairs = {name: (olds.get(name), news.get(name)) for name in sorted(olds.keys() | news.keys())}
     return {
         name: ("the default" if old is None else str(old), "the default" if new is None else str(new))
         for name, (old, new) in pairs.items()
         if old != new
     }
-
-
-def _flat(entries: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    flat: dict[str, Any] = {}
-    for key, value in entries.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def method_name(config: Config) -> str:

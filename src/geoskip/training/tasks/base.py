@@ -18,7 +18,7 @@ from geoskip.arguments import check_arguments, check_value
 from geoskip.data import Split
 from geoskip.data.catalog import load_data
 from geoskip.graphs import Graph
-from geoskip.operators import OperatorInfo, make_operator, operator_info
+from geoskip.operators import make_operator, operator_info
 from geoskip.registry import Registry, check_choice, check_names
 from geoskip.shapes import Float, Int
 from geoskip.training.config import TASK_SETTINGS, Config
@@ -236,11 +236,6 @@ class Task(ABC):
     def final_split(self) -> str:
         """The split that a finished run is evaluated on."""
         return "test" if self.config.test else "validation"
-
-    @property
-    def operator(self) -> OperatorInfo:
-        """What the operator declares about itself."""
-        return operator_info(self.config.operator)
 
     @classmethod
     def build(cls, config: Config, arguments: Mapping[str, Any]) -> nn.Module:

@@ -22,7 +22,7 @@ from geoskip.training.packed_graphs import PackedBatch
 from geoskip.training.random_coarsening import Coarsening, RandomCoarsener, draw_levels
 from geoskip.training.tasks.base import Context, Evaluation, Task, in_parts, spread_evenly
 
-EVALUATED = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
+EVALUATION_BATCH = 250  # test graphs at once: a divisor of MNIST's 10,000, so that all batches have one shape
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,7 +194,7 @@ class Classification(Task):
             return model(packed.x, packed.graphs).argmax(-1).cpu()
 
         # Where a batch has one scale, batches of the test are as large as those of the training.
-        size = self.config.optim.batch_size if self.config.pseudo_scale == "batch" else EVALUATED
+        size = self.config.optim.batch_size if self.config.pseudo_scale == "batch" else EVALUATION_BATCH
         return torch.cat(in_parts(len(store), size, classes))
 
     def evaluate(self, model: nn.Module, split: str = "test") -> Evaluation:

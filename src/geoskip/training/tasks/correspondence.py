@@ -83,9 +83,10 @@ class Correspondence(Task):
         topologies = [mesh.topology_hash() for mesh in meshes]
         unique = {key: connect(meshes[topologies.index(key)], self.config) for key in dict.fromkeys(topologies)}
         verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
-        coordinates = self.config.pseudo if self.operator.uses_pseudo else None
+        operator = operator_info(self.config.operator)
+        coordinates = self.config.pseudo if operator.uses_pseudo else None
         graphs = [unique[key] for key in topologies]
-        return store_graphs(graphs, verts, coordinates, looped=self.operator.adds_self_loops, padded=False)
+        return store_graphs(graphs, verts, coordinates, looped=operator.adds_self_loops, padded=False)
 
     def model_arguments(self) -> dict[str, Any]:
         dim = 3 if self.config.pseudo == "position" else 1
