@@ -178,6 +178,14 @@ def test_a_finished_run_does_not_pass_for_one_on_other_data(tmp_path: Path) -> N
     assert Run.open(tmp_path / "run").config.data == str(folders[1])
 
 
+def test_a_finished_run_does_not_pass_for_one_on_other_data_in_memory(tmp_path: Path) -> None:
+    config = sets.config()
+    run(config, tmp_path)
+    with pytest.raises(ValueError, match="the data of tiny are not those that the run was trained on"):
+        run(config, tmp_path, sets.meshes(seed=1))
+    run(config, tmp_path)
+
+
 def test_an_exported_model_is_not_overwritten_by_a_run(tmp_path: Path) -> None:
     save_pretrained(tmp_path / "model", run(sets.config(), tmp_path / "run").trained())
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}

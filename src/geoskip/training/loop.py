@@ -91,6 +91,8 @@ def train(
     ):
         state = find_state(run, resume)
         if is_finished(run, state):
+            if task is not None and (run.folder / CONTEXT).is_file():
+                check_same_data(run, task)
             return run
         own = own_device(device)
         start_device(own)
