@@ -153,30 +153,28 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
-    from geoskip.inference.pretrained import CONFIG, WEIGHTS, save_pretrained
+    from geoskip.inference import pretrained
     from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
     from geoskip.training.run import CONTEXT
 
     if (output / CONTEXT).exists():
         raise ValueError(f"{output}: contains a run; choose another folder with -o")
-    names = [CONFIG, WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
+    names = [pretrained.CONFIG, pretrained.WEIGHTS, MANIFEST, *["model.pt2"] * program, *["model.onnx"] * onnx]
     replaceable = unfinished_files(output)
     if not force and (existing := [name for name in names if (output / name).exists() and name not in replaceable]):
         raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
     trained = _load(run)
     if program or onnx:
-        from geoskip.inference.pretrained import export_onnx, export_program, program_of
-
-        program_of(trained)  # fails before anything is written
+        pretrained.program_of(trained)  # fails before anything is written
     with mark_unfinished(output, names):
-        for path in save_pretrained(output, trained):
+        for path in pretrained.save_pretrained(output, trained):
             typer.echo(f"wrote {path}")
         if program:
-            export_program(output / "model.pt2", trained)
+            pretrained.export_program(output / "model.pt2", trained)
             add_to_manifest(output, ["model.pt2"])
             typer.echo(f"wrote {output / 'model.pt2'}")
         if onnx:
-            difference = export_onnx(output / "model.onnx", trained)
+            difference = pretrained.export_onnx(output / "model.onnx", trained)
             add_to_manifest(output, ["model.onnx"])
             checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
             typer.echo(f"wrote {output / 'model.onnx'}{checked}")
