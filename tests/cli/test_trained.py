@@ -6,6 +6,7 @@ import errno
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_on_meshes(folder: Path, **chosen: str) -> None:
+def run_on_meshes(folder: Path, **chosen: Any) -> None:
     config: Config = sets.config(data="meshes", data_options={"unit_mm": 100.0}, **chosen)
     task = make_task(config)
     made = Run.create(folder, config)
@@ -56,6 +57,13 @@ def test_evaluate(place: Path) -> None:
     # A table breaks its caption into lines.
     assert "2 test items; step 3 of an unfinished run" in " ".join(told.stdout.split())
     assert sorted(path.name for path in Path("run/pictures").iterdir()) == ["mean-error.png", "reconstructions.png"]
+
+
+def test_what_was_evaluated_is_named(place: Path) -> None:
+    """Without the test, the validation items."""
+    run_on_meshes(Path("chosen"), validation=0.3, test=False)
+    evaluated = run("evaluate", "chosen", "--no-pictures")
+    assert "5 validation items; step 3" in " ".join(evaluated.stdout.split())
 
 
 def test_results_are_printed_where_pictures_cannot_be_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,12 @@ def test_the_layout_is_that_of_hubs(tmp_path: Path) -> None:
     assert about["architectures"] == ["MeshAutoencoder"]
 
 
+def test_a_run_is_no_pretrained_model(tmp_path: Path) -> None:
+    untrained(tmp_path)
+    with pytest.raises(ValueError, match=r"a run, not a pretrained model; use geoskip\.inference\.load"):
+        from_pretrained(tmp_path)
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"it has no config\.json; `geoskip export` writes one"):
         from_pretrained(tmp_path)

@@ -36,7 +36,7 @@ def evaluate(
         metrics = describe_task(task.config.task, list(evaluation.metrics)).metrics
         rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
         step = "" if (opened.folder / RECORD).exists() else f"; step {opened.weights[1]:,} of an unfinished run"
-        caption = f"{task.num_test} test items{step}"
+        caption = f"{len(task.split_items(task.final_split))} {task.final_split} items{step}"
         print_table(["metric", "value"], rows, title=str(run), caption=caption)
     if pictures:
         class_names = getattr(task.data, "class_names", ())

@@ -43,7 +43,7 @@ from geoskip.records.files import (
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
-from geoskip.training.run import Run, is_exported
+from geoskip.training.run import CONTEXT, Run, is_exported
 from geoskip.training.tasks import Program, find_task
 from geoskip.training.trained import Trained, rebuild
 
@@ -104,6 +104,10 @@ def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> T
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path.parent}: not a pretrained model: it has no {path.name}; `geoskip export` writes one")
+    if (path.parent / CONTEXT).is_file():
+        raise ValueError(
+            f"{path.parent}: a run, not a pretrained model; use geoskip.inference.load, or `geoskip export`"
+        )
     try:
         about = parse_json(read_verified(path))
         version = about["format"], about["library_name"]
