@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+
+from geoskip.kernels import Pattern, functional, sort_edges, use_path
 
 launch = importlib.import_module("geoskip.kernels.triton.launch")
 pytestmark = pytest.mark.compiled
@@ -101,3 +103,20 @@ def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPa
         plan(Mock(get_device=lambda index=index: index, data_ptr=lambda: 64, dtype=torch.float32))
     assert launched == [1, 1, 0, 0]
     assert current == [0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functional.mean_pool,
+        functional.max_pool,
+        lambda x, pattern: functional.sparse_product(x, torch.ones(2), pattern),
+        lambda x, _: functional.segment_mean(x, torch.tensor([0, 2])),
+    ],
+    ids=["mean_pool", "max_pool", "sparse_product", "segment_mean"],
+)
+def test_more_items_than_one_launch_takes(function: Callable[[torch.Tensor, Pattern], torch.Tensor]) -> None:
+    """CUDA would only say that an argument is invalid."""
+    pattern = sort_edges(torch.arange(2), torch.arange(2), 2, 2)[0]
+    with use_path("interpreter"), pytest.raises(ValueError, match=r"too large for one launch .* split the batch"):
+        function(torch.zeros(launch.MAX_PROGRAMS + 1, 2, 1), pattern)

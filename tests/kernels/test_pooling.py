@@ -118,7 +118,7 @@ def test_one_large_segment(where: Where) -> None:
 @pytest.mark.parametrize("where", WHERES)
 def test_a_segment_of_more_blocks_than_a_grid_has_programs(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     if where.path == "interpreter" or where.device == "cuda":
-        monkeypatch.setattr("geoskip.kernels.triton.segments.MOST_PROGRAMS", 2)
+        monkeypatch.setattr("geoskip.kernels.triton.segments.MAX_PROGRAMS", 2)
     offsets = torch.tensor([0, 20], device=where.device)
     x = drawn(23, 128, seed=1)
     same(lambda x: functional.segment_mean(x, offsets), lambda x: x[:20].mean(0, keepdim=True), x, where)

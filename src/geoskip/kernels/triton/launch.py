@@ -255,6 +255,8 @@ def is_tf32() -> bool:
 
 # Of loops over memory, which are pipelined.
 STAGES = 2
+# CUDA's limit for the second and third dimension of a grid.
+MAX_PROGRAMS = 2**16 - 1
 _MAX_PLANS = 4096
 
 
@@ -275,6 +277,11 @@ class LaunchPlan:
         self._kernel, self._grid, self._arguments = kernel, grid, numbers
         self._warps, self._registers = warps, registers
         self._sizes = (*grid, 1, 1)[:3]
+        if max(self._sizes[1:]) > MAX_PROGRAMS:
+            raise ValueError(
+                f"the batch is too large for one launch on CUDA: a grid of {self._sizes} programs has more than "
+                f"{MAX_PROGRAMS:,} in its second or third dimension; split the batch"
+            )
         self._versions: dict[Any, Any] = {}
 
     def __call__(self, *tensors: Tensor | None) -> None:

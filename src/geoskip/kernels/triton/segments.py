@@ -15,15 +15,13 @@ from torch import Tensor
 
 from geoskip.kernels.pattern import Pattern, sizes_of
 from geoskip.kernels.triton.blocks import index_at
-from geoskip.kernels.triton.launch import SIZES, ceil_div, launch, power_of_two
+from geoskip.kernels.triton.launch import MAX_PROGRAMS, SIZES, ceil_div, launch, power_of_two
 from geoskip.kernels.triton.vertices import rows_of
 
 # Numbers in a block of y, and most channels of it.
 BLOCK, CHANNELS = 512, 128
 # How many members of a cluster, or of a graph, are read at a time.
 MEMBERS, VERTICES = 4, 16
-# CUDA's limit for the second and third axis of a grid.
-MOST_PROGRAMS = 2**16 - 1
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -215,7 +213,7 @@ def segment_mean_gradients(
     num_segments, grad_x = len(offsets) - 1, torch.empty_like(x)
     if grad_x.numel():
         block_v, block_c = _block(channels)
-        programs = min(MOST_PROGRAMS, max(1, ceil_div(ceil_div(num_vertices, block_v), max(num_segments, 1))))
+        programs = min(MAX_PROGRAMS, max(1, ceil_div(ceil_div(num_vertices, block_v), max(num_segments, 1))))
         arguments = grad_y.contiguous(), grad_x, offsets, num_segments, num_vertices, channels, block_v, block_c
         launch(_segment_gradients_kernel, (num_segments + 1, programs, batch), arguments)
     return grad_x, None
