@@ -13,19 +13,28 @@ from tests.operators.oracles import Lists
 
 @dataclass(frozen=True)
 class Specimen:
-    """What a graph is made from; ``pseudo`` in the order of ``edge_index``."""
+    """What a graph is made from; values of edges are in the order of ``edge_index``."""
 
     edge_index: Tensor
     num_vertices: int
     pseudo: Tensor
     spirals: Tensor
+    edge_weight: Tensor | None = None
 
     def graph(self, dtype: torch.dtype = torch.float64) -> Graph:
-        return Graph.from_edge_index(self.edge_index, self.num_vertices, self.pseudo.to(dtype), self.spirals)
+        weight = None if self.edge_weight is None else self.edge_weight.to(dtype)
+        return Graph.from_edge_index(self.edge_index, self.num_vertices, self.pseudo.to(dtype), self.spirals, weight)
 
     def lists(self) -> Lists:
         edges = [(int(j), int(i)) for j, i in self.edge_index.t()]
-        return Lists(self.num_vertices, edges, self.pseudo.tolist(), self.spirals.tolist())
+        weights = None if self.edge_weight is None else self.edge_weight.tolist()
+        return Lists(self.num_vertices, edges, self.pseudo.tolist(), self.spirals.tolist(), weights)
+
+    def weighted(self, seed: int = 7) -> Specimen:
+        """With a positive weight for each edge."""
+        random = torch.Generator().manual_seed(seed)
+        weight = 0.2 + torch.rand(self.edge_index.shape[1], generator=random, dtype=torch.float64)
+        return replace(self, edge_weight=weight)
 
     def relabelled(self, labels: Tensor) -> Specimen:
         """Vertex v is called ``labels[v]``."""
@@ -36,7 +45,8 @@ class Specimen:
 
     def reordered(self, order: Tensor) -> Specimen:
         """The edges in another order."""
-        return replace(self, edge_index=self.edge_index[:, order], pseudo=self.pseudo[order])
+        weight = None if self.edge_weight is None else self.edge_weight[order]
+        return replace(self, edge_index=self.edge_index[:, order], pseudo=self.pseudo[order], edge_weight=weight)
 
 
 def undirected(pairs: list[tuple[int, int]]) -> Tensor:

@@ -48,7 +48,7 @@ def assert_compiles(block: nn.Module, *args: Any) -> None:
 
 @pytest.mark.parametrize("case", FIRST[:2], ids=lambda case: case.name)
 def test_around_operators(case: Case) -> None:
-    x, graph = specimen_features(2, 7, 3, dtype=torch.float32), specimen(dim=case.dim).graph(torch.float32)
+    x, graph = specimen_features(2, 7, 3, dtype=torch.float32), case.specimen().graph(torch.float32)
     assert_compiles(AffineSkip(case.make(torch.float32)), x, graph)
 
 
@@ -103,7 +103,7 @@ def test_exported(kind: type[Skip]) -> None:
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
 def test_every_skip_around_every_operator_on_cuda(case: Case, kind: type[Skip], mode: str) -> None:
     block = kind(case.make(torch.float32)).cuda()
-    graph = specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    graph = case.specimen().graph(torch.float32).to("cuda")
     inputs = [specimen_features(size, 7, 3, seed=size, dtype=torch.float32).cuda() for size in (2, 4)]
     assert_trains_compiled(block, inputs, graph, mode)
 
@@ -111,7 +111,7 @@ def test_every_skip_around_every_operator_on_cuda(case: Case, kind: type[Skip], 
 @kinds
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
 def test_second_derivatives_through_a_block(case: Case, kind: type[Skip]) -> None:
-    block, graph, x = kind(case.make()), specimen(dim=case.dim).graph(), specimen_features(7, 3)
+    block, graph, x = kind(case.make()), case.specimen().graph(), specimen_features(7, 3)
 
     def function(x: Tensor) -> Tensor:
         return block(x, graph).sigmoid().sum()

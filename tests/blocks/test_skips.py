@@ -60,7 +60,7 @@ def polynomial_of(block: Skip, x: Tensor) -> Tensor:
 @every_case
 def test_formula(case: Case, kind: type[Skip]) -> None:
     """On a batch: y = conv(x) + P(x), and b, where the operator has none, once it is trained."""
-    conv, x, graph = case.make(), features(2, 7, IN), specimen(dim=case.dim).graph()
+    conv, x, graph = case.make(), features(2, 7, IN), case.specimen().graph()
     block = kind(conv)
     brought = isinstance(block, (AffineSkip, PolynomialSkip)) and conv.bias is None
     b = features(OUT, seed=5) if brought else torch.zeros(OUT, dtype=torch.float64)
@@ -74,7 +74,7 @@ def test_formula(case: Case, kind: type[Skip]) -> None:
 @every_case
 def test_parts_add_up(case: Case, kind: type[Skip]) -> None:
     """The affine part holds the one bias, the convolution's part has none: it is 0 where its weights are."""
-    conv, x, graph = case.make(), features(7, IN), specimen(dim=case.dim).graph()
+    conv, x, graph = case.make(), features(7, IN), case.specimen().graph()
     block = kind(conv)
     y = block(x, graph)
     assert_close(block.affine(x) + block.convolution(x, graph), y)
@@ -163,7 +163,7 @@ def test_initial_values() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_zeros_change_nothing(case: Case, kind: type[AffineSkip], dtype: torch.dtype) -> None:
     """In the kernel too, where A is one more slot."""
-    conv, x, graph = case.make(dtype), features(7, IN, dtype=dtype), specimen(dim=case.dim).graph(dtype)
+    conv, x, graph = case.make(dtype), features(7, IN, dtype=dtype), case.specimen().graph(dtype)
     assert torch.equal(kind(conv, init="zeros")(x, graph), conv(x, graph))
 
 
@@ -282,6 +282,6 @@ def replica(module: nn.Module) -> Any:
 @kinds
 @every_case
 def test_copies_of_data_parallel(case: Case, kind: type[Skip]) -> None:
-    block, x, graph = kind(case.make()), features(2, 7, IN), specimen(dim=case.dim).graph()
+    block, x, graph = kind(case.make()), features(2, 7, IN), case.specimen().graph()
     assert_close(replica(block)(x, graph), block(x, graph), rtol=0, atol=0)
     assert_close(replica(block.conv)(x, graph), block.conv(x, graph), rtol=0, atol=0)

@@ -22,7 +22,7 @@ DEPTH = 64
 def test_a_block_is_any_affine_map(case: Case) -> None:
     """Θ = 0 leaves x A + b, whatever the graph, the pseudo-coordinates and the other parameters are."""
     block: Any = AffineSkip(case.make())
-    x, graph = features(7, IN), specimen(dim=case.dim).graph()
+    x, graph = features(7, IN), case.specimen().graph()
     matrix, b = features(IN, OUT, seed=3), features(OUT, seed=4)
     with torch.no_grad():
         for name in ("theta", "hidden_bias", "theta_out"):

@@ -23,18 +23,23 @@ from geoskip.operators import (
 )
 from tests.operators import oracles
 from tests.operators.oracles import Lists, Matrix, Vector
+from tests.specimens import Specimen, edgeless, specimen
 
 IN, OUT = 3, 2
 
 
 @dataclass(frozen=True)
 class Case:
-    """An operator's class and options, and names for the symbols in the docstring's parameter count."""
+    """An operator's class and options, and names for the symbols in the docstring's parameter count.
+
+    ``weighted`` cases run on graphs with edge weights.
+    """
 
     operator: Callable[..., Operator]
     options: dict[str, Any]
     symbols: dict[str, int]
     optional_term: bool = False
+    weighted: bool = False
 
     def make(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Operator:
         """With parameters away from 0, so that each of them matters."""
@@ -49,12 +54,21 @@ class Case:
     @property
     def name(self) -> str:
         options = ",".join(f"{key}={value}".replace(" ", "") for key, value in self.options.items())
-        return f"{self.operator.__name__}({options})"
+        return f"{self.operator.__name__}({options}){' weighted' * self.weighted}"
 
     @property
     def dim(self) -> int:
         """Dimension of the pseudo-coordinates to try it on."""
         return int(self.options.get("dim", 3))
+
+    def specimen(self, **given: Any) -> Specimen:
+        """A graph that the case runs on."""
+        made = specimen(dim=self.dim, **given)
+        return made.weighted() if self.weighted else made
+
+    def edgeless(self, num_vertices: int) -> Specimen:
+        made = edgeless(num_vertices, self.dim)
+        return made.weighted() if self.weighted else made
 
     @property
     def sees_pseudo(self) -> bool:
@@ -114,7 +128,13 @@ CASES = [
     Case(RBFConv, {"kernel_size": 4, "dim": 2}, {"M": 4, "dim": 2}),
     Case(RBFConv, {"kernel_size": 3, "kernel": "thin_plate", "bias": False}, {"M": 3, "dim": 3}),
     Case(RBFConv, {"kernel_size": 2, "dim": 1, "kernel": "inverse_multiquadric"}, {"M": 2, "dim": 1}),
+    Case(ChebConv, {"kernel_size": 5}, {"M": 5}, weighted=True),
+    Case(ChebConv, {"kernel_size": 4, "center": False}, {"M": 4}, weighted=True),
+    Case(GCNConv, {}, {}, weighted=True),
+    Case(GCNConv, {"renormalize": False, "bias": False}, {}, weighted=True),
+    Case(GINConv, {"epsilon": 0.25, "train_epsilon": True}, {"hidden": OUT}, optional_term=True, weighted=True),
 ]
+WEIGHTED = [case for case in CASES if case.weighted]
 # One of each class, where every option would cost too much.
 FIRST = list({case.operator: case for case in reversed(CASES)}.values())[::-1]
 

@@ -17,12 +17,13 @@ Matrix = list[Vector]
 
 @dataclass(frozen=True)
 class Lists:
-    """A graph as plain lists: edges (sender, receiver), u of each edge, the spiral around each vertex."""
+    """A graph as plain lists: edges (sender, receiver), u of each edge, the spiral around each vertex, edge weights."""
 
     num_vertices: int
     edges: list[tuple[int, int]]
     pseudo: Matrix
     spirals: list[list[int]]
+    weights: Vector | None = None
 
     def into(self, i: int) -> list[tuple[int, Vector]]:
         """The neighbours j of i, each with its u_ij."""
@@ -33,6 +34,15 @@ class Lists:
 
     def others(self, i: int) -> list[int]:
         return [j for j in self.neighbours(i) if j != i]
+
+    def weighted(self) -> list[tuple[int, int, float]]:
+        """(sender, receiver, w) of each edge; without weights, w is 1."""
+        weights = self.weights or [1.0] * len(self.edges)
+        return [(j, i, w) for (j, i), w in zip(self.edges, weights, strict=True)]
+
+    def loop(self, i: int) -> float:
+        """The weight of i's self-loop; without weights, or where the graph has none, 1."""
+        return next((w for j, k, w in self.weighted() if j == k == i and self.weights), 1.0)
 
 
 def times(x: Vector, matrix: Matrix) -> Vector:
@@ -116,48 +126,48 @@ def feast(
 
 
 def gcn(x: Matrix, graph: Lists, theta: Matrix, b: Vector, renormalize: bool) -> Matrix:
-    """L̃ X Θ, L̃_ij = 1/sqrt(d_i d_j); d counts the neighbours and the vertex itself. Or (I + D^-½ A D^-½) X Θ."""
-    if not renormalize:
-        matrix = laplacian(graph)
-        y = []
-        for i, row in enumerate(matrix):
-            y_i = list(b)
-            for j, entry in enumerate(row):
-                accumulate(y_i, (i == j) - entry, times(x[j], theta))
-            y.append(y_i)
-        return y
-    degree = [len(graph.others(i)) + 1 for i in range(graph.num_vertices)]
-    y = []
-    for i in range(graph.num_vertices):
-        y_i = list(b)
-        for j in [*graph.others(i), i]:
-            accumulate(y_i, 1 / sqrt(degree[i] * degree[j]), times(x[j], theta))
-        y.append(y_i)
+    """L̃ X Θ, L̃_ij = w_ij/sqrt(d_i d_j); d sums what a vertex receives, its self-loop included.
+
+    Or (I + D^-½ A D^-½) X Θ, where d does not count the self-loop.
+    """
+    vertices = range(graph.num_vertices)
+    degree = [graph.loop(i) * renormalize for i in vertices]
+    proper = [(j, i, w) for j, i, w in graph.weighted() if j != i]
+    for _, i, w in proper:
+        degree[i] += w
+    y = [list(b) for _ in vertices]
+    for i in vertices:
+        accumulate(y[i], graph.loop(i) / degree[i] if renormalize else graph.loop(i), times(x[i], theta))
+    for j, i, w in proper:
+        accumulate(y[i], w / sqrt(degree[i] * (degree[j] or 1)), times(x[j], theta))
     return y
 
 
 def gin(
     x: Matrix, graph: Lists, theta: Matrix, hidden_bias: Vector, theta_out: Matrix, b: Vector, epsilon: float
 ) -> Matrix:
-    """γ((1 + ε) x_i + Σ_j x_j), γ of two layers with a ReLU between them."""
+    """γ((1 + ε) x_i + Σ_j w_ij x_j), γ of two layers with a ReLU between them."""
     y = []
     for i in range(graph.num_vertices):
         total = [(1 + epsilon) * value for value in x[i]]
-        for j in graph.neighbours(i):
-            accumulate(total, 1, x[j])
+        for j, receiver, w in graph.weighted():
+            accumulate(total, w * (receiver == i), x[j])
         hidden = [max(0.0, h + c) for h, c in zip(times(total, theta), hidden_bias, strict=True)]
         y.append([o + c for o, c in zip(times(hidden, theta_out), b, strict=True)])
     return y
 
 
 def laplacian(graph: Lists) -> Matrix:
-    """L = -D^-½ A D^-½, a_ij the number of edges from j to i ≠ j; rows of isolated vertices are 0."""
+    """L = -D^-½ A D^-½, a_ij the weights of the edges from j to i ≠ j; rows of isolated vertices are 0.
+
+    D has the sums of rows, or with edge weights, as in PyTorch Geometric, of columns.
+    """
     vertices = range(graph.num_vertices)
-    degree = [len(graph.others(i)) for i in vertices]
+    proper = [(j, i, w) for j, i, w in graph.weighted() if j != i]
+    degree = [sum(w for j, i, w in proper if k == (j if graph.weights else i)) for k in vertices]
     dense = [[0.0 for _ in vertices] for _ in vertices]
-    for i in vertices:
-        for j in graph.others(i):
-            dense[i][j] -= 1 / sqrt(degree[i] * degree[j])
+    for j, i, w in proper:
+        dense[i][j] -= w / sqrt(degree[i] * degree[j])
     return dense
 
 

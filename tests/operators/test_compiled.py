@@ -16,7 +16,7 @@ from geoskip.kernels import use_path
 from geoskip.operators import FeaStConv, MoNetConv, SpiralConv
 from tests.compiled import MODES, assert_trains_compiled
 from tests.operators.cases import CASES, FIRST, IN, OUT, Case
-from tests.specimens import features, specimen
+from tests.specimens import features
 
 pytestmark = pytest.mark.compiled
 
@@ -35,7 +35,7 @@ def some(case: Case) -> tuple[nn.Module, Tensor, Graph]:
     return (
         case.make(torch.float32),
         features(2, 7, IN, dtype=torch.float32),
-        specimen(dim=case.dim).graph(torch.float32),
+        case.specimen().graph(torch.float32),
     )
 
 
@@ -72,7 +72,7 @@ def test_compiled_equals_eager(case: Case) -> None:
     """Traced before the graph has remembered anything, and after."""
     conv, x, graph = some(case)
     compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    fresh_graph = specimen(dim=case.dim).graph(torch.float32)
+    fresh_graph = case.specimen().graph(torch.float32)
     assert_close(compiled(x, fresh_graph, skip=SKIP), conv(x, graph, skip=SKIP), rtol=1e-5, atol=1e-5)
     assert_equal_training(conv, compiled, x, graph)
 
@@ -119,7 +119,7 @@ def test_no_kernel_runs_on_what_torch_traces_with(case: Case, path: str, monkeyp
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
 def test_on_cuda_with_changing_batches(case: Case, mode: str) -> None:
     conv = case.make(torch.float32).cuda()
-    graph = specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    graph = case.specimen().graph(torch.float32).to("cuda")
     skip = SKIP.cuda().requires_grad_()
     inputs = [features(batch, 7, IN, seed=batch, dtype=torch.float32).cuda().requires_grad_() for batch in (2, 5, 3)]
     assert_trains_compiled(conv, inputs, graph, mode, skip=skip)
@@ -140,7 +140,7 @@ def test_a_compiled_operator_on_cuda_runs_our_kernels(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(triton, name, call)
     case = FIRST[0]
-    conv, graph = case.make(torch.float32).cuda(), specimen(dim=case.dim).graph(torch.float32).to("cuda")
+    conv, graph = case.make(torch.float32).cuda(), case.specimen().graph(torch.float32).to("cuda")
     torch.compile(conv, fullgraph=True)(features(2, 7, IN, dtype=torch.float32).cuda(), graph).sum().backward()
     assert called == ["gaussian_convolution", "gaussian_convolution_gradients"]
 
@@ -160,6 +160,6 @@ def test_exported_equals_eager(case: Case) -> None:
     exported = torch.export.export(conv, (x, graph)).module()
     y = conv(x, graph)
     assert_close(exported(x, graph), y, rtol=1e-5, atol=1e-5)
-    other = specimen(dim=case.dim).relabelled(torch.arange(6, -1, -1)).graph(torch.float32)
+    other = case.specimen().relabelled(torch.arange(6, -1, -1)).graph(torch.float32)
     assert not torch.allclose(conv(x, other), y)
     assert_close(exported(x, other), conv(x, other), rtol=1e-5, atol=1e-5)

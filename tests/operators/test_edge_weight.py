@@ -1,9 +1,9 @@
-"""Edge weights: as PyTorch Geometric defines them, on every path, or refused."""
+"""Edge weights: as PyTorch Geometric defines them, on every path, or refused; the property suite has them, too."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,21 +12,18 @@ import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 from torch_geometric.data import Data
 
 from geoskip.blocks import AffineSkip, PolynomialSkip, ResidualSkip, add_skips
-from geoskip.graphs import Graph, gcn_edges, laplacian_edges, pack, separate
+from geoskip.graphs import Graph, gcn_edges, laplacian_edges, pack
 from geoskip.kernels import use_path
 from geoskip.operators import ChebConv, GCNConv, GINConv, MoNetConv
 from tests.compiled import MODES, assert_trains_compiled
 from tests.kernels.paths import Where
-from tests.operators.cases import CASES, FIRST, IN, OUT, Case
+from tests.operators.cases import FIRST, IN, OUT, WEIGHTED, Case
 from tests.specimens import features, specimen
 
-# Not T_0 alone, which knows no edges.
-WEIGHTED = [case for case in CASES if case.sees_edge_weight and case.options != {"kernel_size": 1, "bias": False}]
 OTHERS = [case for case in FIRST if not case.sees_edge_weight]
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
 MADE = specimen()
@@ -75,11 +72,13 @@ def filled(ours: nn.Module, **values: Tensor) -> nn.Module:
     return ours
 
 
+@cache
 def gcn_pair() -> tuple[nn.Module, Callable[..., Tensor]]:
     theirs = drawn(pyg.GCNConv(IN, OUT))
     return filled(GCNConv(IN, OUT), theta=theirs.lin.weight.t(), bias=theirs.bias), theirs
 
 
+@cache
 def cheb_pair(order: int = 4) -> tuple[nn.Module, Callable[..., Tensor]]:
     theirs = drawn(pyg.ChebConv(IN, OUT, order, normalization="sym"))
     theta = torch.stack([lin.weight.t() for lin in theirs.lins])
@@ -87,6 +86,7 @@ def cheb_pair(order: int = 4) -> tuple[nn.Module, Callable[..., Tensor]]:
     return ours, lambda x, edge_index, weight: theirs(x, edge_index, weight, lambda_max=2.0)
 
 
+@cache
 def gin_pair() -> tuple[nn.Module, Callable[..., Tensor]]:
     """GraphConv, with the first layer for its two matrices, is what GIN feeds to its ReLU."""
     ours = drawn(GINConv(IN, OUT, hidden_channels=5, epsilon=0.25))
@@ -155,34 +155,18 @@ def test_weights_of_one_change_nothing(case: Case, graph: tuple[Tensor, Tensor, 
     assert_close(conv(x, edge_index, torch.ones_like(weight)), conv(x, edge_index), **EXACT)
 
 
-@weighted
-@settings(max_examples=40, deadline=None)
-@given(graph=random_graphs(), listed=st.randoms())
-def test_the_order_of_the_edges_does_not_matter(case: Case, graph: tuple[Tensor, Tensor, int], listed: Any) -> None:
-    conv, (edge_index, weight, size) = case.make(), graph
-    places = list(range(len(weight)))
-    listed.shuffle(places)
-    # Of several self-loops at a vertex the last counts, so these keep their order.
-    loops = [place for place in places if edge_index[0, place] == edge_index[1, place]]
-    ordered = iter(sorted(loops))
-    order = torch.tensor([next(ordered) if place in loops else place for place in places], dtype=torch.long)
-    x = features(size, IN)
-    assert_close(conv(x, edge_index[:, order], weight[order]), conv(x, edge_index, weight), **EXACT)
-
-
 # On every path
 
 
 @weighted
-@pytest.mark.parametrize("batch", [(), (2, 3)], ids=["one", "batch"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("where", EVERYWHERE)
-def test_paths_agree(case: Case, where: Where, dtype: torch.dtype, batch: tuple[int, ...]) -> None:
+def test_paths_agree(case: Case, where: Where, dtype: torch.dtype) -> None:
     """Values and gradients of x, skip, weights and parameters, with those of the reference in float64; in float32 they
     are the same bits each time."""
 
     def trained(where: Where, dtype: torch.dtype) -> list[Tensor]:
-        conv, inputs = case.make(dtype).to(where.device), (features(*batch, 7, IN), features(IN, OUT), positive())
+        conv, inputs = case.make(dtype).to(where.device), (features(2, 3, 7, IN), features(IN, OUT), positive())
         x, skip, w = (tensor.to(where.device, dtype).requires_grad_() for tensor in inputs)
         with use_path(where.path):
             y = conv(x, MADE.edge_index.to(where.device), w, skip=skip)
@@ -205,25 +189,8 @@ def test_paths_agree(case: Case, where: Where, dtype: torch.dtype, batch: tuple[
 
 
 @weighted
-@pytest.mark.parametrize("path", ["reference", "fast"])
-def test_gradcheck(case: Case, path: str) -> None:
-    conv = case.make()
-    leaves = features(7, IN).requires_grad_(), positive().requires_grad_()
-    with use_path(path):
-        assert gradcheck(lambda x, w: conv(x, MADE.edge_index, w), leaves)
-
-
-@weighted
-@pytest.mark.parametrize("path", ["reference", "fast"])
-def test_second_derivatives(case: Case, path: str) -> None:
-    conv = case.make()
-    leaves = features(7, IN).requires_grad_(), positive().requires_grad_()
-    with use_path(path):
-        assert gradgradcheck(lambda x, w: conv(x, MADE.edge_index, w).sigmoid(), leaves, fast_mode=True)
-
-
-@weighted
-def test_transforms_of_torch_func(case: Case) -> None:
+def test_gradients_of_several_weights_at_once(case: Case) -> None:
+    """By transforms of ``torch.func``."""
     conv, weights = case.make(), torch.stack([positive(seed=k) for k in range(3)])
 
     def loss(weight: Tensor) -> Tensor:
@@ -239,34 +206,6 @@ def test_fixed_and_trained_weights_agree(case: Case) -> None:
     """Without a gradient of its weights, ChebNet runs on another kernel."""
     conv, weight = case.make(), positive()
     assert_close(conv(X, MADE.edge_index, weight), conv(X, MADE.edge_index, weight.requires_grad_()), **EXACT)
-
-
-@weighted
-@pytest.mark.parametrize("path", ["reference", "fast"])
-@pytest.mark.parametrize(("dtype", "digits"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
-def test_low_precision_is_near(case: Case, dtype: torch.dtype, digits: float, path: str) -> None:
-    """The weights stay in float32, and so does their gradient."""
-    conv, x, w = case.make(dtype), X.to(dtype), positive(dtype=torch.float32).requires_grad_()
-    with use_path(path):
-        y = conv(x, MADE.edge_index, w)
-        y.sum().backward()
-    wanted = copy.deepcopy(conv).double()(x.double(), MADE.edge_index, w.detach().double()).detach()
-    assert y.dtype == dtype
-    assert w.grad is not None
-    assert w.grad.isfinite().all()
-    assert_close(y.detach().double(), wanted, rtol=0, atol=8 * digits * float(wanted.abs().max()))
-
-
-@weighted
-def test_autocast_is_near(case: Case) -> None:
-    conv, w = case.make(torch.float32), positive(dtype=torch.float32).requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16):
-        y = conv(X.float(), MADE.edge_index, w)
-        y.float().square().sum().backward()
-    wanted = conv(X.float(), MADE.edge_index, w)
-    assert (y - wanted).norm() < 4 * 2**-8 * wanted.norm()
-    assert w.grad is not None
-    assert w.grad.isfinite().all()
 
 
 @pytest.mark.compiled
@@ -406,39 +345,13 @@ def test_normalized_weights_are_remembered_while_they_are_fixed(build: Callable[
     assert build(graph, torch.float64) is not build(graph, torch.float64)
 
 
-@weighted
-def test_evaluated_first_trained_after(case: Case) -> None:
-    conv, graph = case.make(), Graph.from_edge_index(MADE.edge_index, 7, edge_weight=positive())
-    with torch.inference_mode():
-        evaluated = conv(X, graph)
-        inside = conv(X, Graph.from_edge_index(MADE.edge_index, 7, edge_weight=positive()))
-    x = X.clone().requires_grad_()
-    y = conv(x, graph)
-    y.sum().backward()
-    assert torch.equal(y, evaluated)
-    assert torch.equal(inside, evaluated)
-
-
-@weighted
-def test_packed_equals_separate(case: Case) -> None:
-    conv = case.make()
-    parts = [MADE, specimen(num_vertices=5, seed=4, directed=True), specimen(seed=5)]
-    graphs = [p.graph().with_edge_weight(positive(p.edge_index.shape[1], seed=k)) for k, p in enumerate(parts)]
-    xs = [features(graph.num_vertices, IN, seed=k) for k, graph in enumerate(graphs)]
-    apart = torch.cat([conv(x, graph) for x, graph in zip(xs, graphs, strict=True)])
-    packed = pack(graphs)
-    assert_close(conv(torch.cat(xs), packed), apart, **EXACT)
-    again = torch.cat([conv(x, graph) for x, graph in zip(xs, separate(packed), strict=True)])
-    assert_close(again, apart, **EXACT)
-
-
 # Refused
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
 def test_operators_that_cannot_use_weights_refuse_them(case: Case) -> None:
-    made = specimen(dim=case.dim)
+    made = case.specimen()
     conv, graph, weight = case.make(), made.graph(), positive()
     with pytest.raises(ValueError, match=r"^edge_weight: \w+\(3, 2\) does not use edge weights; leave"):
         conv(X, graph, edge_weight=weight)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from geoskip.graphs import Graph, attach
-from geoskip.kernels import use_path
-from geoskip.operators import GINConv, Operator
-from tests.operators.cases import CASES, IN, OUT, Case
+from tests.operators.cases import CASES, FIRST, IN, OUT, WEIGHTED, Case
 from tests.specimens import features
 
 # Thousands of calls of shapes that the other tests check.
@@ -25,47 +25,41 @@ SPIRALS = torch.tensor(
 
 
 def interior(*shape: int) -> Tensor:
-    """Pseudo-coordinates off the knots of every spline tried here, where degree 1 has kinks."""
+    """Values of edges off the knots of every spline tried here, where degree 1 has kinks."""
     values = 0.05 + 0.9 * torch.rand(*shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     for spans in (1, 2, 3, 4, 5):
         assert ((values * spans) - (values * spans).round()).abs().min() > 1e-4
     return values
 
 
-def check(case: Case, conv: Operator, batch: tuple[int, ...] = (), fast_mode: bool = False) -> bool:
-    """gradcheck over x, the skip matrix, every parameter, and the pseudo-coordinates where they enter."""
-    names = [name for name, _ in conv.named_parameters()]
-    values = [value.detach().clone() for _, value in conv.named_parameters()]
-    leaves = [features(*batch, 4, IN), features(IN, OUT, seed=2), interior(EDGES.shape[1], case.dim), *values]
+def leaves_and_function(case: Case, batch: tuple[int, ...] = ()) -> tuple[list[Tensor], Callable[..., Tensor]]:
+    """x, the skip matrix, values of edges if they matter, and every parameter; the convolution as their function."""
+    conv, num_edges = case.make(), EDGES.shape[1]
+    of_edges = {"pseudo": interior(num_edges, case.dim)} if case.sees_pseudo else {}
+    of_edges |= {"edge_weight": interior(num_edges)} if case.weighted else {}
+    parameters = {name: value.detach().clone() for name, value in conv.named_parameters()}
+    leaves = [features(*batch, 4, IN), features(IN, OUT, seed=2), *of_edges.values(), *parameters.values()]
 
-    def function(x: Tensor, skip: Tensor, pseudo: Tensor, *parameters: Tensor) -> Tensor:
-        graph = Graph.from_edge_index(EDGES, 4, pseudo, SPIRALS)
-        return functional_call(conv, dict(zip(names, parameters, strict=True)), (x, graph), {"skip": skip})
+    def function(x: Tensor, skip: Tensor, *others: Tensor) -> Tensor:
+        rest = iter(others)
+        on_edges = {name: next(rest) for name in of_edges}
+        graph = Graph.from_edge_index(EDGES.to(x.device), 4, spirals=SPIRALS.to(x.device), **on_edges)
+        return functional_call(conv, dict(zip(parameters, rest, strict=True)), (x, graph), {"skip": skip})
 
-    for k, leaf in enumerate(leaves):
-        leaf.requires_grad_(k != 2 or case.sees_pseudo)
-    return gradcheck(function, tuple(leaves), fast_mode=fast_mode)
+    return [leaf.requires_grad_() for leaf in leaves], function
 
 
+@pytest.mark.parametrize("case", FIRST + WEIGHTED, ids=lambda case: case.name)
 def test_gradcheck(case: Case) -> None:
-    assert check(case, case.make())
+    """Every entry of the Jacobian."""
+    leaves, function = leaves_and_function(case)
+    assert gradcheck(function, leaves)
 
 
 def test_gradcheck_of_a_batch(case: Case) -> None:
-    assert check(case, case.make(), batch=(2,), fast_mode=True)
-
-
-def test_second_derivatives_of_the_reference(case: Case) -> None:
-    """A Hessian, a gradient penalty: the reference can be differentiated again."""
-    conv, graph = case.make(), Graph.from_edge_index(EDGES, 4, interior(EDGES.shape[1], case.dim), SPIRALS)
-    x = features(4, IN).requires_grad_()
-    with use_path("reference"):
-        if case.operator is GINConv:
-            # Piecewise linear: the second derivative is 0 wherever there is one.
-            (first,) = torch.autograd.grad(conv(x, graph).sum(), x, create_graph=True)
-            assert not torch.autograd.grad(first.sum(), x, allow_unused=True, materialize_grads=True)[0].any()
-        else:
-            assert gradgradcheck(lambda x: conv(x, graph).sigmoid(), (x,))
+    """Along random directions."""
+    leaves, function = leaves_and_function(case, batch=(2,))
+    assert gradcheck(function, leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.sees_pseudo], ids=lambda case: case.name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,39 +9,22 @@ from torch.autograd import gradgradcheck
 from torch.func import functional_call
 from torch.testing import assert_close
 
-from geoskip.graphs import Graph, move
+from geoskip.graphs import move
 from geoskip.kernels import use_path
 from tests.kernels.paths import Where
-from tests.operators.cases import FIRST, IN, OUT, Case
-from tests.operators.test_gradients import EDGES, SPIRALS, interior
-from tests.specimens import features, specimen
+from tests.operators.cases import FIRST, IN, OUT, WEIGHTED, Case
+from tests.operators.test_gradients import leaves_and_function
+from tests.specimens import features
 
 pytestmark = pytest.mark.usefixtures("unchecked")
-each_operator = pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
-
-
-def leaves_and_function(case: Case) -> tuple[list[Tensor], Callable[..., Tensor]]:
-    """x, the skip matrix, the pseudo-coordinates and every parameter; and the convolution as a function of them, with
-    a second derivative of its own."""
-    conv = case.make()
-    names = [name for name, _ in conv.named_parameters()]
-    values = [value.detach().clone() for _, value in conv.named_parameters()]
-    leaves = [features(4, IN), features(IN, OUT, seed=2), interior(EDGES.shape[1], case.dim), *values]
-
-    def function(x: Tensor, skip: Tensor, pseudo: Tensor, *parameters: Tensor) -> Tensor:
-        graph = Graph.from_edge_index(EDGES.to(x.device), 4, pseudo, SPIRALS.to(x.device))
-        return functional_call(conv, dict(zip(names, parameters, strict=True)), (x, graph), {"skip": skip}).sigmoid()
-
-    return leaves, function
+each_operator = pytest.mark.parametrize("case", FIRST + WEIGHTED[1::2], ids=lambda case: case.name)
 
 
 @pytest.mark.parametrize("path", ["reference", "fast"])
 def test_gradgradcheck(case: Case, path: str) -> None:
     leaves, function = leaves_and_function(case)
-    for k, leaf in enumerate(leaves):
-        leaf.requires_grad_(k != 2 or case.sees_pseudo)
     with use_path(path):
-        assert gradgradcheck(function, tuple(leaves), fast_mode=True)
+        assert gradgradcheck(lambda *given: function(*given).sigmoid(), tuple(leaves), fast_mode=True)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +40,11 @@ def test_second_derivatives_of_the_kernels_of_cuda(case: Case, where: Where) -> 
 
     def second(where: Where) -> list[Tensor]:
         leaves, function = leaves_and_function(case)
-        leaves = [leaf.to(where.device, where.dtype).requires_grad_() for leaf in leaves]
-        kept = [leaf for k, leaf in enumerate(leaves) if k != 2 or case.sees_pseudo]
+        leaves = [leaf.detach().to(where.device, where.dtype).requires_grad_() for leaf in leaves]
         with use_path(where.path):
-            first = torch.autograd.grad(function(*leaves).square().sum(), kept, create_graph=True)
+            first = torch.autograd.grad(function(*leaves).sigmoid().square().sum(), leaves, create_graph=True)
             total = torch.stack([g.square().sum() for g in first]).sum()
-            found = torch.autograd.grad(total, kept, materialize_grads=True)
+            found = torch.autograd.grad(total, leaves, materialize_grads=True)
         return [tensor.cpu().double() for tensor in found]
 
     for one, other in zip(second(where), second(Where("reference", dtype=torch.float64)), strict=True):
@@ -74,7 +54,7 @@ def test_second_derivatives_of_the_kernels_of_cuda(case: Case, where: Where) -> 
 @each_operator
 def test_hessians_of_autograd(case: Case) -> None:
     """As in a gradient penalty: zeros would be a wrong answer without a word."""
-    conv, graph, x = case.make(), specimen(dim=case.dim).graph(), features(7, IN)
+    conv, graph, x = case.make(), case.specimen().graph(), features(7, IN)
 
     def function(x: Tensor) -> Tensor:
         return conv(x, graph).sigmoid().sum()
@@ -90,7 +70,7 @@ def test_hessians_of_autograd(case: Case) -> None:
 @each_operator
 def test_inputs_that_depend_on_each_other(case: Case) -> None:
     """A skip matrix made from x: its part of the gradient is counted once."""
-    conv, graph, x = case.make(), specimen(dim=case.dim).graph(), features(7, IN).requires_grad_()
+    conv, graph, x = case.make(), case.specimen().graph(), features(7, IN).requires_grad_()
 
     def penalty() -> Tensor:
         y = conv(x, graph, skip=x[:IN, :OUT].sin()).sigmoid().sum()
@@ -105,14 +85,14 @@ def test_inputs_that_depend_on_each_other(case: Case) -> None:
 @each_operator
 def test_transforms_of_torch_func(case: Case) -> None:
     """Traced before the graph has remembered anything: what a transform makes is not kept."""
-    conv, graph, x = case.make(), specimen(dim=case.dim).graph(), features(7, IN)
+    conv, graph, x = case.make(), case.specimen().graph(), features(7, IN)
 
     def function(x: Tensor) -> Tensor:
         return conv(x, graph).sigmoid().sum()
 
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(function(leaf), leaf)
-    fresh = specimen(dim=case.dim).graph()
+    fresh = case.specimen().graph()
     assert_close(torch.func.grad(lambda x: conv(x, fresh).sigmoid().sum())(x), gradient)
     assert_close(function(x), conv(x, fresh).sigmoid().sum())
     assert_close(torch.func.jacrev(function)(x), gradient)
@@ -126,7 +106,7 @@ def test_transforms_of_torch_func(case: Case) -> None:
 @each_operator
 def test_gradients_per_item(case: Case) -> None:
     """The usual recipe: grad of a functional call, vectorized over a batch."""
-    conv, graph, several = case.make(), specimen(dim=case.dim).graph(), features(3, 7, IN, seed=4)
+    conv, graph, several = case.make(), case.specimen().graph(), features(3, 7, IN, seed=4)
     parameters = {name: value.detach() for name, value in conv.named_parameters()}
 
     def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -140,7 +120,7 @@ def test_gradients_per_item(case: Case) -> None:
 
 @each_operator
 def test_forward_mode(case: Case) -> None:
-    conv, graph, x = case.make(), specimen(dim=case.dim).graph(), features(7, IN)
+    conv, graph, x = case.make(), case.specimen().graph(), features(7, IN)
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(conv(leaf, graph).sigmoid().sum(), leaf)
     with torch.autograd.forward_ad.dual_level():
@@ -152,7 +132,7 @@ def test_forward_mode(case: Case) -> None:
 @pytest.mark.gpu
 @each_operator
 def test_transforms_on_cuda(case: Case) -> None:
-    conv, graph, x = case.make(torch.float32), specimen(dim=case.dim).graph(torch.float32), features(7, IN).float()
+    conv, graph, x = case.make(torch.float32), case.specimen().graph(torch.float32), features(7, IN).float()
     expected = torch.autograd.functional.hessian(lambda x: conv(x, graph).sigmoid().sum(), x)
     conv, graph, x = conv.cuda(), move(graph, "cuda"), x.cuda()
     function = lambda x: conv(x, graph).sigmoid().sum()  # noqa: E731
