@@ -84,17 +84,17 @@ def test_steps_and_evaluation_are_those_of_the_reference(chosen: dict[str, Any])
 
 
 @pytest.mark.usefixtures("unchecked", "_has_apple_gpu")
-@pytest.mark.parametrize("name", ["reconstruction", "correspondence", "classification"])
-def test_a_run_is_saved_resumed_and_recorded(name: str, tmp_path: Path) -> None:
-    config = sets.config(task=name, device="mps", checkpoint_every=2)
-    task = make_task(config, sets.data(name))
+def test_a_run_is_saved_resumed_and_recorded(tmp_path: Path) -> None:
+    """With dropout, so that the generator's state counts."""
+    config = sets.config(task="classification", device="mps", checkpoint_every=2)
+    task = make_task(config, sets.data("classification"))
     train(config, tmp_path / "run", task=task, stop_after=3)
     run = train(config, tmp_path / "run", task=task)
     whole = train(config, tmp_path / "whole", task=task)
     records = [read_record(folder / "record.json") for folder in (run.folder, whole.folder)]
     assert "Apple GPU" in records[0].device
     assert records[0].metrics == records[1].metrics
-    evaluated = evaluate_run(run, data=sets.data(name), device="mps").evaluation
+    evaluated = evaluate_run(run, data=sets.data("classification"), device="mps").evaluation
     assert dict(evaluated.metrics) == pytest.approx(records[0].metrics)
 
 

@@ -61,8 +61,9 @@ def test_the_calls_that_can_fail_are_these(tmp_path: Path, monkeypatch: pytest.M
     assert list(checkpoint._to_files(state(2)))[-1] == "manifest.json"
 
 
-@pytest.mark.parametrize("code", REASONS)
-@pytest.mark.parametrize("fail_at", range(1, len(CALLS) + 1))
+@pytest.mark.parametrize(
+    ("fail_at", "code"), [*((at, errno.ENOSPC) for at in range(1, len(CALLS) + 1)), *((5, code) for code in REASONS)]
+)
 def test_a_refusal_anywhere_keeps_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int, code: int
 ) -> None:

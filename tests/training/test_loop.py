@@ -53,12 +53,12 @@ def equal(one: Run, other: Run) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("stop", [1, 3, 4])
-def test_a_run_that_stops_goes_on_bitwise(task: str, stop: int, tmp_path: Path) -> None:
+def test_a_run_that_stops_goes_on_bitwise(task: str, tmp_path: Path) -> None:
     """In the middle of an epoch, and at its end; dropout draws what it would have drawn."""
     config = sets.config(task, optim={"batch_size": 3 if task == "correspondence" else 4})
     whole = run(config, tmp_path / "whole")
-    run(config, tmp_path / "parts", stop_after=stop)
+    for steps in (1, 2, 1):
+        run(config, tmp_path / "parts", stop_after=steps)
     parts = run(config, tmp_path / "parts")
     assert equal(whole, parts)
     assert whole.record.curves == parts.record.curves
@@ -371,7 +371,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int], bool] = lamb
     monkeypatch.setattr(Reconstruction, "loss", loss)
 
 
-@pytest.mark.parametrize(("epochs", "every"), [(10, 0), (10, 1), (10, 5), (2, 0), (1, 1)])
+@pytest.mark.parametrize(("epochs", "every"), [(10, 0), (10, 1), (2, 0), (1, 1)])
 def test_fp16_with_bad_gradients_at_every_step_is_a_fault(
     epochs: int, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -471,8 +471,7 @@ class Removing(Progress):
             self.path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("every", [0, 2])
-@pytest.mark.parametrize("step", [1, 8, 9])
+@pytest.mark.parametrize(("every", "step"), [(0, 1), (2, 8), (0, 9)])
 def test_a_run_whose_folder_is_removed_does_not_succeed(tmp_path: Path, every: int, step: int) -> None:
     folder, config = tmp_path / "run", sets.config(checkpoint_every=every)
     with pytest.raises(RunError, match=r"run: the folder, or \.lock in it, was removed while a run was training"):

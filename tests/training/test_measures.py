@@ -52,14 +52,6 @@ def test_the_figure_is_that_of_a_run_that_ended_there(tmp_path: Path) -> None:
     assert long.curves["mean_mm"] == [(2.0, short.metrics["mean_mm"])]
 
 
-def test_a_run_that_was_cut_off_has_them_all(tmp_path: Path) -> None:
-    config = sets.config(evaluate_every=1, optim={"epochs": 5})
-    whole = run(config, tmp_path / "whole").record
-    for stop in (3, 4, 5):
-        run(config, tmp_path / "parts", stop_after=stop)
-    assert run(config, tmp_path / "parts").record.curves == whole.curves
-
-
 def test_a_run_of_before_goes_on(tmp_path: Path) -> None:
     """A checkpoint that knows nothing of looks, and a command that now asks for them."""
     run(sets.config(optim={"epochs": 5}), tmp_path, stop_after=3)

@@ -44,10 +44,10 @@ def test_nothing_is_computed_and_larger_batches_take_more(name: str, operator: s
     assert small < large < 4 * small
 
 
-@pytest.mark.parametrize("skip", ["residual", "affine", "polynomial"])
-@pytest.mark.parametrize("name", TASKS)
-def test_every_skip_is_estimated(name: str, skip: str) -> None:
-    assert estimate_step_memory(task_of(name, skip=skip)) > 0.9 * estimate_step_memory(task_of(name))
+def test_every_skip_is_estimated() -> None:
+    plain = estimate_step_memory(task_of("correspondence"))
+    for skip in ("residual", "affine", "polynomial"):
+        assert estimate_step_memory(task_of("correspondence", skip=skip)) > 0.9 * plain
 
 
 def test_a_model_that_fits_no_machine_is_estimated() -> None:
