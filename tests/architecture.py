@@ -6,7 +6,7 @@ Functions of strings, so that the tests can plant a fault and see it found.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # A layer may import itself and those before it in this list.
@@ -56,6 +56,16 @@ def shared_names(paths: Iterable[Path]) -> dict[str, list[Path]]:
     for path in paths:
         by_name.setdefault(path.stem, []).append(path)
     return {name: found for name, found in by_name.items() if len(found) > 1 and name not in IDIOMS}
+
+
+def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """The modules that define a class of the same name, by name, where there are several."""
+    defined: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                defined.setdefault(node.name, []).append(module)
+    return {name: modules for name, modules in defined.items() if len(modules) > 1}
 
 
 def allowed(layer: str) -> set[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -22,16 +22,16 @@ from tests.architecture import (
     eager,
     imported,
     platform_calls,
+    repeated_classes,
     shared_names,
     too_long,
     without_encoding,
     wrong_way,
 )
-from tests.counts import repeated_classes
 
 ROOT = Path(geoskip.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
-LAYERED = [path for path in SOURCES if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYERS]
+SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+LAYERED = {path: source for path, source in SOURCES.items() if path.split("/")[0].removesuffix(".py") in LAYERS}
 PLATFORM_MODULES = {"records/files.py"}
 # In these, a file is not called by its final name until it is complete, or is read by lines.
 WRITERS = {
@@ -47,19 +47,13 @@ WRITERS = {
 HEAVY = {"anny", "matplotlib", "plotly", "ray", "skimage", "torch_geometric", "trimesh"}
 
 
-def module(path: Path) -> str:
-    parts = ("geoskip", *path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def module(path: str) -> str:
+    return f"geoskip/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def test_every_module_belongs_to_a_layer() -> None:
-    facade = {ROOT / "__init__.py", ROOT / "__main__.py"}
-    assert set(SOURCES) - set(LAYERED) <= facade
-    assert {"shapes.py", "kernels/reference.py", "graphs/graph.py", "operators/gcn.py"} <= set(map(name, LAYERED))
+    assert SOURCES.keys() - LAYERED.keys() <= {"__init__.py", "__main__.py"}
+    assert {"shapes.py", "kernels/reference.py", "graphs/graph.py", "operators/gcn.py"} <= LAYERED.keys()
 
 
 def test_the_page_has_the_layers_in_their_order() -> None:
@@ -68,28 +62,28 @@ def test_the_page_has_the_layers_in_their_order() -> None:
     assert re.findall(r"^\| `(\w+)` \|", layers, re.MULTILINE) == list(LAYERS)
 
 
-@pytest.mark.parametrize("path", LAYERED, ids=name)
-def test_imports_point_up(path: Path) -> None:
-    assert wrong_way(path.read_text(), module(path), path.name == "__init__.py") == []
+def test_imports_point_up() -> None:
+    found = {path: wrong_way(source, module(path), path.endswith("__init__.py")) for path, source in LAYERED.items()}
+    assert {path: complaints for path, complaints in found.items() if complaints} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_optional_packages_are_imported_where_they_are_needed(path: Path) -> None:
-    assert eager(path.read_text()) <= ADAPTERS.get(module(path), set())
+def test_optional_packages_are_imported_where_they_are_needed() -> None:
+    found = {path: eager(source) - ADAPTERS.get(module(path), set()) for path, source in SOURCES.items()}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_files_are_short(path: Path) -> None:
-    limit = 400
-    assert not too_long(path.read_text(), limit), f"more than {limit} lines: look for the missing concept"
+def test_files_are_short() -> None:
+    """Where one is too long, a concept is missing."""
+    assert [path for path, source in SOURCES.items() if too_long(source, 400)] == []
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    assert repeated_classes({module(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}) == {}
+    assert repeated_classes(SOURCES) == {}
+    assert repeated_classes({"a": "class Row: ...", "b": "class Row: ...", "c": "class C: ..."}) == {"Row": ["a", "b"]}
 
 
 def test_no_two_modules_share_a_file_name() -> None:
-    assert shared_names([*SOURCES, *(ROOT.parents[1] / "benchmarks").rglob("*.py")]) == {}
+    assert shared_names([*map(Path, SOURCES), *(ROOT.parents[1] / "benchmarks").rglob("*.py")]) == {}
 
 
 def test_a_shared_file_name_would_be_seen() -> None:
@@ -104,7 +98,7 @@ def test_a_public_name_is_not_also_a_module(package: str) -> None:
 
 
 def test_there_are_no_utils() -> None:
-    assert [name(path) for path in SOURCES if "util" in path.stem or "util" in path.parent.name] == []
+    assert [path for path in SOURCES if "util" in path] == []
 
 
 @pytest.mark.parametrize(
@@ -209,21 +203,15 @@ def test_a_long_file_is_seen() -> None:
     assert not too_long("x = 1\n" * 150, 150)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_calls_that_differ_between_platforms_are_in_one_place(path: Path) -> None:
-    if name(path) not in PLATFORM_MODULES:
-        assert platform_calls(path.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_text_files_have_an_encoding(path: Path) -> None:
-    assert without_encoding(path.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_files_are_written_whole(path: Path) -> None:
-    if name(path) not in WRITERS:
-        assert direct_writes(path.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize(
+    ("complaints", "exempt"),
+    [(platform_calls, PLATFORM_MODULES), (without_encoding, set()), (direct_writes, WRITERS)],
+    ids=["calls of one platform", "text without an encoding", "direct writes"],
+)
+def test_files_are_handled_in_one_way(complaints: Callable[[str], list[str]], exempt: set[str]) -> None:
+    """Calls that differ between platforms are in one place, text is UTF-8, and files are written whole."""
+    found = {path: complaints(source) for path, source in SOURCES.items() if path not in exempt}
+    assert {path: calls for path, calls in found.items() if calls} == {}
 
 
 def test_calls_of_one_platform_are_seen() -> None:
