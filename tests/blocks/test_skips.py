@@ -22,6 +22,10 @@ KINDS = [AffineSkip, ResidualSkip, PolynomialSkip]
 kinds = pytest.mark.parametrize("kind", KINDS)
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 first_cases = pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+# Without a bias of the operator, the block's bias is its own.
+with_and_without_bias = pytest.mark.parametrize(
+    "case", [*FIRST, *(case for case in CASES if not case.options.get("bias", True))], ids=lambda case: case.name
+)
 
 
 class Blur(nn.Module):
@@ -71,7 +75,7 @@ def test_formula(case: Case, kind: type[Skip]) -> None:
 
 
 @kinds
-@every_case
+@with_and_without_bias
 def test_parts_add_up(case: Case, kind: type[Skip]) -> None:
     """The affine part holds the one bias, the convolution's part has none: it is 0 where its weights are."""
     conv, x, graph = case.make(), features(7, IN), case.specimen().graph()
@@ -280,7 +284,7 @@ def replica(module: nn.Module) -> Any:
 
 
 @kinds
-@every_case
+@with_and_without_bias
 def test_copies_of_data_parallel(case: Case, kind: type[Skip]) -> None:
     block, x, graph = kind(case.make()), features(2, 7, IN), case.specimen().graph()
     assert_close(replica(block)(x, graph), block(x, graph), rtol=0, atol=0)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoskip.data import DATA_SETS, DataSet, catalog, find_data_set
 from geoskip.data.cache import CacheEntry, cached
 from geoskip.data.catalog import BUILT_IN, COMA, FOLDERS, OPTIONS, Status, absolute, check_data, describe_recipe
-from geoskip.data.declaration import IDX_FILES, KINDS, MissingData, data_root, expand_path
+from geoskip.data.declaration import IDX_FILES, KINDS, MissingData, Option, data_root, expand_path
 from tests.cli.test_cli import run
 
 ALL = [*BUILT_IN.values(), *FOLDERS.values()]
@@ -74,23 +74,21 @@ VALUES: dict[Any, Any] = {
 JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers() | st.text())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@given(data=st.data())
-def test_values_of_the_kind_are_accepted(name: str, data: st.DataObject) -> None:
-    option = OPTIONS[name]
+@given(option=st.sampled_from(list(OPTIONS.values())), data=st.data())
+def test_values_of_the_kind_are_accepted(option: Option, data: st.DataObject) -> None:
     value = data.draw(VALUES[option.kind])
     assert option.checked(value) == (Path(value) if option.kind is Path else value)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@given(value=JSON | st.dictionaries(st.text(), JSON))
-def test_other_values_are_refused_by_name(name: str, value: Any) -> None:
-    option = OPTIONS[name]
+@settings(max_examples=300)
+@given(option=st.sampled_from(list(OPTIONS.values())), value=JSON | st.dictionaries(st.text(), JSON))
+def test_other_values_are_refused_by_name(option: Option, value: Any) -> None:
+    expected = refused = f"data_options.{option.name}: expected "
     try:
         option.checked(value)
-    except ValueError:
-        with pytest.raises(ValueError, match=rf"^data_options\.{name}: expected "):
-            option.checked(value)
+    except ValueError as error:
+        refused = str(error)
+    assert refused.startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,20 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("skip", SKIPS)
-@pytest.mark.parametrize(("network", "chosen"), CASES)
-def test_every_operator_with_every_skip_trains(network: Network, chosen: dict[str, Any], skip: str) -> None:
+MONET = {"operator": "monet", "kernel_size": 3}
+WITH_SKIPS = [
+    *(pytest.param(*case.values, "affine", id=f"{case.id}-affine") for case in CASES),
+    *(
+        pytest.param(network, MONET, skip, id=f"{network.make.__name__}-{name(MONET)}-{skip}")
+        for network in NETWORKS
+        for skip in SKIPS
+        if skip != "affine"
+    ),
+]
+
+
+@pytest.mark.parametrize(("network", "chosen", "skip"), WITH_SKIPS)
+def test_every_operator_and_every_skip_trains(network: Network, chosen: dict[str, Any], skip: str) -> None:
     model = network.make(skip=skip, **chosen)
     x = features(2, *network.shape, dtype=torch.float32)
     y = model(x, *network.graphs)
@@ -66,8 +77,7 @@ def test_every_operator_with_every_skip_trains(network: Network, chosen: dict[st
             assert parameter.grad.abs().sum() > 0, path
 
 
-@pytest.mark.parametrize("skip", SKIPS)
-@pytest.mark.parametrize(("network", "chosen"), CASES)
+@pytest.mark.parametrize(("network", "chosen", "skip"), WITH_SKIPS)
 def test_batch_equals_one_by_one(network: Network, chosen: dict[str, Any], skip: str) -> None:
     model = network.make(skip=skip, **chosen).double().eval()
     graphs = [graph.to(torch.float64) for graph in network.graphs]
