@@ -19,46 +19,56 @@ class BlocksByDefault(MainGroup):
         return super().parse_args(ctx, args if named else ["blocks", *args])
 
 
+HELP = """Compare geoskip with PyTorch Geometric (PyG), both measured in one run on this machine.
+
+Your own size, here 8 meshes of 20,000 vertices, 64 → 64 channels, M = 9:
+python -m benchmarks blocks --operator monet --own 8,20000,64,64,9
+
+Without a command it is blocks. Options that choose, such as --operator, may be repeated."""
+
 app = typer.Typer(
     cls=BlocksByDefault,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Compare geoskip with PyTorch Geometric. Without a command: blocks; see python -m benchmarks blocks --help.",
+    help=HELP,
 )
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
-Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator; may be repeated.")]
-PeerOperators = Annotated[
-    list[str] | None, typer.Option("--operator", help="This operator, monet by default; may be repeated.")
-]
-Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")]
-RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the record to this file.")]
+Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator.")]
+PeerOperators = Annotated[list[str] | None, typer.Option("--operator", help="This operator, monet by default.")]
+Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task.")]
+RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the results to this JSON file.")]
 
 
 @app.command()
 def blocks(
     device: Device = "auto",
-    workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be repeated.")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="Only this one: faces, bodies or superpixels.")] = None,
+    own: Annotated[
+        str | None,
+        typer.Option(metavar="BATCH,VERTICES,IN,OUT,M", help="A mesh of this size instead, such as 8,20000,64,64,9."),
+    ] = None,
     operator: Operators = None,
     quick: Annotated[
         bool | None,
         typer.Option("--quick/--full", help="Batches of 4 and one M, or everything; quick by default on the CPU."),
     ] = None,
     smallest: Annotated[bool, typer.Option("--smallest", help="Only the smallest M of each workload.")] = False,
-    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure the peers too.")] = True,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure PyG, too.")] = True,
     compiled: Annotated[bool, typer.Option("--compiled", help="Also torch.compile, of both, with a skip.")] = False,
-    seconds: Annotated[float, typer.Option(help="How long each contender is timed.")] = 0.3,
+    seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 0.3,
     output: RecordFile = None,
 ) -> None:
-    """Forward and backward of one block: time, peak memory, share of the roofline, correctness. The default."""
+    """One block, forward and backward: time, peak memory, error, share of the roofline."""
     from benchmarks.measure_blocks import Settings, chosen_device, measure_workload
     from benchmarks.measurements import busy, machine
     from benchmarks.roofline import measure_ceilings
-    from benchmarks.workloads import checked_operators, chosen_workloads
+    from benchmarks.workloads import checked_operators, chosen_workloads, own_workload
 
     where = chosen_device(device)
     quick = where.type == "cpu" if quick is None else quick
-    chosen, operators = chosen_workloads(workload, quick, smallest), checked_operators(operator)
+    chosen = [own_workload(own)] if own else chosen_workloads(workload, quick, smallest)
+    operators = checked_operators(operator)
     settings = Settings(where, seconds, peers, compiled)
     record: dict[str, Any] = {"kind": "blocks", "machine": machine(where)}
     _say(f"{record['machine']['device']}; {record['machine']['versions']}; {record['machine']['precision']}")
@@ -77,15 +87,13 @@ def training(
     device: Device = "auto",
     task: Tasks = None,
     operator: PeerOperators = None,
-    skip: Annotated[
-        list[str] | None, typer.Option(help="Networks with this skip, none (the default) or affine; may be repeated.")
-    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="none (the default) or affine.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Batches of 4 at most.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
     seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
     output: RecordFile = None,
 ) -> None:
-    """A training step of the three networks beside the same of PyTorch Geometric's layers and loader."""
+    """A training step of the paper's networks, and of the same network with PyG's layers and loader."""
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.training.measure_steps import Settings, measure_training
     from benchmarks.training.trainings import chosen_operators, chosen_skips, chosen_trainings
@@ -100,18 +108,16 @@ def loop(
     device: Device = "auto",
     task: Tasks = None,
     operator: PeerOperators = None,
-    skip: Annotated[
-        list[str] | None, typer.Option(help="Networks with this skip, none or affine (the default); may be repeated.")
-    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="none or affine (the default).")] = None,
     path: Annotated[
         list[str] | None,
-        typer.Option(help="Only this way: geoskip (eager), compiled, reduce-overhead, captured, PyG, …; repeatable."),
+        typer.Option(help="Only this way: geoskip (eager), compiled, reduce-overhead, captured, PyG, …"),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
     seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 0.5,
     output: RecordFile = None,
 ) -> None:
-    """A plain training loop of the paper's networks: eager, torch.compile and geoskip.capture, next to PyG's."""
+    """A training loop as users write it: eager, with torch.compile, with geoskip.capture; and PyG's."""
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.training.measure_steps import Settings
     from benchmarks.training.plain_loop import chosen_loops, chosen_paths, measure_loop
@@ -143,7 +149,7 @@ def scaling(
     seconds: Annotated[float, typer.Option(help="How long each size is timed.")] = 0.5,
     output: RecordFile = None,
 ) -> None:
-    """Fit how time and peak memory grow with the number of vertices, from 1,024 up."""
+    """How time and peak memory grow with the number of vertices, from 1,024 up."""
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.measurements import machine, save
     from benchmarks.scaling import LARGEST, growth, measure_scaling, sizes_up_to
@@ -169,11 +175,11 @@ def scaling(
 @app.command()
 def accelerate(
     device: Device = "auto",
-    model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only this model.")] = None,
     seconds: Annotated[float, typer.Option(help="How long each side is timed.")] = 1.0,
     output: RecordFile = None,
 ) -> None:
-    """PyTorch Geometric's own models before and after geoskip.accelerate: time, peak memory, difference."""
+    """PyG's own models before and after geoskip.accelerate: time, peak memory, difference."""
     from benchmarks.accelerated_models import measure_models
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.measurements import machine
@@ -189,7 +195,7 @@ def accelerate(
 def products(
     seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 1.0, output: RecordFile = None
 ) -> None:
-    """Float32 products of the correspondence classifier on a GPU: cuBLAS, TF32, and split in two halves."""
+    """Matrix products of the correspondence network on a GPU: float32, TF32, and split in two halves."""
     from benchmarks.matrix_products import measure_products
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.measurements import machine
@@ -206,7 +212,7 @@ def start(
     device: Device = "auto",
     output: RecordFile = None,
 ) -> None:
-    """Seconds to the first training step in a fresh process, with Triton's cache empty and then filled, and PyG's."""
+    """Seconds to the first training step in a fresh process, without and with compiled kernels; and PyG's."""
     from benchmarks.measure_blocks import chosen_device
     from benchmarks.measurements import machine
     from benchmarks.start import measure_starts
@@ -227,20 +233,24 @@ def _start_line(row: dict[str, Any]) -> str:
 
 @app.command()
 def table(
-    records: Annotated[list[Path], typer.Argument(help="Records of the other commands.")],
+    records: Annotated[
+        list[Path] | None, typer.Argument(help="Results of the other commands; by default results/bench/*.json.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The page to write; else it is printed.")
+        Path | None, typer.Option("-o", "--output", help="The page to write. Pages of named results are printed.")
     ] = None,
 ) -> None:
-    """Make the page of benchmarks, docs/benchmarks.md, from records."""
-    from benchmarks.document import document, load
+    """Write docs/benchmarks.md from results/bench/*.json, or print the page of other results."""
+    from benchmarks.document import PAGE, RECORDS, document, load
     from geoskip.records.files import atomic_write
 
-    page = document([(path.stem, load(path)) for path in records])
+    page = document([(path.stem, load(path)) for path in records or sorted(RECORDS.glob("*.json"))])
+    output = output or (None if records else PAGE)
     if output is None:
         typer.echo(page, nl=False)
     else:
         atomic_write(output, page.encode())
+        _say(f"wrote {output}")
 
 
 def _measure(record: dict[str, Any], rows: Iterable[Any], line: Callable[[Any], str], path: Path | None) -> list[Any]:

@@ -15,11 +15,18 @@ from benchmarks.training.sections import loop_section, training_section
 from geoskip.operators import operator_info
 from geoskip.records.reading import ReadError, read_json
 
+ROOT = Path(__file__).parents[1]
+RECORDS, PAGE = ROOT / "results" / "bench", ROOT / "docs" / "benchmarks.md"
 INTRODUCTION = """\
 # Benchmarks
 
 geoskip next to PyTorch Geometric (PyG), both measured in the same run. `python -m benchmarks table` writes this page
-from the records in `results/bench/`; do not edit it. Each record is one run of `python -m benchmarks`.
+from the records in `results/bench/`; do not edit it. Each record is one run of `python -m benchmarks`. To measure a
+mesh of your own size (here 8 meshes of 20,000 vertices, 64 → 64 channels, M = 9) on your machine:
+
+```bash
+python -m benchmarks blocks --operator monet --own 8,20000,64,64,9
+```
 
 - A **step** is forward and backward of one block in float32, with the gradients of x and of every parameter. Times are
   medians over several sets of inputs that together exceed the cache.

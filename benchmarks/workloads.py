@@ -79,6 +79,21 @@ def chosen_workloads(names: Sequence[str] | None, quick: bool = False, smallest:
     return [replace(w, batch=min(w.batch, 4)) for w in workloads] if quick else workloads
 
 
+def own_workload(sizes: str) -> Workload:
+    """Meshes of the sizes ``"batch,vertices,in,out,M"``."""
+    try:
+        batch, vertices, *channels, slots = (int(size) for size in sizes.split(","))
+        in_channels, out_channels = channels
+    except ValueError:
+        raise ValueError(f"own: expected batch, vertices, channels in, channels out and M, got {sizes!r}") from None
+    if min(batch, in_channels, out_channels, slots) < 1:
+        raise ValueError(f"own: expected numbers of at least 1, got {sizes!r}")
+    return Workload(
+        "own", f"{vertices:,} vertices", batch, in_channels, out_channels, (slots,), 3,
+        lambda: sphere_graph(vertices, slots),
+    )  # fmt: skip
+
+
 def problems(workload: Workload, operators: Sequence[str] | None = None) -> Iterator[tuple[Problem, Problem]]:
     """Every operator and kernel size of a workload, without and with the skip."""
     for operator in checked_operators(operators):

@@ -68,10 +68,18 @@ def test_wrong_result_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_are_listed() -> None:
     told = run("--help")
     assert told.exit_code == 0
-    for command in ("blocks", "scaling", "table"):
+    for command in ("blocks", "scaling", "table", "--own 8,20000,64,64,9"):
         assert command in told.output
-    for option in ("--workload", "--quick", "--no-peers", "--compiled"):
+    for option in ("--workload", "--own", "--quick", "--no-peers", "--compiled"):
         assert option in run("blocks", "--help").output
+
+
+def test_a_mesh_of_ones_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.roofline.SIZES", {"cpu": (1 << 16, 32)})
+    told = run("blocks", "--device", "cpu", "--own", "2,40,4,5,3", "--operator", "cheb", "--seconds", "0")
+    assert told.exit_code == 0, told.output
+    assert "### own: batch 2, 40 vertices, 4 → 5 channels" in told.stdout
+    assert "| Aff-ChebNet, M=3 |" in told.stdout
 
 
 @pytest.mark.usefixtures("_tiny")
@@ -86,6 +94,7 @@ def test_footnote_of_monet() -> None:
     [
         (["--workload", "hands"], "geoskip: --workload: unknown name 'hands'"),
         (["--operator", "gat", "--workload", "bodies"], "geoskip: --operator: unknown name 'gat'"),
+        (["--own", "8"], "geoskip: --own: expected batch, vertices, channels in, channels out and M, got '8'"),
         (["scaling", "--max-vertices", "10"], "geoskip: max-vertices: at least 1024, got 10"),
         (["scaling", "--operator", "gat"], "geoskip: --operator: unknown name 'gat'"),
         (["table", "absent.json"], "geoskip: absent.json: there is no such file or folder"),

@@ -13,6 +13,7 @@ from benchmarks.workloads import (
     Workload,
     checked_operators,
     chosen_workloads,
+    own_workload,
     problems,
     spline_sizes,
 )
@@ -80,6 +81,16 @@ def test_quick_is_smaller() -> None:
 def test_smallest_kernel_alone() -> None:
     (faces,) = chosen_workloads(["faces"], smallest=True)
     assert (faces.batch, faces.kernel_sizes) == (32, (9,))
+
+
+def test_a_mesh_of_ones_own_size() -> None:
+    own = own_workload("3,40,4,5,6")
+    graph = own.make_graph()
+    assert (own.batch, graph.num_vertices, own.in_channels, own.out_channels, own.kernel_sizes) == (3, 40, 4, 5, (6,))
+    assert own.about == "batch 3, 40 vertices, 4 → 5 channels"
+    for wrong in ("3,40,4,5", "3,40,4,5,x", "0,40,4,5,6"):
+        with pytest.raises(ValueError, match=f"own: expected .*, got '{wrong}'"):
+            own_workload(wrong)
 
 
 def test_names_are_checked_and_ordered() -> None:
