@@ -64,7 +64,9 @@ def test_power(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     printed = capsys.readouterr().out
     lines = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in printed.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["Aff-GIN-0"]] == ["0", "0", "0", "1", "1", "1", "1", "1", "1", "1"]
-    assert len(read_analysis(tmp_path / "power.json").rows) == 15 * 10
+    rows = read_analysis(tmp_path / "power.json").rows
+    assert len({(row["method"], row["pair"]) for row in rows}) == len(rows) == 15 * 10
+    assert {row["seeds"] for row in rows} == {1}
 
 
 def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,11 +62,20 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_job(JOB, tmp_path, "cpu") == record
 
 
-def test_weights_and_samples_stay_and_checkpoints_go(tmp_path: Path) -> None:
-    run_job(JOB, tmp_path, "cpu")
+def test_what_a_job_leaves(tmp_path: Path) -> None:
+    """Weights and samples, no checkpoints; the errors of all items next to the record; one run of a report."""
+    record = run_job(JOB, tmp_path, "cpu")
     kept = {path.name for path in JOB.folder(tmp_path).iterdir()}
     assert {"model.safetensors", "samples.safetensors", "config.json", "record.json"} <= kept
     assert "checkpoints" not in kept
+    items = read_arrays(JOB.items_path(tmp_path))
+    assert JOB.items_path(tmp_path).parent == JOB.record_path(tmp_path).parent
+    for name in ("accuracy_pct", "geodesic_mean_pct"):
+        assert items[f"per_item_{name}"].shape == (2,)
+        assert items[f"per_item_{name}"].mean() == pytest.approx(record.metrics[name], rel=1e-5)
+    (found,) = find_runs([tmp_path]).runs
+    assert found.record == record
+    assert found.samples is not None
 
 
 def test_records_say_what_the_result_depends_on(tmp_path: Path) -> None:
@@ -75,22 +84,6 @@ def test_records_say_what_the_result_depends_on(tmp_path: Path) -> None:
     assert outcome.record.concurrency == 3
     assert re.fullmatch(r"[0-9a-f]{40}\+?", outcome.record.commit)
     assert outcome.record.versions.keys() >= {"python", "torch", "numpy", "geoskip"}
-
-
-def test_the_errors_of_all_items_are_next_to_the_record(tmp_path: Path) -> None:
-    record = run_job(JOB, tmp_path, "cpu")
-    items = read_arrays(JOB.items_path(tmp_path))
-    assert JOB.items_path(tmp_path).parent == JOB.record_path(tmp_path).parent
-    for name in ("accuracy_pct", "geodesic_mean_pct"):
-        assert items[f"per_item_{name}"].shape == (2,)
-        assert items[f"per_item_{name}"].mean() == pytest.approx(record.metrics[name], rel=1e-5)
-
-
-def test_a_report_on_the_results_sees_each_run_once_with_its_samples(tmp_path: Path) -> None:
-    record = run_job(JOB, tmp_path, "cpu")
-    (found,) = find_runs([tmp_path]).runs
-    assert found.record == record
-    assert found.samples is not None
 
 
 def test_seeds_make_a_difference(tmp_path: Path) -> None:
