@@ -251,39 +251,39 @@ def test_a_classifier_has_no_program_and_nothing_is_written(place: Path) -> None
     assert run("export", "digits", "-o", "model").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["evaluate", "absent"], "absent: there is no such run"),
-        (["evaluate", "meshes"], "not the folder of a run"),
-        (["evaluate", "run", "--data", "nowhere"], "there is no such path"),
-        (["apply", "absent", "one.ply", "-o", "out"], "absent: there is no such run"),
-        (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
-        (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
-        (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
-        (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, but the model was trained on meshes of 42; export"),
-        (["apply", "run", "meshes/sphere-000.ply"], "-o"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--size", "big"], "HEIGHT,WIDTH"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--format", "doc"], "unknown mesh format"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--device", "abacus"], "unknown name 'abacus'"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--steps", "3"], "--steps: has no effect on"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--latents", "npy"], "--latents: has no effect on"),
-        (["export", "run", "-o", "run", "--force"], "run: contains a run; choose another folder with -o"),
-        (["evaluate", "run", "--device", "abacus"], "unknown name 'abacus'"),
-        (["export", "meshes", "-o", "out"], "not the folder of a run"),
-        (["export", "run", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is needed; choose another"),
-        (["apply", "run", "meshes/sphere-000.ply", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(place: Path, arguments: list[str], named: str) -> None:
+WRONG = [
+    (["evaluate", "absent"], "absent: there is no such run"),
+    (["evaluate", "meshes"], "not the folder of a run"),
+    (["evaluate", "run", "--data", "nowhere"], "there is no such path"),
+    (["apply", "absent", "one.ply", "-o", "out"], "absent: there is no such run"),
+    (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
+    (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
+    (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
+    (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, but the model was trained on meshes of 42; export"),
+    (["apply", "run", "meshes/sphere-000.ply"], "-o"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--size", "big"], "HEIGHT,WIDTH"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--format", "doc"], "unknown mesh format"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--device", "abacus"], "unknown name 'abacus'"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--steps", "3"], "--steps: has no effect on"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--latents", "npy"], "--latents: has no effect on"),
+    (["export", "run", "-o", "run", "--force"], "run: contains a run; choose another folder with -o"),
+    (["evaluate", "run", "--device", "abacus"], "unknown name 'abacus'"),
+    (["export", "meshes", "-o", "out"], "not the folder of a run"),
+    (["export", "run", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is needed; choose another"),
+    (["apply", "run", "meshes/sphere-000.ply", "-o", "fine.ply"], "geoskip: fine.ply: is a file, and a folder is"),
+]
+
+
+def test_what_is_wrong_is_said_in_a_line(place: Path) -> None:
     write_mesh(icosphere(2), "fine.ply")
-    told = run(*arguments)
-    assert told.exit_code == 2
-    assert named in " ".join(told.stderr.split())
-    assert "Traceback" not in told.output
-    assert not Path("out").exists()
+    for arguments, named in WRONG:
+        told = run(*arguments)
+        assert told.exit_code == 2, arguments
+        assert named in " ".join(told.stderr.split())
+        assert "Traceback" not in told.output
+        assert not Path("out").exists()
 
 
 def test_an_export_that_was_cut_off_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def test_equals_the_greedy_definition(mesh: Mesh, target: int) -> None:
     assert result.cost == pytest.approx(cost, rel=1e-9, abs=0)
 
 
-@pytest.mark.parametrize("target", [1256, 314, 79, 20, 4, 3])
+@pytest.mark.parametrize("target", [1256, 79, 20, 3])
 def test_counts_are_exact_and_vertices_are_selected(target: int) -> None:
     mesh = noisy(torus(60, 25), 0.01)
     result = decimate(mesh, target)
