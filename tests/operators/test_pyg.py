@@ -1,4 +1,4 @@
-"""Agreement with PyTorch Geometric, its weights copied over.
+"""Agreement with PyTorch Geometric, its weights copied over; GCN, ChebNet and GIN are in test_edge_weight.py.
 
 It has no plain MoNet: ``GMMConv(root_weight=False)`` raises AttributeError in 2.8, so its root weight is our skip.
 """
@@ -13,8 +13,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from geoskip.graphs import Graph
-from geoskip.operators import ChebConv, FeaStConv, GCNConv, GINConv, MoNetConv
+from geoskip.operators import FeaStConv, MoNetConv
 from tests.operators.cases import IN, OUT
 from tests.specimens import Specimen, features, specimen
 
@@ -44,37 +43,6 @@ def copied(target: nn.Module, **values: Tensor) -> nn.Module:
 
 def agree(ours: Tensor, theirs: Tensor) -> None:
     assert_close(ours, theirs, rtol=0, atol=1e-10)
-
-
-def test_gcn(graph: Specimen) -> None:
-    theirs = drawn(pyg.GCNConv(IN, OUT))
-    ours = copied(GCNConv(IN, OUT), theta=theirs.lin.weight.t(), bias=theirs.bias)
-    agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
-
-
-@pytest.mark.parametrize("order", [1, 2, 5])
-def test_cheb(order: int) -> None:
-    """On symmetric graphs: of directed ones PyTorch Geometric takes the degree of the sender, the paper of row i."""
-    symmetric = specimen()
-    edge_index = torch.cat([symmetric.edge_index, symmetric.edge_index.flip(0)], dim=1)
-    theirs = drawn(pyg.ChebConv(IN, OUT, order, normalization="sym"))
-    theta = torch.stack([lin.weight.t() for lin in theirs.lins])
-    ours = copied(ChebConv(IN, OUT, kernel_size=order), theta=theta, bias=theirs.bias)
-    agree(ours(X, Graph.from_edge_index(edge_index, 7)), theirs(X, edge_index, lambda_max=2.0))
-
-
-@pytest.mark.parametrize("train", [False, True])
-def test_gin(graph: Specimen, train: bool) -> None:
-    first, second = nn.Linear(IN, 5), nn.Linear(5, OUT)
-    theirs = drawn(pyg.GINConv(nn.Sequential(first, nn.ReLU(), second), eps=0.25, train_eps=train))
-    values = {
-        "theta": first.weight.t(),
-        "hidden_bias": first.bias,
-        "theta_out": second.weight.t(),
-        "bias": second.bias,
-    } | ({"epsilon": theirs.eps.squeeze()} if train else {})
-    ours = copied(GINConv(IN, OUT, hidden_channels=5, epsilon=0.25, train_epsilon=train), **values)
-    agree(ours(X, graph.graph()), theirs(X, graph.edge_index))
 
 
 @pytest.mark.parametrize("self_loops", [True, False])

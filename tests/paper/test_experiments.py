@@ -92,18 +92,6 @@ def test_configuration_says_what_the_row_says() -> None:
     assert row_named("table2", "GIN-0").config("superpixels", "full", 0).kernel_size is None
 
 
-def test_full_schedules_are_the_papers() -> None:
-    optim = row_named("table1", "MoNet M=9").config("faces", "full", 0).optim
-    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (1e-3, 0.99, 1, 300, 32)
-    optim = row_named("correspondence", "FeaStNet").config("bodies", "full", 0).optim
-    assert (optim.lr, optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (0.01, 0.5, 100, 1000, 1)
-    optim = row_named("correspondence", "Res-GCN").config("bodies", "full", 0).optim
-    assert (optim.lr, optim.lr_decay, optim.decay_every) == (1e-3, 0.99, 1)
-    optim = row_named("table2", "GCN").config("superpixels", "full", 0).optim
-    assert (optim.lr_decay, optim.decay_every, optim.epochs, optim.batch_size) == (0.5, 30, 500, 64)
-    assert optim.weight_decay == 1e-4
-
-
 @pytest.mark.parametrize("row", OWN, ids=identity)
 def test_short_schedule_goes_through_the_same_rates(row: PaperRow) -> None:
     """Epoch e of the short one has the rate of epoch speed · e of the paper's, and nothing else differs."""

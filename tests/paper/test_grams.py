@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.interpolate import BSpline
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -61,27 +58,6 @@ def test_gaussians_agree_with_quadrature(dim: int, nodes: int) -> None:
     assert_same_grams(gaussian_grams(mean, scale), oracle)
 
 
-@given(st.floats(-0.5, 1.5), st.floats(-0.5, 1.5), st.floats(0.05, 5), st.floats(0.05, 5))
-@settings(max_examples=40, deadline=None)
-def test_one_gaussian_against_another_by_adaptive_quadrature(a: float, b: float, s: float, t: float) -> None:
-    """Written out from the formula of a Gaussian and its derivatives, without torch."""
-
-    def derivatives(u: float, mean: float, scale: float) -> tuple[float, float, float]:
-        g, z = math.exp(-((u - mean) ** 2) / (2 * scale**2)), (u - mean) / scale
-        return g, -z / scale * g, (z**2 - 1) / scale**2 * g
-
-    found = gaussian_grams(torch.tensor([[a], [b]], dtype=torch.float64), torch.tensor([[s], [t]], dtype=torch.float64))
-    for order, gram in enumerate((found.size, found.slope, found.bend)):
-
-        def integrand(u: float, order: int = order) -> float:
-            return derivatives(u, a, s)[order] * derivatives(u, b, t)[order]
-
-        pieces = np.linspace(0, 1, 21)
-        total = sum(quad(integrand, low, high)[0] for low, high in pairwise(pieces))
-        unit = (s * t) ** -order
-        assert float(gram[0, 1]) == pytest.approx(total, rel=1e-7, abs=1e-10 * unit)
-
-
 @pytest.mark.parametrize(("size", "degree", "closed"), [(5, 1, False), (4, 2, False), (6, 3, False), (5, 2, True)])
 def test_splines_agree_with_fine_quadrature(size: int, degree: int, closed: bool) -> None:
     """Spans are cut once more, so that no node is shared; the bend of kinks is another matter."""
@@ -108,20 +84,6 @@ def test_linear_splines_are_hats() -> None:
     ends = torch.tensor([1.0, 2, 2, 2, 1], dtype=torch.float64)
     assert_close(grams.size, h / 6 * (torch.diag(2 * ends) + torch.diag(off, 1) + torch.diag(off, -1)))
     assert_close(grams.slope, (torch.diag(ends) - torch.diag(off, 1) - torch.diag(off, -1)) / h)
-
-
-def test_cubic_splines_agree_with_scipy() -> None:
-    random = np.random.default_rng(0).standard_normal(7)
-    curve = BSpline(np.arange(-3, 8) / 4, random, 3)
-    found = filter_roughness(torch.from_numpy(random).reshape(7, 1, 1), bspline_grams((7,), 3))
-    cuts = np.linspace(0, 1, 5)
-
-    def integral(order: int) -> float:
-        square = curve.derivative(order) if order else curve
-        return sum(quad(lambda u: square(u) ** 2, a, b)[0] for a, b in pairwise(cuts))
-
-    assert found.slope == pytest.approx(integral(1) / integral(0))
-    assert found.bend == pytest.approx(integral(2) / integral(0))
 
 
 def line_filter(sizes: tuple[int, ...], values: Tensor) -> Tensor:
@@ -194,15 +156,6 @@ def test_roughness_has_no_scale_and_knows_no_channels(seed: int, factor: float) 
         again = filter_roughness(other, grams)
         assert again.slope == pytest.approx(found.slope)
         assert again.bend == pytest.approx(found.bend)
-
-
-def test_rougher_is_larger() -> None:
-    """sin(kπu) on fine knots: slope (kπ)², bend (kπ)⁴."""
-    grams, line = bspline_grams((201,)), torch.linspace(0, 1, 201, dtype=torch.float64)
-    for k in (1, 2, 3):
-        found = filter_roughness(line_filter((201,), torch.sin(k * math.pi * line)), grams)
-        assert found.slope == pytest.approx((k * math.pi) ** 2, rel=0.01)
-        assert found.bend == pytest.approx((k * math.pi) ** 4, rel=0.02)
 
 
 def test_the_basis_counts_what_reaches_into_the_box() -> None:

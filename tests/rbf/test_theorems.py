@@ -28,26 +28,26 @@ def polynomial(x: torch.Tensor, degree: int, seed: int) -> torch.Tensor:
     return total
 
 
-@pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_values_are_met_at_the_centers(name: str, dim: int, degree: int) -> None:
+def test_values_are_met_at_the_centers(name: str, dim: int) -> None:
     centers, values = scattered(25, dim), normal(25, 2)
-    fitted = fit_rbf(centers, values, name, degree=degree, epsilon=widths(name, dim))
-    assert_close(fitted(centers), values, rtol=0, atol=2e-6)
-    assert fitted.degree == degree
+    for degree in DEGREES:
+        fitted = fit_rbf(centers, values, name, degree=degree, epsilon=widths(name, dim))
+        assert_close(fitted(centers), values, rtol=0, atol=2e-6)
+        assert fitted.degree == degree
 
 
-@pytest.mark.parametrize("degree", [0, 1, 2])
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_polynomials_of_the_degree_are_reproduced(name: str, dim: int, degree: int) -> None:
+def test_polynomials_of_the_degree_are_reproduced(name: str, dim: int) -> None:
     """Everywhere, not at the centers alone; then no radial weight is left."""
     centers, points = scattered(30, dim), 3 * uniform(50, dim) - 1
-    fitted = fit_rbf(centers, polynomial(centers, degree, 1), name, degree=degree, epsilon=widths(name, dim))
-    expected = polynomial(points, degree, 1)
-    assert_close(fitted(points), expected, rtol=0, atol=1e-5)
-    assert_close(fitted.polynomial(points), expected, rtol=0, atol=1e-5)
+    for degree in DEGREES[1:]:
+        fitted = fit_rbf(centers, polynomial(centers, degree, 1), name, degree=degree, epsilon=widths(name, dim))
+        expected = polynomial(points, degree, 1)
+        assert_close(fitted(points), expected, rtol=0, atol=1e-5)
+        assert_close(fitted.polynomial(points), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
