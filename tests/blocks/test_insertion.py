@@ -298,6 +298,7 @@ def test_skips_come_before_distributed_training() -> None:
         add_skips(wrapped)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("model", "options", "says"),
     [
