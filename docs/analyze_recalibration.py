@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = {"schedule": args.schedule, "epochs": optim.epochs, "batch_size": optim.batch_size}
     settings |= {"items": args.items, "seeds": args.seeds, "data": args.data, "coarsening": dict(config.coarsening)}
     device = device_name(torch.device(choose_device(args.device)))
-    key = getattr(loaded(config.task, config.data), "content", "")
+    key = getattr(loaded(config), "content", "")
     record_analysis(args.output, "recalibration", settings, [asdict(point) for point in points], started, device, key)
 
 

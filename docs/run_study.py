@@ -85,7 +85,7 @@ def measured_run(config: Config, folder: Path) -> Results:
 
     ValueError if it is trained and its checkpoints are gone: without them, roughness at a loss would be a guess.
     """
-    data = loaded(config.task, config.data, json.dumps(config.data_options, sort_keys=True))
+    data = loaded(config)
     task = make_task(config, data=data)
     epoch, epochs = config.optim.steps_per_epoch(task.num_items), config.optim.epochs
     run = train(replace(config, checkpoint_every=epoch, keep=epochs + 1), folder, task=task, progress=Lines())

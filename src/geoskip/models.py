@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from geoskip.arguments import check_type, whole_number, whole_numbers
+from geoskip.arguments import check_type, real_number, whole_number, whole_numbers
 from geoskip.blocks import make_block
 from geoskip.blocks.pooling import POOLINGS, mean_over_graphs
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, RecordBuffers
@@ -206,6 +206,7 @@ class CorrespondenceNet(nn.Module):
         head: channels of the linear layer before the last.
         dropout: probability that one of these channels is dropped.
         head_elu: whether an ELU follows Lin(256).
+        input_scale: factor for x, such as 10 to train on positions in decimeters where the meshes are in meters.
         options: further options of the operator.
     """
 
@@ -224,6 +225,7 @@ class CorrespondenceNet(nn.Module):
         head: int = 256,
         dropout: float = 0.5,
         head_elu: bool = False,
+        input_scale: float = 1.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -235,6 +237,7 @@ class CorrespondenceNet(nn.Module):
         if graph is not None:
             check_type("graph", graph, Graph)
         layer = layer_maker(operator, skip, kernel_size, dim, options)
+        self.input_scale = real_number("input_scale", input_scale, "CorrespondenceNet")
         # Not ``graph``: torch.export cannot run a program with a submodule of that name.
         self.fixed_graph = None if graph is None else RecordBuffers(graph)
         self.lift = GlorotLinear(in_channels, lift)
@@ -256,7 +259,7 @@ class CorrespondenceNet(nn.Module):
         check_order(x, graph, "net")
         graph = self._graph_for(graph)
         check_features("x", x, self.lift.in_features, self, "CorrespondenceNet")
-        x = elu(self.lift(x))
+        x = elu(self.lift(x if self.input_scale == 1 else x * self.input_scale))
         for conv in self.convs:
             x = elu(conv(x, graph))
         x = self.head(x)

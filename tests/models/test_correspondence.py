@@ -23,6 +23,9 @@ def test_matches_the_architecture_written_out() -> None:
     assert torch.equal(net(X, graph), net.output(net.head(x)))
     net.head_elu = True
     assert torch.equal(net(X, graph), net.output(elu(net.head(x))))
+    expected = net(10 * X, graph)
+    net.input_scale = 10.0
+    assert torch.equal(net(X, graph), expected)
 
 
 def test_drops_half_of_the_head_while_training() -> None:

@@ -31,7 +31,7 @@ def test_measuring_leaves_training_as_it_is(tmp_path: Path) -> None:
     (row,) = TABLE2.select(["Aff-FeaStNet"])
     config = override(row.config(TINY, "first3", 0, "cpu"), ["validation=0.5", "test=false"])
     points = list(plateau_curve("affine", config))
-    run = train(config, tmp_path, task=make_task(config, data=loaded(config.task, TINY)))
+    run = train(config, tmp_path, task=make_task(config, data=loaded(config)))
     assert [point.loss for point in points[1:]] == [loss for _, loss in run.record.curves["loss"]]
 
 

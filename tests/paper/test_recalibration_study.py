@@ -30,7 +30,7 @@ def test_measuring_leaves_training_as_it_is(config: Config, tmp_path: Path) -> N
     assert [point.epoch for point in points] == [1, 2, 3]
     for recalibrate, accuracies in ((False, points[-1].running_pct), (True, points[-1].recalibrated_pct)):
         chosen = override(config, [f"recalibrate={recalibrate}"])
-        run = train(chosen, tmp_path / str(recalibrate), task=make_task(chosen, data=loaded(config.task, TINY)))
+        run = train(chosen, tmp_path / str(recalibrate), task=make_task(chosen, data=loaded(config)))
         assert [point.loss for point in points] == [loss for _, loss in run.record.curves["loss"]]
         assert accuracies == run.record.metrics["validation_accuracy_pct"]
 

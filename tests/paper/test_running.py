@@ -38,7 +38,7 @@ def _one_thread() -> Iterator[None]:
 def cut_off(job: Job, out: Path, steps: int) -> None:
     """The same run, stopped on the way."""
     config = job.config("cpu")
-    task = make_task(config, data=loaded(config.task, config.data))
+    task = make_task(config, data=loaded(config))
     train(config, job.folder(out), task=task, stop_after=steps)
 
 

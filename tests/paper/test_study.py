@@ -28,7 +28,7 @@ from geoskip.paper.measures import (
     task_of,
     training_loss,
 )
-from geoskip.paper.running import loaded
+from geoskip.paper.running import load_once
 from geoskip.paper.small_sets import coarsened
 from geoskip.paper.smoothness import model_smoothness
 from geoskip.training import loop
@@ -47,7 +47,7 @@ def meshes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_meshes(folder: Path, count: int) -> Path:
-    loaded.cache_clear()
+    load_once.cache_clear()
     folder.mkdir(exist_ok=True)
     data = spheres(count)
     for item in range(len(data)):

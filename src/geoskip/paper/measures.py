@@ -269,7 +269,7 @@ def trained_epochs(config: Config) -> Iterator[tuple[int, Task, nn.Module, Mappi
     The caller may evaluate the model, but must leave its weights and torch's random numbers as they are.
     """
     with arithmetic(config):
-        task = make_task(config, data=loaded(config.task, config.data)).to(choose_device(config.device))
+        task = make_task(config, data=loaded(config)).to(choose_device(config.device))
         session = Session(config, task)
         model = session.learner.model
         yield 0, task, model, {}

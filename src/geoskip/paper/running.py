@@ -140,7 +140,7 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None, concurre
     from geoskip.training.tasks import make_task
 
     config = job.config(device)
-    task = make_task(config, data=loaded(config.task, config.data, json.dumps(config.data_options, sort_keys=True)))
+    task = make_task(config, data=loaded(config))
     run = train(config, job.folder(out), task=task, progress=progress)
     record = replace(
         run.record,
@@ -163,12 +163,13 @@ def _train(job: Job, out: Path, device: str, progress: Progress | None, concurre
     return record
 
 
-@lru_cache(maxsize=3)
-def loaded(task: str, data: str, options: str = "{}") -> Any:
-    """Load a data set, and keep it for the next row: superpixels take longer to load than some rows take to train.
+def loaded(config: Config) -> Any:
+    """Load the data set, and keep it for the next row: superpixels take longer to load than some rows take to train."""
+    return load_once(config.task, config.data, json.dumps(config.data_options, sort_keys=True))
 
-    options: the loader's options as JSON.
-    """
+
+@lru_cache(maxsize=3)
+def load_once(task: str, data: str, options: str) -> Any:
     from geoskip.paper.small_sets import tiny_set
     from geoskip.training.config import resolve
     from geoskip.training.tasks import find_task
