@@ -169,13 +169,13 @@ SUPERPIXEL_ABLATION = Experiment(
         ),
     ),
 )
-# The paper prints two forms of GCN's matrix, and the authors' public code has an ELU that the appendix does not have, and
-# another learning rate.
+# The paper prints two forms of GCN's matrix. The authors' public code of MoNet has an ELU that the appendix does not have.
 FORMS: dict[str, dict[str, str | None]] = {
     "as in the appendix": {},
     "ELU after Lin(256)": {"model.head_elu": "true"},
     "I + D^-1/2 A D^-1/2": {"options.renormalize": "false"},
 }
+# The same code has a rate of 0.003. The paper does not say in which unit positions are; the public code has meters.
 STEPS: dict[str, dict[str, str | None]] = {
     "positions in decimeters": {"model.input_scale": "10"},
     "rate 0.003": {"optim.lr": "0.003"},
