@@ -169,7 +169,7 @@ SUPERPIXEL_ABLATION = Experiment(
         ),
     ),
 )
-# The paper prints two forms of GCN's matrix. The authors' public code of MoNet has an ELU that the appendix does not have.
+# The paper prints two forms of GCN's matrix, and the authors' public code has an ELU that the appendix does not have.
 FORMS: dict[str, dict[str, str | None]] = {
     "as in the appendix": {},
     "ELU after Lin(256)": {"model.head_elu": "true"},
