@@ -220,9 +220,12 @@ def correspondence_baselines(
     return figures
 
 
-def baselines_of(name: str) -> tuple[list[dict[str, Any]], str]:
-    """The baselines of a data set by its name, one row each, and the key of the data."""
-    data = find_data_set(name).read({})
+def baselines_of(name: str, split: str | None = None) -> tuple[list[dict[str, Any]], str]:
+    """The baselines of a data set by its name, one row each, and the key of the data.
+
+    split: the option of that name, where the data set has one.
+    """
+    data = find_data_set(name).read({} if split is None else {"split": split})
     if isinstance(data, MeshSet):
         figures = reconstruction_baselines(data, steps=STEPS)
     elif isinstance(data, CorrespondenceSet):
@@ -232,8 +235,8 @@ def baselines_of(name: str) -> tuple[list[dict[str, Any]], str]:
     return [{"method": method, **numbers} for method, numbers in figures.items()], data.content
 
 
-def baselines_path(records: Path, data: str) -> Path:
-    return records / f"baselines-{data}.json"
+def baselines_path(records: Path, data: str, split: str | None = None) -> Path:
+    return records / f"baselines-{data}{'' if split is None else f'-{split}'}.json"
 
 
 def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[str, dict[str, float]]:
