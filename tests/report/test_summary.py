@@ -269,6 +269,19 @@ def test_tables_say_how_superpixels_were_coarsened() -> None:
     assert "coarsening" not in describe_training(faces)
 
 
+def test_tables_say_that_matrix_products_were_less_precise() -> None:
+    """If those of all their runs were."""
+    exact, rough = (
+        replace(run, record=replace(run.record, config={**run.record.config, "tf32": tf32}))
+        for seed, tf32 in ((0, False), (1, True))
+        for run in [made_run(EXPERIMENTS["correspondence"].rows[0], "bodies", seed)]
+    )
+    (table,) = result_tables([rough])
+    assert describe_training(table).endswith("; matrix products in TensorFloat-32")
+    (table,) = result_tables([exact, rough])
+    assert "TensorFloat" not in describe_training(table)
+
+
 def test_headlines_say_how_much_the_pairs_differ() -> None:
     """A mean alone would hide that one pair gains much and the others little."""
     rows = EXPERIMENTS["table2"].select(["FeaStNet", "Aff-FeaStNet", "*MoNet (position)"])

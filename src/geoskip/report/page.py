@@ -37,7 +37,14 @@ from geoskip.report.html_tables import (
     result_table_html,
 )
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.runs import DATA, GENERATED, ReportRun, describe_coarsening, describe_schedule
+from geoskip.report.runs import (
+    DATA,
+    GENERATED,
+    ReportRun,
+    describe_coarsening,
+    describe_precision,
+    describe_schedule,
+)
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
@@ -162,10 +169,10 @@ def _introduction(table: ResultTable, tables: Sequence[ResultTable]) -> str:
 
 
 def describe_training(table: ResultTable) -> str:
-    """The length of training, how it differs from the paper's, and how graphs were coarsened; empty if not known."""
-    schedule = describe_schedule(table.schedule)
+    """The length of training, how it differs from the paper's, the coarsening and the precision; empty if not known."""
+    schedule, records = describe_schedule(table.schedule), [run.record for row in table.rows for run in row.runs]
     length = ", ".join(filter(None, (table.epochs, schedule))) if schedule else ""
-    return "; ".join(filter(None, (length, describe_coarsening(run.record for row in table.rows for run in row.runs))))
+    return "; ".join(filter(None, (length, describe_coarsening(records), describe_precision(records))))
 
 
 def _picture(still: Still) -> str:
