@@ -24,7 +24,7 @@ from geoskip.data import CorrespondenceSet, MeshSet, find_data_set, geodesics
 from geoskip.graphs.coarsening import mix
 from geoskip.meshes import Mesh
 from geoskip.paper.experiments import Experiment
-from geoskip.paper.findings import read_analysis
+from geoskip.paper.findings import AnalysisRecord, read_analysis
 from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (
     correspondence_metrics,
@@ -244,5 +244,14 @@ def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[s
     path = baselines_path(results / "analysis", data)
     if experiment.name not in ("table1", "correspondence") or not path.is_file():
         return {}
-    rows = read_analysis(path).rows
-    return {row["method"]: {key: value for key, value in row.items() if key != "method"} for row in rows}
+    return _figures(read_analysis(path))
+
+
+def all_baselines(records: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Those in a folder of records by data set, without those of a split of its own."""
+    found = map(read_analysis, sorted(records.glob("baselines-*.json")))
+    return {record.settings["data"]: _figures(record) for record in found if "split" not in record.settings}
+
+
+def _figures(record: AnalysisRecord) -> dict[str, dict[str, float]]:
+    return {row["method"]: {key: value for key, value in row.items() if key != "method"} for row in record.rows}
