@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from geoskip.paper.claims import Claim, all_claims, claim_rows, holm, judge, judge_all
+from geoskip.paper.claims import Claim, ClaimResult, all_claims, claim_rows, holm, judge, judge_all
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.findings import read_analysis
 from geoskip.paper.rows import PaperRow
@@ -202,6 +202,30 @@ def test_seeds_of_two_rows_are_unrelated() -> None:
         correlations += [float(np.corrcoef(*pair)[0, 1]) for pair in combinations(varying, 2)]
     assert abs(fmean(correlations)) < 0.1
     assert f"two rows is {fmean(correlations):.3f} ({len(correlations)} pairs of rows;" in protocol()
+
+
+def test_other_tests_give_the_counts_of_the_protocol() -> None:
+    """Welch's test with Holm's correction is one choice; the protocol has the counts of two others."""
+    groups = stored_groups()
+    distinct = {result.key: result for result in judge_all(groups) if result.p is not None}.values()
+    gains = np.array([result.comparison.gain for result in distinct])
+
+    def by_seed(row: PaperRow, result: ClaimResult) -> list[float]:
+        records = groups[result.data, result.schedule][row]
+        return [records[seed].metrics[result.claim.metric] for seed in sorted(records)]
+
+    pairs = [(by_seed(result.claim.better, result), by_seed(result.rival, result)) for result in distinct]
+    paired = np.array(holm([float(stats.ttest_rel(*pair).pvalue) for pair in pairs]))
+    rates = stats.false_discovery_control([result.comparison.p for result in distinct])
+    counts = [
+        (int((p < 0.05)[gains > 0].sum()), int((p < 0.05)[gains < 0].sum()))
+        for p in (np.array([result.p for result in distinct]), paired, rates)
+    ]
+    (holds, fails), (paired_holds, none), (rate_holds, rate_fails) = counts
+    assert none == 0
+    assert f"Of today's {len(distinct)} comparisons, {holds} hold and {fails} fails." in protocol()
+    assert f"the paired test {paired_holds} would hold and none fail" in protocol()
+    assert f"of Holm's, {rate_holds} would hold and {rate_fails} fail" in protocol()
 
 
 def test_intervals_over_people_are_narrower_than_those_over_seeds() -> None:
