@@ -22,6 +22,7 @@ from geoskip.operators import FeaStConv
 from geoskip.paper.experiments import TABLE2, VALIDATED
 from geoskip.paper.findings import record_analysis
 from geoskip.paper.measures import trained_epochs
+from geoskip.paper.running import loaded
 from geoskip.training.config import Config, override
 from geoskip.training.devices import choose_device, device_name
 from geoskip.training.tasks.classification import Classification
@@ -117,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name}: loss {last.loss:.4f}, accuracy {last.accuracy_pct:.2f} %, spread {last.spread:.2g}", flush=True)
     settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
     device = device_name(torch.device(choose_device(args.device)))
-    record_analysis(args.output, "plateau", settings, [asdict(point) for point in points], started, device=device)
+    rows, key = [asdict(point) for point in points], getattr(loaded(config.task, config.data), "content", "")
+    record_analysis(args.output, "plateau", settings, rows, started, device=device, data_key=key)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ the experiments, and
 - ``runs``: how many of the runs of ``geoskip reproduce all`` have a record,
 - ``main``: the main results in short form, and the claims,
 - ``comparisons``: one line per comparison,
+- ``baselines``: what needs no mesh network, on every data set and split,
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
@@ -365,6 +366,38 @@ def recalibration_table(record: AnalysisRecord) -> str:
     return "\n".join([about, "", *plain_table(header, lines)])
 
 
+def baseline_tables(records: Sequence[AnalysisRecord]) -> list[str]:
+    """One table for reconstruction and one for correspondence: a line per baseline, a column per data set and split."""
+    tables: list[str] = []
+    for metric, caption in (
+        ("mean_mm", "Mean errors in millimeters, medians in brackets:"),
+        ("accuracy_pct", "Exact matches in percent; the first two lines use only the edges, the last one positions:"),
+    ):
+        chosen = [record for record in records if metric in record.rows[0]]
+        columns = [_baseline_cells(record) for record in chosen]
+        names = dict.fromkeys(name for cells in columns for name in cells)
+        lines = [[name, *(cells.get(name, MISSING) for cells in columns)] for name in names]
+        header = ["", *(_data_and_split(record.settings) for record in chosen)]
+        tables += ["\n".join([caption, "", *plain_table(header, lines)])] if chosen else []
+    return tables
+
+
+def _baseline_cells(record: AnalysisRecord) -> dict[str, str]:
+    cells: dict[str, str] = {}
+    for row in record.rows:
+        if "mean_mm" in row:
+            cells[row["method"]] = f"{row['mean_mm']:.3f} ({row['median_mm']:.3f})"
+        else:
+            cells[row["method"]] = f"{row['accuracy_pct']:.3g}"
+        if "seen_pct" in row:
+            cells["test vertices whose color occurs in training"] = f"{row['seen_pct']:.3g}"
+    return cells
+
+
+def _data_and_split(settings: Mapping[str, Any]) -> str:
+    return f"`{settings['data']}`" + (f", `{settings['split']}` unseen" if "split" in settings else "")
+
+
 def _operators(record: AnalysisRecord) -> Iterable[str]:
     return dict.fromkeys(row["operator"] for row in record.rows)
 
@@ -386,7 +419,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "published_shares": ("published-shares.json", published_shares_table),
     "published_shares_digits": ("published-shares-digits.json", published_shares_table),
 }
-BLOCKS = (*TABLES, "runs", "main", "comparisons", *FINDINGS)
+BLOCKS = (*TABLES, "runs", "main", "comparisons", "baselines", *FINDINGS)
 
 
 def block(name: str, results: Path) -> str:
@@ -397,6 +430,9 @@ def block(name: str, results: Path) -> str:
         parts = [text(read_analysis(path))] if path.is_file() else []
     elif name in TABLES:
         parts = list(experiment_tables(TABLES[name], results))
+    elif name == "baselines":
+        records = [read_analysis(path) for path in (results / "analysis").glob("baselines-*.json")]
+        parts = baseline_tables(sorted(records, key=lambda record: list(record.settings.values())))
     elif name == "runs":
         reproductions = all_reproductions(results)
         parts = [markdown(overview(reproductions), title=False)] if any(each.done for each in reproductions) else []

@@ -199,6 +199,26 @@ def test_baselines_are_rows_of_the_table_of_their_data(tmp_path: Path) -> None:
     assert "PCA" not in block("center_ablation", tmp_path)
 
 
+def test_baselines_have_a_column_per_data_set_and_split(tmp_path: Path) -> None:
+    def keep(name: str, settings: dict[str, str], *rows: dict[str, object]) -> None:
+        path = tmp_path / "analysis" / f"baselines-{name}.json"
+        write_analysis(path, AnalysisRecord("baselines", settings, rows, 1.0))
+
+    pca = {"method": "PCA 16", "mean_mm": 0.71, "median_mm": 0.56}
+    keep("a-people", {"data": "a", "split": "people"}, pca, {"method": "MLP 16", "mean_mm": 1.0, "median_mm": 0.9})
+    keep("a", {"data": "a"}, pca)
+    keep("b", {"data": "b"}, {"method": "majority", "accuracy_pct": 55.83, "seen_pct": 100.0})
+    lines = [line for line in block("baselines", tmp_path).splitlines() if line.startswith("| ")]
+    assert lines == [
+        "|  | `a` | `a`, `people` unseen |",
+        "| PCA 16 | 0.710 (0.560) | 0.710 (0.560) |",
+        "| MLP 16 | – | 1.000 (0.900) |",
+        "|  | `b` |",
+        "| majority | 55.8 |",
+        "| test vertices whose color occurs in training | 100 |",
+    ]
+
+
 def test_schedules_and_data_are_not_mixed(tmp_path: Path) -> None:
     for schedule, data, value in [("short", "faces", 0.7), ("full", "faces", 0.6), ("full", "coma", 0.5)]:
         kept(job_of(MONET, schedule=schedule, data=data), tmp_path, mean_mm=value)

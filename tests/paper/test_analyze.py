@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from docs import analyze_depth, analyze_power
 from geoskip.cli import app
+from geoskip.data import MeshSet
 from geoskip.inference import save_pretrained
 from geoskip.meshes.formats import write_mesh
 from geoskip.paper.findings import read_analysis
@@ -84,6 +85,21 @@ def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (majority["method"], nearest["method"]) == ("majority of 3 Weisfeiler-Lehman rounds", "nearest position")
     assert 0 <= nearest["accuracy_pct"] <= 100
     assert faces.commit
+
+
+def test_baselines_of_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mixed_faces(split: str) -> MeshSet:
+        return spheres({"people": 20, "mouth_extreme": 24}[split])
+
+    monkeypatch.setattr("geoskip.data.generated_faces.mixed_faces", mixed_faces)
+    monkeypatch.setattr("geoskip.paper.baselines.STEPS", 1)
+    for split in ("people", "mouth_extreme"):
+        told = analyze("baselines", "mixed-faces", "--split", split, "-o", tmp_path)
+        assert told.exit_code == 0, told.output
+        record = read_analysis(tmp_path / f"baselines-mixed-faces-{split}.json")
+        assert record.settings == {"data": "mixed-faces", "split": split}
+    told = analyze("baselines", "bodies", "--split", "people", "-o", tmp_path)
+    assert "bodies has no such option" in told.output
 
 
 def test_parts(tmp_path: Path, meshes: Path) -> None:

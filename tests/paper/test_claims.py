@@ -14,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from geoskip.paper.claims import Claim, all_claims, claim_rows, holm, judge, judge_all
+from geoskip.paper.claims import Claim, ClaimResult, all_claims, claim_rows, holm, judge, judge_all
 from geoskip.paper.experiments import EXPERIMENTS
+from geoskip.paper.findings import read_analysis
 from geoskip.paper.rows import PaperRow
 from geoskip.paper.running import stored_runs
 from geoskip.records import RunRecord
+from geoskip.records.reading import read_arrays
+from geoskip.records.statistics import summarize
 from geoskip.report.runs import ReportRun
 from tests.paper.runs import job_of, papers_own, record_of, row_named
 from tests.report.made_runs import made_run
@@ -199,6 +202,64 @@ def test_seeds_of_two_rows_are_unrelated() -> None:
         correlations += [float(np.corrcoef(*pair)[0, 1]) for pair in combinations(varying, 2)]
     assert abs(fmean(correlations)) < 0.1
     assert f"two rows is {fmean(correlations):.3f} ({len(correlations)} pairs of rows;" in protocol()
+
+
+def test_other_tests_give_the_counts_of_the_protocol() -> None:
+    """Welch's test with Holm's correction is one choice; the protocol has the counts of two others."""
+    groups = stored_groups()
+    distinct = {result.key: result for result in judge_all(groups) if result.p is not None}.values()
+    gains = np.array([result.comparison.gain for result in distinct])
+
+    def by_seed(row: PaperRow, result: ClaimResult) -> list[float]:
+        records = groups[result.data, result.schedule][row]
+        return [records[seed].metrics[result.claim.metric] for seed in sorted(records)]
+
+    pairs = [(by_seed(result.claim.better, result), by_seed(result.rival, result)) for result in distinct]
+    paired = np.array(holm([float(stats.ttest_rel(*pair).pvalue) for pair in pairs]))
+    rates = stats.false_discovery_control([result.comparison.p for result in distinct])
+    counts = [
+        (int((p < 0.05)[gains > 0].sum()), int((p < 0.05)[gains < 0].sum()))
+        for p in (np.array([result.p for result in distinct]), paired, rates)
+    ]
+    (holds, fails), (paired_holds, none), (rate_holds, rate_fails) = counts
+    assert none == 0
+    assert f"Of today's {len(distinct)} comparisons, {holds} hold and {fails} fails." in protocol()
+    assert f"the paired test {paired_holds} would hold and none fail" in protocol()
+    assert f"of Holm's, {rate_holds} would hold and {rate_fails} fail" in protocol()
+
+
+def test_intervals_over_people_are_narrower_than_those_over_seeds() -> None:
+    """By the errors of the items, 50 of each of the 40 people. The protocol has the figures."""
+
+    def by_person(label: str) -> np.ndarray:
+        paths = sorted((ROOT / "results" / "runs" / "table1" / label).glob("mixed-faces-in60-?.safetensors"))
+        assert len(paths) == 3
+        return np.stack([read_arrays(path)["per_item_mm"] for path in paths]).reshape(3, 40, 50).mean(axis=2)
+
+    gains = (by_person("monet-m-9") - by_person("aff-monet-m-9")).mean(axis=0)
+    over_people = summarize(gains.tolist())
+    (over_seeds,) = (
+        result.comparison
+        for result in judge_all(stored_groups())
+        if (result.claim.better.label, result.rival.label, result.data) == ("Aff-MoNet M=9", "MoNet M=9", "mixed-faces")
+    )
+    assert over_people.mean == pytest.approx(over_seeds.gain, abs=1e-6)
+    assert gains.min() > 0
+    assert f"gains {over_seeds.gain:.3f} ± {over_seeds.half:.3f} mm over MoNet by its seeds" in protocol()
+    assert f"± {over_people.half:.3f} by the 40 people" in protocol()
+
+
+def test_compared_rows_have_the_same_data() -> None:
+    """Each data set has one key, in all records that have one."""
+    keys: dict[str, set[str]] = {}
+    for (data, _), of_rows in stored_groups().items():
+        records = (record for of_row in of_rows.values() for record in of_row.values())
+        keys.setdefault(data, set()).update(record.data_key for record in records if record.data_key)
+    for path in (ROOT / "results" / "analysis").glob("baselines-*.json"):
+        record = read_analysis(path)
+        keys.setdefault(record.settings["data"], set()).add(record.data_key)
+    assert {"mixed-faces", "moving-bodies", "superpixels"} <= {data for data, of_data in keys.items() if of_data}
+    assert {data: of_data for data, of_data in keys.items() if len(of_data) > 1} == {}
 
 
 def test_counting_every_rival_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

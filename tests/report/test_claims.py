@@ -49,6 +49,8 @@ def test_one_sentence_counts_distinct_comparisons_with_several_seeds() -> None:
     rows += [replace(ROW, data=name, verdict="same direction, too small to tell") for name in ("coma", "faust")]
     assert "Of 3 comparisons of the paper that have several seeds here, <b>1 holds</b> signif" in claims_sentence(rows)
     assert "2 are too close to tell and <b>none fails</b>" in claims_sentence(rows)
+    failed = [ROW, replace(ROW, claim="A < B", data="coma", verdict="fails")]
+    assert claims_sentence(failed).endswith("none are too close to tell and <b>1 fails</b>: “A &lt; B” (coma).")
     assert claims_sentence(rows[2:3]) == ""
     assert claims_sentence([]) == ""
 

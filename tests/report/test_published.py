@@ -52,7 +52,8 @@ def test_the_page_is_what_the_command_in_the_docs_writes(tmp_path: Path) -> None
     """Compared without compression and pictures, which depend on the versions of zlib and of NumPy."""
     docs = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     command = shlex.split(next(line for line in docs.splitlines() if "-o docs/report" in line))
-    arguments = [{"docs/report": str(tmp_path), "results/runs": str(RUNS)}.get(word, word) for word in command[1:]]
+    places = {"docs/report": tmp_path, "results/runs": RUNS, "results/analysis": RUNS.parent / "analysis"}
+    arguments = [str(places.get(word, word)) for word in command[1:]]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "left out" not in result.output
@@ -79,6 +80,17 @@ def test_samples_belong_to_their_records() -> None:
         items = read_arrays(str(path).replace(".samples", ""))["per_item_mm"]
         for name, error in zip(samples.names, errors_mm(samples).mean(axis=1), strict=True):
             assert np.abs(items / error - 1).min() < 2e-4, f"{path}: {name}"
+
+
+def test_baselines_stand_next_to_the_networks() -> None:
+    """Once for each data set, with the figures of the docs."""
+    page = unescape(PAGE.read_text(encoding="utf-8"))
+    said = re.findall(r"Without a mesh network \(([^)]+)\): ([^<]+)\.<", page)
+    assert [metric for metric, _ in said] == ["mean error, mm"] * 2 + ["accuracy, %"]
+    docs = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for _, baselines in said:
+        for name, figure in re.findall(r"(?:^|, )([^,]+) ([\d.]+)", baselines):
+            assert f"| {name} | {figure} |" in docs
 
 
 def test_data_that_the_paper_does_not_have_are_not_compared_with_it() -> None:

@@ -9,7 +9,7 @@ from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
 from geoskip.report.charts import charts
 from geoskip.report.html_tables import best, headline_html, headlines, result_table_html
-from geoskip.report.page import describe_training, page_html
+from geoskip.report.page import Page, describe_training, page_html
 from geoskip.report.runs import ReportRun, describe_task
 from geoskip.report.summary import ResultTable
 from tests.report.made_runs import made_run, result_tables
@@ -267,6 +267,29 @@ def test_tables_say_how_superpixels_were_coarsened() -> None:
     assert "one coarsening per graph" in describe_training(table(None))
     faces = result_tables([made_run(TABLE1.rows[0], "faces", 0)])[0]
     assert "coarsening" not in describe_training(faces)
+
+
+def test_the_first_table_of_the_data_says_what_is_reached_without_a_network() -> None:
+    rows = [*EXPERIMENTS["table1"].select(["MoNet M=9"]), *EXPERIMENTS["spline_supplement"].select(["MoNet M=8"])]
+    runs, baselines = [made_run(row, "faces", 0) for row in rows], {"faces": {"PCA <16>": {"mean_mm": 0.71}}}
+    page = page_html(runs, Page(baselines=baselines))
+    assert page.count("Without a mesh network (mean error, mm): PCA &lt;16&gt; 0.710.") == 1
+    assert "Without a mesh network" not in page_html(runs, Page(baselines={"coma": baselines["faces"]}))
+    other = replace(runs[0].record, config={**runs[0].record.config, "data_options": {"split": "people"}})
+    assert "Without a mesh network" not in page_html([replace(runs[0], record=other)], Page(baselines=baselines))
+
+
+def test_tables_say_that_matrix_products_were_less_precise() -> None:
+    """If those of all their runs were."""
+    exact, rough = (
+        replace(run, record=replace(run.record, config={**run.record.config, "tf32": tf32}))
+        for seed, tf32 in ((0, False), (1, True))
+        for run in [made_run(EXPERIMENTS["correspondence"].rows[0], "bodies", seed)]
+    )
+    (table,) = result_tables([rough])
+    assert describe_training(table).endswith("; matrix products in TensorFloat-32")
+    (table,) = result_tables([exact, rough])
+    assert "TensorFloat" not in describe_training(table)
 
 
 def test_headlines_say_how_much_the_pairs_differ() -> None:

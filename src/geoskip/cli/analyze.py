@@ -31,6 +31,10 @@ WHEN = {
 @analyze.command()
 def baselines(
     data: Annotated[list[str], typer.Argument(help="Data sets, such as mixed-faces or bodies.")],
+    split: Annotated[
+        str | None,
+        typer.Option(help="What the test items are, such as people; for sets with that option.", show_default=False),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the records.")] = Path("results/analysis"),
 ) -> None:
     """What PCA, an MLP, the nearest item, or connectivity alone reach on a data set, without a mesh network."""
@@ -38,11 +42,12 @@ def baselines(
 
     for name in data:
         started = time.perf_counter()
-        rows, key = baselines_of(name)
+        rows, key = baselines_of(name, split)
         figures = [figure for figure in rows[0] if figure != "method"]
         lines = [(row["method"], *(f"{row[f]:.3f}" if f in row else "" for f in figures)) for row in rows]
-        print_table(("method", *figures), lines, title=f"Baselines on {name}")
-        _write(baselines_path(output, name), "baselines", {"data": name}, rows, started, key)
+        print_table(("method", *figures), lines, title=f"Baselines on {name}{'' if split is None else f', {split}'}")
+        settings = {"data": name} if split is None else {"data": name, "split": split}
+        _write(baselines_path(output, name, split), "baselines", settings, rows, started, key)
 
 
 @analyze.command()

@@ -16,8 +16,13 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     figures: Annotated[bool, typer.Option(help="Also write charts and pictures as PNG and SVG files.")] = True,
     renders: Annotated[bool, typer.Option(help="Also write large pictures of each mesh.")] = False,
+    baselines: Annotated[
+        Path | None,
+        typer.Option(help="Folder with records of geoskip analyze baselines, to show next to the runs.", exists=True),
+    ] = None,
 ) -> None:
     """Write one HTML page with tables, charts and rotatable meshes. The page works offline."""
+    from geoskip.paper.baselines import all_baselines
     from geoskip.paper.claims import claim_rows, published_tables
     from geoskip.report.page import TITLE, Page, write_report
     from geoskip.report.runs import find_runs
@@ -25,7 +30,8 @@ def report(
     loaded = find_runs(runs)
     for problem in loaded.problems:
         typer.echo(f"left out: {problem}", err=True)
-    page = Page(title or TITLE, claim_rows(loaded.runs), loaded.problems, published_tables())
+    compared = {} if baselines is None else all_baselines(baselines)
+    page = Page(title or TITLE, claim_rows(loaded.runs), loaded.problems, published_tables(), compared)
     written = write_report(loaded.runs, output, page, figures=figures, renders=renders)
     for reason in written.missing:
         typer.echo(f"not written: {reason}", err=True)

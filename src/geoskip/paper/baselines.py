@@ -24,7 +24,7 @@ from geoskip.data import CorrespondenceSet, MeshSet, find_data_set, geodesics
 from geoskip.graphs.coarsening import mix
 from geoskip.meshes import Mesh
 from geoskip.paper.experiments import Experiment
-from geoskip.paper.findings import read_analysis
+from geoskip.paper.findings import AnalysisRecord, read_analysis
 from geoskip.shapes import Float, Int
 from geoskip.training.metrics import (
     correspondence_metrics,
@@ -220,9 +220,12 @@ def correspondence_baselines(
     return figures
 
 
-def baselines_of(name: str) -> tuple[list[dict[str, Any]], str]:
-    """The baselines of a data set by its name, one row each, and the key of the data."""
-    data = find_data_set(name).read({})
+def baselines_of(name: str, split: str | None = None) -> tuple[list[dict[str, Any]], str]:
+    """The baselines of a data set by its name, one row each, and the key of the data.
+
+    split: the option of that name, where the data set has one.
+    """
+    data = find_data_set(name).read({} if split is None else {"split": split})
     if isinstance(data, MeshSet):
         figures = reconstruction_baselines(data, steps=STEPS)
     elif isinstance(data, CorrespondenceSet):
@@ -232,8 +235,8 @@ def baselines_of(name: str) -> tuple[list[dict[str, Any]], str]:
     return [{"method": method, **numbers} for method, numbers in figures.items()], data.content
 
 
-def baselines_path(records: Path, data: str) -> Path:
-    return records / f"baselines-{data}.json"
+def baselines_path(records: Path, data: str, split: str | None = None) -> Path:
+    return records / f"baselines-{data}{'' if split is None else f'-{split}'}.json"
 
 
 def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[str, dict[str, float]]:
@@ -241,5 +244,14 @@ def stored_baselines(experiment: Experiment, results: Path, data: str) -> dict[s
     path = baselines_path(results / "analysis", data)
     if experiment.name not in ("table1", "correspondence") or not path.is_file():
         return {}
-    rows = read_analysis(path).rows
-    return {row["method"]: {key: value for key, value in row.items() if key != "method"} for row in rows}
+    return _figures(read_analysis(path))
+
+
+def all_baselines(records: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Those in a folder of records by data set, without those of a split of its own."""
+    found = map(read_analysis, sorted(records.glob("baselines-*.json")))
+    return {record.settings["data"]: _figures(record) for record in found if "split" not in record.settings}
+
+
+def _figures(record: AnalysisRecord) -> dict[str, dict[str, float]]:
+    return {row["method"]: {key: value for key, value in row.items() if key != "method"} for row in record.rows}

@@ -303,17 +303,22 @@ def first_claim_sentence(claims: Sequence[ClaimRow]) -> str:
 
 
 def claims_sentence(claims: Sequence[ClaimRow]) -> str:
-    """How many distinct comparisons with several seeds hold, fail or are too close to tell; empty if there are none."""
-    counts = Counter(row.verdict for row in _distinct(claims))
+    """How many distinct comparisons with several seeds hold, fail or are too close to tell, and which of them fail.
+
+    Empty if there are none.
+    """
+    distinct = _distinct(claims)
+    counts = Counter(row.verdict for row in distinct)
     judged = counts.total() - counts[ONE_SEED]
     if not judged:
         return ""
     said = [f"<b>{count or 'none'} {verb[:-1] if count > 1 else verb}</b>"
             for count, verb in ((counts[HOLDS], HOLDS), (counts[FAILS], FAILS))]  # fmt: skip
     open_ = counts[SAME] + counts[OPPOSITE]
+    failed = ", ".join(f"“{escape(row.claim)}” ({escape(row.data)})" for row in distinct if row.verdict == FAILS)
     return (
         f"Of {judged} comparisons of the paper that have several seeds here, {said[0]} significantly, "
-        f"{open_ or 'none'} {'is' if open_ == 1 else 'are'} too close to tell and {said[1]}."
+        f"{open_ or 'none'} {'is' if open_ == 1 else 'are'} too close to tell and {said[1]}{failed and f': {failed}'}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -37,7 +37,14 @@ from geoskip.report.html_tables import (
     result_table_html,
 )
 from geoskip.report.palette import MAPS, color_map, css
-from geoskip.report.runs import DATA, GENERATED, ReportRun, describe_coarsening, describe_schedule
+from geoskip.report.runs import (
+    DATA,
+    GENERATED,
+    ReportRun,
+    describe_coarsening,
+    describe_precision,
+    describe_schedule,
+)
 from geoskip.report.scenes import graph_scenes, match_scenes, mesh_scenes
 from geoskip.report.summary import Published, ResultTable, result_tables
 
@@ -57,12 +64,14 @@ class Page:
     claims: rows of the table of claims.
     problems: messages about files that could not be read.
     published: the tables that runs are compared with, by the name of the experiment.
+    baselines: figures of methods without a mesh network, by data set, method and metric.
     """
 
     title: str = TITLE
     claims: tuple[ClaimRow, ...] = ()
     problems: tuple[str, ...] = ()
     published: Published = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
 
 def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
@@ -104,7 +113,7 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         matches_still=_picture(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
         comparison="Our results next to the paper’s. " if any(row.paper for t in tables for row in t.rows) else "",
-        tables="".join(_section(table, tables) for table in tables),
+        tables="".join(_section(table, tables, page.baselines.get(table.data, {})) for table in tables),
         helps=first_claim_sentence(page.claims),
         outcome=f'<span class="found">{outcome} <a href="#claims">See each claim.</a></span>' if outcome else "",
         about=_about(runs, tables, page.problems),
@@ -137,13 +146,24 @@ def _counts(runs: Sequence[ReportRun], tables: Sequence[ResultTable]) -> str:
     )
 
 
-def _section(table: ResultTable, tables: Sequence[ResultTable]) -> str:
-    training = describe_training(table)
-    note = f'<p class="note">Training: {escape(training)}.</p>' if training else ""
+def _section(table: ResultTable, tables: Sequence[ResultTable], baselines: Mapping[str, Mapping[str, float]]) -> str:
+    training, first = describe_training(table), next(other for other in tables if other.data == table.data)
+    compared = describe_baselines(table, baselines) if table is first else ""
+    notes = (f"Training: {training}." if training else "", compared)
+    said = "".join(f'<p class="note">{escape(note)}</p>' for note in notes if note)
     return (
         f'<section class="experiment" id="{table.key}"><h3>{escape(table.title)}</h3>'
-        f"<p>{_introduction(table, tables)}</p>{note}{result_table_html(table)}</section>"
+        f"<p>{_introduction(table, tables)}</p>{said}{result_table_html(table)}</section>"
     )
+
+
+def describe_baselines(table: ResultTable, baselines: Mapping[str, Mapping[str, float]]) -> str:
+    """What methods without a mesh network reach; empty if runs have options of the data, such as a split."""
+    metric = table.description.metrics[0] if table.description.metrics else None
+    if metric is None or any(run.record.config.get("data_options") for row in table.rows for run in row.runs):
+        return ""
+    known = [f"{name} {metric.shown(own[metric.key])}" for name, own in baselines.items() if metric.key in own]
+    return f"Without a mesh network ({metric.heading.lower()}, {metric.unit}): {', '.join(known)}." if known else ""
 
 
 def _introduction(table: ResultTable, tables: Sequence[ResultTable]) -> str:
@@ -162,10 +182,10 @@ def _introduction(table: ResultTable, tables: Sequence[ResultTable]) -> str:
 
 
 def describe_training(table: ResultTable) -> str:
-    """The length of training, how it differs from the paper's, and how graphs were coarsened; empty if not known."""
-    schedule = describe_schedule(table.schedule)
+    """The length of training, how it differs from the paper's, the coarsening and the precision; empty if not known."""
+    schedule, records = describe_schedule(table.schedule), [run.record for row in table.rows for run in row.runs]
     length = ", ".join(filter(None, (table.epochs, schedule))) if schedule else ""
-    return "; ".join(filter(None, (length, describe_coarsening(run.record for row in table.rows for run in row.runs))))
+    return "; ".join(filter(None, (length, describe_coarsening(records), describe_precision(records))))
 
 
 def _picture(still: Still) -> str:

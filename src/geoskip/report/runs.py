@@ -184,7 +184,7 @@ DATA = {
 GENERATED = tuple(name for name, text in DATA.items() if "generated" in text)
 SCHEDULES = {
     "full": "as long as in the paper",
-    "short": "shorter than in the paper, the same for every row",
+    "short": "fewer than in the paper, as many for every row",
     "smoke": "only a few steps, to show that the code runs; the figures mean nothing",
 }
 
@@ -220,6 +220,12 @@ def describe_coarsening(records: Iterable[RunRecord]) -> str:
         kind = "epoch" if _setting(record, "coarsening", "drawn") == "epoch" else "once"
         drawn.add(kind if record.config.get("task") == "classification" else "")
     return COARSENINGS[drawn.pop()] if len(drawn) == 1 else ""
+
+
+def describe_precision(records: Iterable[RunRecord]) -> str:
+    """Whether all runs allowed TensorFloat-32; empty if not."""
+    allowed = [bool(record.config.get("tf32")) for record in records]
+    return "matrix products in TensorFloat-32" if allowed and all(allowed) else ""
 
 
 def _setting(record: RunRecord, group: str, name: str) -> Any:
