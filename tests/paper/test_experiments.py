@@ -24,7 +24,8 @@ SIZES = {
     "spline_supplement": 12,
     "superpixels": 15,
     "superpixel_ablation": 43,
-    "correspondence_ablation": 21,
+    "correspondence_ablation": 27,
+    "gcn_ablation": 15,
     "extrapolation": 8,
     "error_maps": 8,
     "matching_maps": 7,
@@ -140,13 +141,18 @@ def test_rows_of_superpixels_have_the_authors_recipe() -> None:
     assert EXPERIMENTS["superpixels"].select(["*†"]) == EXPERIMENTS["table3"].rows[-2:]
 
 
-def test_the_forms_of_the_correspondence_network() -> None:
-    rows = EXPERIMENTS["correspondence_ablation"].rows
+@pytest.mark.parametrize(("name", "options"), [("correspondence_ablation", {}), ("gcn_ablation", {"num_vertices": 689})])
+def test_the_forms_of_the_correspondence_network(name: str, options: dict[str, int]) -> None:
+    rows = EXPERIMENTS[name].rows
     for row in rows:
         config = row.config("bodies", "first300", 0)
-        assert (config.validation, config.test) == (0.1, False)
-        assert config.model.get("head_elu", False) == (row.variant == "ELU after Lin(256)")
+        assert (config.validation, config.test, config.data_options) == (0.1, False, options)
+        assert config.model == {
+            "ELU after Lin(256)": {"head_elu": True},
+            "positions in decimeters": {"input_scale": 10},
+        }.get(row.variant, {})
         assert config.options.get("renormalize", True) == (not row.variant.startswith("I + D"))
+        assert config.optim.lr == {"rate 0.003": 0.003}.get(row.variant, 0.01 if row.operator == "feast" else 0.001)
     assert [row.method for row in rows[-3:]] == ["GCN", "Res-GCN", "Aff-GCN"]
 
 

@@ -20,6 +20,7 @@ CHOSEN = {
     "spline_supplement": ["*m=2", "*M=8"],
     "superpixel_ablation": ["MoNet (position)*", "Aff-GCN*", "GIN-0*"],
     "correspondence_ablation": ["Aff-FeaStNet*", "GCN*"],
+    "gcn_ablation": ["GCN*"],
 }
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TABLES = (
     "table1, table2, table3, correspondence, center_ablation, spline_supplement, superpixels, superpixel_ablation, "
-    "correspondence_ablation or extrapolation"
+    "correspondence_ablation, gcn_ablation or extrapolation"
 )
 FIGURES = "error_maps, matching_maps, reconstructions or affine_only"
 

@@ -289,6 +289,7 @@ EVIDENCE = (
     Part("superpixel_ablation", "superpixels", "first100"),
     Part("table1", "mixed-faces", "full", KEY_FACES),
     Part("correspondence", "remeshed-bodies", "first300", (), SEEDS),
+    Part("gcn_ablation", "bodies", "first60", (), SEEDS),
     Part("correspondence_ablation", "bodies", "first300"),
     Part("correspondence", "bodies", "first300", (), SEEDS),
     Part("correspondence_ablation", "remeshed-bodies", "first300"),
