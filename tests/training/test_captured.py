@@ -20,7 +20,8 @@ import geoskip
 from geoskip.graphs import attach, cartesian
 from geoskip.meshes import icosphere
 from geoskip.meshes.retriangulation import flip_edges
-from geoskip.training.cuda_graphs import WARMUPS, Captured, Replay
+from geoskip.training.captured import Captured
+from geoskip.training.cuda_graphs import WARMUPS, Replay
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
