@@ -21,7 +21,7 @@ from geoskip.graphs import attach, cartesian
 from geoskip.meshes import icosphere
 from geoskip.meshes.retriangulation import flip_edges
 from geoskip.training.captured import Captured
-from geoskip.training.cuda_graphs import WARMUPS, Replay
+from geoskip.training.cuda_graphs import WARMUPS, Replay, preserved
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -60,6 +60,34 @@ def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[...,
 def record_once(step: Callable[[], Any]) -> Replay:
     """Stands in for a CUDA graph: replays are calls with the arguments of the recording."""
     return step
+
+
+def record_on_cpu(model: nn.Module, step: Callable[[], Any]) -> Replay:
+    """Stands in for a CUDA graph more closely: a recording computes nothing, and replays write to the memory of the
+    recording, but change nothing in Python."""
+    parameters = [*model.parameters()]
+    before = [parameter.grad for parameter in parameters]
+    with preserved([t for t in (*model.state_dict().values(), *before) if t is not None], torch.device("cpu")):
+        recorded = step()
+    after = [parameter.grad for parameter in parameters]
+
+    def set_gradients(gradients: list[Tensor | None]) -> None:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+    def replay() -> Any:
+        outside = [parameter.grad for parameter in parameters]
+        set_gradients(before)
+        result = step()
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, after, strict=True):
+                if gradient is not None and parameter.grad is not None:
+                    gradient.copy_(parameter.grad)
+            recorded.copy_(result)
+        set_gradients(outside)
+        return recorded
+
+    return replay
 
 
 def setting(device: str, rate: float | Tensor = 1e-2) -> tuple[Network, torch.optim.Optimizer, geoskip.Graph]:
@@ -177,10 +205,11 @@ def test_captures_that_fail_give_their_memory_back() -> None:
     assert reserved[-1] - reserved[0] < 4 * size
 
 
-def count_recordings(change: Callable[[nn.Module, torch.optim.Optimizer], Any]) -> int:
-    """Recordings after enough calls before and after a change."""
+def count_recordings(change: Callable[[nn.Module, torch.optim.Optimizer], Any]) -> tuple[int, int]:
+    """Recordings that were made in enough calls before and after a change, and those that are still there."""
     model, optimizer, graph = setting("cpu")
-    step = Captured(step_of(model, optimizer), (model, optimizer), record_once)
+    record = Mock(side_effect=record_once)
+    step = Captured(step_of(model, optimizer), (model, optimizer), record)
     x, target = batches("cpu", [2])[0]
     for _ in range(WARMUPS + 1):
         step(x, target, graph)
@@ -188,11 +217,16 @@ def count_recordings(change: Callable[[nn.Module, torch.optim.Optimizer], Any]) 
     change(model, optimizer)
     for _ in range(WARMUPS + 1):
         step(x, target, graph)
-    return step.num_recordings
+    return record.call_count, step.num_recordings
 
 
 def double_rate(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.param_groups[0]["lr"] *= 2
+
+
+def replace_rate(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for rate in (1e-2, 1e-3, 1e-4):
+        optimizer.param_groups[0]["lr"] = torch.tensor(rate)
 
 
 def replace_weights(model: Network, optimizer: torch.optim.Optimizer) -> None:
@@ -210,18 +244,20 @@ def replace_buffer(model: Network, optimizer: torch.optim.Optimizer) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda model, optimizer: None, 1),
-        (freeze, 2),
-        (replace_buffer, 2),
-        (lambda model, optimizer: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())), 2),
-        (lambda model, optimizer: model.load_state_dict(copy.deepcopy(model.state_dict())), 1),
-        (lambda model, optimizer: model.eval(), 2),
-        (lambda model, optimizer: model.drop.eval(), 2),
-        (double_rate, 2),
-        (replace_weights, 2),
+        (lambda model, optimizer: None, (1, 1)),
+        (freeze, (2, 2)),
+        (replace_buffer, (2, 1)),
+        (lambda model, optimizer: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())), (2, 1)),
+        (lambda model, optimizer: model.load_state_dict(copy.deepcopy(model.state_dict())), (1, 1)),
+        (lambda model, optimizer: model.eval(), (2, 2)),
+        (lambda model, optimizer: model.drop.eval(), (2, 2)),
+        (double_rate, (2, 1)),
+        (replace_rate, (2, 1)),
+        (replace_weights, (2, 1)),
     ],
 )
-def test_what_is_recorded_again(change: Any, expected: int) -> None:
+def test_what_is_recorded_again(change: Any, expected: tuple[int, int]) -> None:
+    """What is replaced seldom comes back, so the memory of the old recording is freed."""
     assert count_recordings(change) == expected
 
 
@@ -235,6 +271,91 @@ def test_one_graph_is_recorded_once_and_others_of_its_shape_once_more() -> None:
             step(x, target, used)
         counts.append(step.num_recordings)
     assert counts == [1, 2, 2, 2]
+
+
+def gradients_of(model: nn.Module, graph: geoskip.Graph, zero_grad: Callable[[], Any]) -> Callable[..., Tensor]:
+    """A step that only computes gradients."""
+
+    def step(x: Tensor, target: Tensor) -> Tensor:
+        zero_grad()
+        loss = (model(x, graph) - target).abs().mean()
+        loss.backward()
+        return loss
+
+    return step
+
+
+def loop_with(where: str, step: Callable[..., Tensor], optimizer: torch.optim.Optimizer, batches: Any) -> Tensor:
+    """The losses of a loop in which the step does not do everything."""
+    losses = []
+    for number, batch in enumerate(batches):
+        if where == "zero_grad outside" or (where == "sums of two" and number % 2 == 0):
+            optimizer.zero_grad()
+        losses.append(step(*batch).detach())
+        if where != "sums of two" or number % 2:
+            optimizer.step()
+    return torch.stack(losses)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("where", ["zero_grad outside", "zero_grad inside", "sums of two"])
+def test_gradients_may_be_used_outside(where: str, device: str) -> None:
+    """With batches of two sizes, whose recordings have gradients of their own."""
+    losses = []
+    for is_captured in (False, True):
+        model, optimizer, graph = setting(device)
+        model.drop.p = 0.0
+        step = gradients_of(model, graph, optimizer.zero_grad if where == "zero_grad inside" else Mock())
+        record = None if device == "cuda" else partial(record_on_cpu, model)
+        chosen = Captured(step, (model, optimizer), record) if is_captured else step
+        losses.append(loop_with(where, chosen, optimizer, batches(device, [4, 4, 2] * 8)))
+    assert isinstance(chosen, Captured)
+    assert chosen.num_recordings >= 2
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_two_captured_steps_share_gradients(device: str) -> None:
+    losses = []
+    for is_captured in (False, True):
+        model, optimizer, graph = setting(device)
+        model.drop.p = 0.0
+        steps: list[Callable[..., Tensor]]
+        steps = [gradients_of(model, graph, optimizer.zero_grad), partial(descend, model)]
+        if is_captured:
+            record = None if device == "cuda" else partial(record_on_cpu, model)
+            steps = [Captured(step, (model, optimizer), record) for step in steps]
+        seen = []
+        for x, target in batches(device, [4, 4, 2] * 8):
+            seen.append(steps[0](x, target).detach())
+            steps[1](torch.tensor(0.01, device=device))
+        losses.append(torch.stack(seen))
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+
+
+def descend(model: nn.Module, rate: Tensor) -> Tensor:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.sub_(rate * parameter.grad)
+    return rate
+
+
+def test_a_recording_that_fails_leaves_the_gradients() -> None:
+    model, optimizer, graph = setting("cpu")
+
+    def record(step: Callable[[], Any]) -> Replay:
+        step()
+        raise ValueError("out of memory")
+
+    run = Captured(step_of(model, optimizer), (model,), record)
+    x, target = batches("cpu", [2])[0]
+    for _ in range(WARMUPS):
+        run(x, target, graph)
+    before = [parameter.grad for parameter in model.parameters()]
+    with pytest.raises(ValueError, match="out of memory"):
+        run(x, target, graph)
+    assert all(a is b.grad for a, b in zip(before, model.parameters(), strict=True))
 
 
 def flipped_spheres(count: int) -> list[geoskip.Graph]:
@@ -295,6 +416,83 @@ def test_a_gradient_of_an_argument_is_not_lost_in_silence(device: str) -> None:
         step(x, target, graph)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_arguments_that_the_step_changes(device: str) -> None:
+    def step(x: Tensor, total: Tensor) -> Tensor:
+        return total.add_(x.sum()).clone()
+
+    record = None if device == "cuda" else partial(record_on_cpu, nn.Identity())
+    run, total = Captured(step, (), record), torch.zeros((), device=device)
+    for number in range(WARMUPS + 3):
+        assert float(run(torch.ones(2, device=device), total)) == float(total) == 2 * (number + 1)
+    assert run.num_recordings == 1
+
+
+def test_objects_that_are_new_in_every_call() -> None:
+    """Their ids are used again, but not their recordings, which would fill the memory."""
+
+    class Batch:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+    run, kept = Captured(lambda x, batch: batch.factor * x, (), record_once), Batch(2.0)
+    for number in range(50 * WARMUPS):
+        assert float(run(torch.ones(()), Batch(number))) == number
+    assert run.num_recordings == 0
+    for _ in range(WARMUPS + 2):
+        assert float(run(torch.ones(()), kept)) == 2.0
+    assert run.num_recordings == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inference_mode_has_recordings_of_its_own(device: str) -> None:
+    model, _, graph = setting(device)
+    run, x = captured(lambda x: model(x, graph), device, model.eval()), batches(device, [2])[0][0]
+    for context in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+        with context():
+            outputs = [run(x) for _ in range(WARMUPS + 2)]
+        torch.testing.assert_close(outputs[-1], outputs[0])
+    assert run.num_recordings == 3
+
+
+def test_parameters_that_have_no_shape_yet() -> None:
+    model = nn.LazyLinear(3)
+    run = Captured(model, (model,), record_once)
+    for _ in range(WARMUPS + 2):
+        assert run(torch.ones(2, 4)).shape == (2, 3)
+    assert run.num_recordings == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_autocast_around_a_captured_step(device: str) -> None:
+    """A weight that autocast has cast before the step is recorded is cast again in every replay."""
+    linear = nn.Linear(3, 3, bias=False).to(device)
+    x = torch.ones(1, 3, device=device)
+    run = captured(linear, device, linear) if device == "cuda" else Captured(linear, (linear,), record_once)
+    for number in range(WARMUPS + 3):
+        with torch.autocast(device, torch.bfloat16):
+            expected = linear(x)
+            if number == WARMUPS:
+                # The cast weight is kept until the context ends.
+                linear.weight.data.fill_(2.0)
+                assert torch.equal(linear(x), expected)
+            torch.testing.assert_close(run(x), 0 * expected + 6.0 if number >= WARMUPS else expected)
+    assert run.num_recordings == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graph_that_is_changed_in_place(device: str) -> None:
+    """Splines remember what they compute from pseudo-coordinates."""
+    conv, graph = geoskip.SplineConv(3, 8, kernel_size=4, dim=3).to(device), sphere().to(device)
+    run, x = captured(lambda x, graph: conv(x, graph), device, conv), batches(device, [2])[0][0]
+    assert graph.pseudo is not None
+    for _ in range(3):
+        for _ in range(WARMUPS + 2):
+            torch.testing.assert_close(run(x, graph), conv(x, graph))
+        graph.pseudo.mul_(0.9)
+    assert run.num_recordings == 2
+
+
 def test_inputs_are_copied_in_and_results_out() -> None:
     """Replays see the new inputs, and do not change results that were returned before."""
     out = torch.zeros(3)
@@ -347,11 +545,34 @@ def test_only_modules_and_optimizers_are_watched() -> None:
         geoskip.capture(lambda: None, torch.zeros(1))  # type: ignore[arg-type]
 
 
+class OnSecondGPU(Tensor):
+    is_cuda, device = True, torch.device("cuda", 1)
+
+
+def test_arguments_on_several_devices() -> None:
+    """Values of tensors on the CPU would become constants of the recording."""
+    with pytest.raises(ValueError, match="step: has arguments on cuda:1 and cpu"):
+        geoskip.capture(lambda x, factor: x * factor)(torch.ones(2).as_subclass(OnSecondGPU), torch.tensor(2.0))
+
+
+def test_a_captured_step_inside_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    run = geoskip.capture(lambda x: 7)
+    assert [run(torch.ones(2).as_subclass(OnSecondGPU)) for _ in range(WARMUPS + 2)] == [7] * (WARMUPS + 2)
+    assert run.num_recordings == 0
+
+
+@pytest.mark.gpu
+def test_a_captured_step_is_recorded_as_part_of_another() -> None:
+    inner = geoskip.capture(lambda x: 2 * x)
+    outer = geoskip.capture(lambda x: inner(x) + 1)
+    for number in range(2 * WARMUPS + 3):
+        assert float(outer(torch.full((), float(number), device="cuda"))) == 2 * number + 1
+    assert outer.num_recordings == 1
+
+
 def test_a_step_is_captured_on_the_device_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several GPUs, another one may be the current one, whose stream would record nothing."""
-
-    class OnSecondGPU(Tensor):
-        is_cuda, device = True, torch.device("cuda", 1)
 
     current: list[Any] = []
 
