@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ import geoskip
 from geoskip.graphs import attach, cartesian
 from geoskip.meshes import icosphere
 from geoskip.meshes.retriangulation import flip_edges
+from geoskip.training import cuda_graphs
 from geoskip.training.captured import Captured
 from geoskip.training.cuda_graphs import WARMUPS, Replay, preserved
 
@@ -191,6 +193,31 @@ def test_dropout_works_after_a_capture_that_failed() -> None:
     losses = torch.stack([train(x, target, graph) for _ in range(WARMUPS + 3)])
     assert train.num_recordings == 1
     assert losses.isfinite().all()
+
+
+@pytest.mark.gpu
+def test_other_threads_may_pin_memory_during_a_recording() -> None:
+    """As that of a DataLoader with ``pin_memory`` does."""
+    sizes = count(1 << 20, 1 << 20)
+
+    def step(x: Tensor) -> Tensor:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(torch.empty, next(sizes), pin_memory=True).result()
+        return 2 * x
+
+    run = geoskip.capture(step)
+    assert [float(run(torch.ones((), device="cuda"))) for _ in range(WARMUPS + 2)] == [2.0] * (WARMUPS + 2)
+    assert run.num_recordings == 1
+
+
+def test_a_recording_concerns_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    capturing = MagicMock()
+    for name in ("CUDAGraph", "graph_pool_handle", "current_stream", "stream"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock())
+    monkeypatch.setattr(torch.cuda, "graph", capturing)
+    monkeypatch.setattr(cuda_graphs, "stream_to_capture", MagicMock())
+    assert cuda_graphs.record_once(lambda: 7)() == 7
+    assert capturing.call_args.kwargs["capture_error_mode"] == "thread_local"
 
 
 @pytest.mark.gpu

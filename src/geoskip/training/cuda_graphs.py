@@ -43,8 +43,7 @@ def record_once(step: Callable[[], Any]) -> Replay:
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     try:
         # torch.cuda.graph does not return to the current stream if the capture fails.
-        back, capturing = torch.cuda.stream(torch.cuda.current_stream()), stream_to_capture()
-        with back, torch.cuda.graph(graph, pool=pool, stream=capturing):
+        with torch.cuda.stream(torch.cuda.current_stream()), _capturing(graph, pool=pool):
             result = step()
     except Exception as error:
         _undo_failed_capture(pool)
@@ -71,8 +70,13 @@ def _undo_failed_capture(pool: tuple[int, int]) -> None:
         torch._C._cuda_releasePool(device, pool)
         # The end of a capture that succeeds sets the generator back.
         scratch = torch.zeros(1, device="cuda")
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream_to_capture()):
+        with _capturing(torch.cuda.CUDAGraph()):
             scratch.zero_()
+
+
+def _capturing(graph: torch.cuda.CUDAGraph, **options: Any) -> torch.cuda.graph:
+    # By default, other threads must not call CUDA meanwhile, as those of loaders do that pin memory.
+    return torch.cuda.graph(graph, stream=stream_to_capture(), capture_error_mode="thread_local", **options)
 
 
 class Recording(NamedTuple):
