@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import geoskip
 from geoskip.graphs import attach, cartesian
 from geoskip.meshes import icosphere
 from geoskip.meshes.retriangulation import flip_edges
+from geoskip.pyg.edge_cache import remember
 from geoskip.training import cuda_graphs
 from geoskip.training.captured import Captured
 from geoskip.training.cuda_graphs import WARMUPS, Replay, preserved
@@ -210,14 +212,57 @@ def test_other_threads_may_pin_memory_during_a_recording() -> None:
     assert run.num_recordings == 1
 
 
-def test_a_recording_concerns_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    capturing = MagicMock()
-    for name in ("CUDAGraph", "graph_pool_handle", "current_stream", "stream"):
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """What stands in for ``torch.cuda.graph``."""
+    for name in ("CUDAGraph", "graph_pool_handle", "current_stream", "stream", "graph"):
         monkeypatch.setattr(torch.cuda, name, MagicMock())
-    monkeypatch.setattr(torch.cuda, "graph", capturing)
     monkeypatch.setattr(cuda_graphs, "stream_to_capture", MagicMock())
+    return torch.cuda.graph  # type: ignore[return-value]
+
+
+def test_a_recording_concerns_one_thread(capturing: MagicMock) -> None:
     assert cuda_graphs.record_once(lambda: 7)() == 7
     assert capturing.call_args.kwargs["capture_error_mode"] == "thread_local"
+
+
+@pytest.mark.usefixtures("capturing")
+@pytest.mark.parametrize("place", ["graph", "edge_index"])
+def test_a_recording_keeps_what_it_reads(place: str) -> None:
+    """Also when other code has made the graph or the edges forget it."""
+    graph, edges = sphere(), torch.tensor([[0, 1], [1, 0]])
+    changed = graph.pattern.senders if place == "graph" else edges
+
+    def read() -> Tensor:
+        if place == "graph":
+            return graph.remember("value", lambda: torch.zeros(1))
+        return remember((edges,), "value", lambda: torch.zeros(1))
+
+    value = weakref.ref(read())
+    replay = cuda_graphs.record_once(lambda: int(read()))
+    changed.add_(0)
+    read()
+    assert value() is not None
+    del replay
+    gc.collect()
+    assert value() is None
+
+
+@pytest.mark.gpu
+def test_edges_with_other_values_after_a_recording() -> None:
+    """Of one edge_index, the last weights are remembered, and a recording needs those that it was made with."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    conv, x = pyg.GCNConv(3, 8).cuda(), torch.randn(100, 3, device="cuda")
+    edges, (own, other) = torch.randint(100, (2, 600), device="cuda"), torch.rand(2, 600, device="cuda")
+    geoskip.accelerate(conv)
+    run = geoskip.capture(lambda x: conv(x, edges, own), conv)
+    for _ in range(WARMUPS + 1):
+        expected = run(x)
+    conv(x, edges, other)
+    # On the stream of recordings, memory that is free now would be used again.
+    with cuda_graphs.capture_stream():
+        _ = [torch.full((700,), torch.nan, device="cuda") for _ in range(50)]
+    torch.testing.assert_close(run(x), expected)
 
 
 @pytest.mark.gpu

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from geoskip.kernels.branches import stream_to_capture
+from geoskip.kernels.branches import stream_to_capture, values_kept
 
 # Runs before the capture: kernels compile, and libraries allocate their workspaces.
 WARMUPS = 3
@@ -43,7 +44,7 @@ def record_once(step: Callable[[], Any]) -> Replay:
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     try:
         # torch.cuda.graph does not return to the current stream if the capture fails.
-        with torch.cuda.stream(torch.cuda.current_stream()), _capturing(graph, pool=pool):
+        with torch.cuda.stream(torch.cuda.current_stream()), _capturing(graph, pool=pool), values_kept() as kept:
             result = step()
     except Exception as error:
         _undo_failed_capture(pool)
@@ -54,11 +55,13 @@ def record_once(step: Callable[[], Any]) -> Replay:
             "Return tensors instead of reading them with .item(), and see the error above"
         ) from error
 
-    def replay() -> Any:
-        graph.replay()
-        return result
+    return partial(_replayed, graph, result, kept)
 
-    return replay
+
+def _replayed(graph: torch.cuda.CUDAGraph, result: Any, kept: list[Any]) -> Any:
+    # What the graph reads is kept for as long as the graph.
+    graph.replay()
+    return result
 
 
 def _undo_failed_capture(pool: tuple[int, int]) -> None:
