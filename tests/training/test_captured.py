@@ -227,6 +227,15 @@ def test_a_recording_concerns_one_thread(capturing: MagicMock) -> None:
 
 
 @pytest.mark.usefixtures("capturing")
+def test_a_first_call_that_fails_has_ended_before_others() -> None:
+    """It runs on another stream than they do."""
+    with pytest.raises(KeyError), cuda_graphs.capture_stream():
+        raise KeyError
+    current, side = torch.cuda.current_stream(), cuda_graphs.stream_to_capture()
+    current.wait_stream.assert_called_once_with(side)  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("capturing")
 @pytest.mark.parametrize("place", ["graph", "edge_index"])
 def test_a_recording_keeps_what_it_reads(place: str) -> None:
     """Also when other code has made the graph or the edges forget it."""

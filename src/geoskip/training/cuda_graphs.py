@@ -34,9 +34,11 @@ def capture_stream(device: torch.device | str = "cuda") -> Iterator[None]:
         return
     current, side = torch.cuda.current_stream(), stream_to_capture()
     side.wait_stream(current)
-    with torch.cuda.stream(side):
-        yield
-    current.wait_stream(side)
+    try:
+        with torch.cuda.stream(side):
+            yield
+    finally:
+        current.wait_stream(side)
 
 
 def record_once(step: Callable[[], Any]) -> Replay:
