@@ -342,6 +342,18 @@ def test_what_is_recorded_again(change: Any, expected: tuple[int, int]) -> None:
     assert count_recordings(change) == expected
 
 
+def test_a_rate_on_another_device_is_a_constant() -> None:
+    rate = torch.tensor(0.1)
+    optimizer = torch.optim.SGD([torch.zeros(1, device="meta", requires_grad=True)], lr=rate)
+    record = Mock(side_effect=record_once)
+    run = Captured(lambda x: x, (optimizer,), record)
+    for value in (0.1, 0.01):
+        rate.fill_(value)
+        for _ in range(WARMUPS + 1):
+            run(torch.ones(1))
+    assert record.call_count == 2
+
+
 def test_one_graph_is_recorded_once_and_others_of_its_shape_once_more() -> None:
     model, optimizer, graph = setting("cpu")
     step = Captured(step_of(model, optimizer), (model, optimizer), record_once)

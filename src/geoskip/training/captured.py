@@ -27,7 +27,7 @@ def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -
 
     .. code-block:: python
 
-        optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(1e-3), capturable=True)
+        optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(1e-3, device="cuda"), capturable=True)
 
         def step(x, target):
             optimizer.zero_grad()
@@ -56,8 +56,8 @@ def capture(step: Callable[P, R], *watched: nn.Module | torch.optim.Optimizer) -
         step: a function that runs on the GPU: forward, backward and the optimizer, or any part of it.
         watched: the models and optimizers that the step uses. The step is recorded again if a model changes its mode,
             its parameters or buffers are replaced, or parameters are frozen, and if an optimizer changes its
-            hyper-parameters or loads a state. A learning rate in a tensor, as above, may change without. The gradients
-            of their parameters may be used and set to zero outside of the step, too.
+            hyper-parameters or loads a state. A learning rate in a tensor on the GPU, as above, may change without. The
+            gradients of their parameters may be used and set to zero outside of the step, too.
     """
     for each in watched:
         if not isinstance(each, nn.Module | torch.optim.Optimizer):
@@ -208,10 +208,17 @@ class Captured(Generic[P, R]):
                             modes.append(tensor.requires_grad)
                             state.append(None if is_lazy(tensor) else tensor.data_ptr())
             else:
-                settings = [value for group in each.param_groups for key, value in group.items() if key != "params"]
-                kept += [each.state, *(value for value in settings if isinstance(value, Tensor))]
+                kept.append(each.state)
                 state.append(id(each.state))
-                state += [id(value) if isinstance(value, Tensor) else repr(value) for value in settings]
+                for group in each.param_groups:
+                    device = next((parameter.device for parameter in group["params"]), None)
+                    for value in (value for name, value in group.items() if name != "params"):
+                        if isinstance(value, Tensor) and value.device == device:
+                            kept.append(value)
+                            state.append(id(value))
+                        else:
+                            # Values on the CPU are constants of a recording.
+                            state.append(value.item() if isinstance(value, Tensor) else repr(value))
         if state != self._watched_state[0]:
             self._watched_state = state, kept
             self._calls.clear()
