@@ -27,6 +27,7 @@ from geoskip.graphs.checks import (
 )
 from geoskip.graphs.tensor_records import map_tensors, move, register_record
 from geoskip.kernels import Pattern, is_transformed, sort_edges
+from geoskip.kernels.branches import keep
 from geoskip.kernels.paths import is_stand_in
 from geoskip.shapes import Float, Int
 
@@ -237,7 +238,7 @@ class Graph:
             versions.append(of._version)
         before = self._memo.get(key)
         if before is not None and before[0] == versions:
-            return before[1]
+            return keep(before[1])
         if is_stand_in(self.order) or is_transformed():
             # Stand-ins must not outlive the trace or transform that uses them.
             return build()

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ Fork = Callable[..., Any]
 _HAS_CUDA = torch.backends.cuda.is_built()
 # How many branches of each stream are open: those of a nested context take other streams.
 _open: dict[tuple[int, int], int] = defaultdict(int)
+_kept: list[Any] | None = None
+T = TypeVar("T")
 
 
 def run_inline(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -63,6 +65,25 @@ def _branches(x: Tensor) -> Iterator[Fork]:
         _open[stream_key] -= len(used)
         for side in used:
             main.wait_stream(side)
+
+
+@contextmanager
+def values_kept() -> Iterator[list[Any]]:
+    """A list of all remembered values that code inside of the context reads: a captured graph reads their memory, also
+    when they have been forgotten."""
+    global _kept
+    before, _kept = _kept, []
+    try:
+        yield _kept
+    finally:
+        _kept = before
+
+
+def keep(value: T) -> T:
+    """The value, which a context of :func:`values_kept` then contains."""
+    if _kept is not None:
+        _kept.append(value)
+    return value
 
 
 def stream_to_capture() -> torch.cuda.Stream:

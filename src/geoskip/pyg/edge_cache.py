@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_index, check_indices
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
+from geoskip.kernels.branches import keep
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
     if entries is not None:
         entry = entries.get(key)
         if entry is not None and entry.fits(tensors):
-            return entry.value
+            return keep(entry.value)
     if not _can_remember(tensors):
         return build()
     # A value that is first needed in inference mode must also serve training.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from geoskip.registry import lazy_names
 
 if TYPE_CHECKING:
+    from geoskip.training.captured import capture as capture
     from geoskip.training.config import Config as Config, Optim as Optim, override as override, resolve as resolve
-    from geoskip.training.cuda_graphs import capture as capture
     from geoskip.training.evaluation import evaluate_run as evaluate_run
     from geoskip.training.loop import train as train
     from geoskip.training.run import Run as Run
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "captured": "capture",
         "config": "Config Optim override resolve",
-        "cuda_graphs": "capture",
         "evaluation": "evaluate_run",
         "loop": "train",
         "run": "Run",
