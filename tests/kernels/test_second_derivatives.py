@@ -158,6 +158,26 @@ def test_outputs_may_change_in_place(batch: tuple[int, ...], out: int, where: Wh
     torch.testing.assert_close(gradients[0], gradients[1], rtol=where.tolerance, atol=where.tolerance)
 
 
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("is_batch", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_change_in_place_goes_unnoticed(name: str, is_batch: bool, where: Where) -> None:
+    """If the gradients need what was changed, autograd raises an error."""
+    function, (x, *others) = kernel(name)
+    inputs = [x if is_batch or x.dim() == 2 else x[0], *others]
+    leaves = [tensor.to(where.device, where.dtype).requires_grad_() for tensor in inputs]
+    with use_path(where.path):
+        expected = torch.autograd.grad((3 * function(*leaves, device=where.device)).sum(), leaves)
+        y = function(*leaves, device=where.device).mul_(3)
+        try:
+            found = torch.autograd.grad(y.sum(), leaves)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+        else:
+            torch.testing.assert_close(found, expected, rtol=where.tolerance, atol=where.tolerance)
+
+
 def test_weights_of_edges_that_only_the_reference_differentiates() -> None:
     """Fixed factors of the fast kernels (softmax's scale, the shares of a loss) have gradients nevertheless."""
     _, inputs = kernel("softmax")
