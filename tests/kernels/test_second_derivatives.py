@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -176,6 +177,30 @@ def test_no_change_in_place_goes_unnoticed(name: str, is_batch: bool, where: Whe
                 raise
         else:
             torch.testing.assert_close(found, expected, rtol=where.tolerance, atol=where.tolerance)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_need_not_be_contiguous(name: str, where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a column of a matrix that holds all biases."""
+
+    def results() -> list[Tensor]:
+        function, inputs = kernel(name)
+        leaves = [tensor.to(where.device, where.dtype).requires_grad_() for tensor in inputs]
+        with use_path(where.path):
+            y = function(*leaves, device=where.device)
+            return [y.detach(), *torch.autograd.grad((y * y.detach().sin()).sum(), leaves)]
+
+    def spread(value: Any) -> Any:
+        return torch.stack([value, value], dim=-1)[..., 0] if isinstance(value, Tensor) else value
+
+    expected = results()
+    for module, function in product((kernels, functional), (*kernels.__all__, "max_pool", "mean_pool", "segment_mean")):
+        if hasattr(functional, function) and hasattr(module, function):
+            run = getattr(module, function)
+            monkeypatch.setattr(module, function, lambda *values, run=run: run(*map(spread, values)))
+    tolerance = 10 * where.tolerance
+    torch.testing.assert_close(results(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_weights_of_edges_that_only_the_reference_differentiates() -> None:
