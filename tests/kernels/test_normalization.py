@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geoskip.graphs import Graph, gcn_edges, mean_weights, with_self_loops
+from geoskip.graphs import Graph, WeightedEdges, gcn_edges, mean_weights, with_self_loops
 from geoskip.kernels import use_path
 
 PATHS = [
@@ -47,3 +47,11 @@ def test_mean(path: str, device: str) -> None:
     with use_path(path):
         found = mean_weights(with_self_loops(graph(device), torch.float32))
     assert torch.equal(found.cpu(), expected)
+
+
+@pytest.mark.parametrize(("path", "device"), PATHS)
+def test_mean_of_a_column(path: str, device: str) -> None:
+    pattern, ones = with_self_loops(graph(device), torch.float32)
+    weights = torch.stack([ones, -ones], dim=1)[:, 0]
+    with use_path(path):
+        assert torch.equal(mean_weights(WeightedEdges(pattern, weights)), mean_weights(WeightedEdges(pattern, ones)))

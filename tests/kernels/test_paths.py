@@ -151,6 +151,15 @@ def test_batches_in_parts_that_fit_the_cache(operator: str, at_once: int, monkey
     assert max(tables) == at_once * item_bytes
 
 
+def test_many_parts_of_a_batch_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of a gradient are summed in float32, in which rounding does not add up."""
+    monkeypatch.setattr(cpu_tables, "TABLE_BYTES", 1)
+    conv, x = ChebConv(4, 4, kernel_size=3, bias=False), torch.rand(1000, 7, 4).bfloat16()
+    (exact,) = torch.autograd.grad(conv(x.float(), specimen().graph()).sum(), conv.theta)
+    (found,) = torch.autograd.grad(conv.bfloat16()(x, specimen().graph()).sum(), conv.theta)
+    torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=0)
+
+
 @pytest.mark.parametrize("operator", [ChebConv, GCNConv, GINConv])
 def test_backward_under_autocast(operator: type[Operator]) -> None:
     """Gradients are in the precision of the forward pass, as if autocast had ended before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -156,6 +157,50 @@ def test_outputs_may_change_in_place(batch: tuple[int, ...], out: int, where: Wh
             y = y.mul_(factor) if inplace else 2 * y
             gradients.append(torch.autograd.grad(y.sum(), leaf)[0])
     torch.testing.assert_close(gradients[0], gradients[1], rtol=where.tolerance, atol=where.tolerance)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("is_batch", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_change_in_place_goes_unnoticed(name: str, is_batch: bool, where: Where) -> None:
+    """If the gradients need what was changed, autograd raises an error."""
+    function, (x, *others) = kernel(name)
+    inputs = [x if is_batch or x.dim() == 2 else x[0], *others]
+    leaves = [tensor.to(where.device, where.dtype).requires_grad_() for tensor in inputs]
+    with use_path(where.path):
+        expected = torch.autograd.grad((3 * function(*leaves, device=where.device)).sum(), leaves)
+        y = function(*leaves, device=where.device).mul_(3)
+        try:
+            found = torch.autograd.grad(y.sum(), leaves)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+        else:
+            torch.testing.assert_close(found, expected, rtol=where.tolerance, atol=where.tolerance)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_need_not_be_contiguous(name: str, where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a column of a matrix that holds all biases."""
+
+    def results() -> list[Tensor]:
+        function, inputs = kernel(name)
+        leaves = [tensor.to(where.device, where.dtype).requires_grad_() for tensor in inputs]
+        with use_path(where.path):
+            y = function(*leaves, device=where.device)
+            return [y.detach(), *torch.autograd.grad((y * y.detach().sin()).sum(), leaves)]
+
+    def spread(value: Any) -> Any:
+        return torch.stack([value, value], dim=-1)[..., 0] if isinstance(value, Tensor) else value
+
+    expected = results()
+    for module, function in product((kernels, functional), (*kernels.__all__, "max_pool", "mean_pool", "segment_mean")):
+        if hasattr(functional, function) and hasattr(module, function):
+            run = getattr(module, function)
+            monkeypatch.setattr(module, function, lambda *values, run=run: run(*map(spread, values)))
+    tolerance = 10 * where.tolerance
+    torch.testing.assert_close(results(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_weights_of_edges_that_only_the_reference_differentiates() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from geoskip.graphs import Graph
-from geoskip.kernels import use_path
+from geoskip.kernels import paths, use_path
 from geoskip.operators import FeaStConv, MoNetConv, SpiralConv
 from tests.compiled import MODES, assert_trains_compiled
 from tests.operators.cases import CASES, FIRST, IN, OUT, Case
@@ -163,3 +163,17 @@ def test_exported_equals_eager(case: Case) -> None:
     other = case.specimen().relabelled(torch.arange(6, -1, -1)).graph(torch.float32)
     assert not torch.allclose(conv(x, other), y)
     assert_close(exported(x, other), conv(x, other), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_exported_for_batches_of_every_size(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches, which eager code on the CPU computes by the formula, and large ones."""
+    monkeypatch.setattr(paths, "SMALL", 100)
+    conv, x, graph = some(case)
+    sizes = torch.export.ShapesCollection()
+    sizes[x] = {0: torch.export.Dim("items", min=1)}
+    shapes = sizes.dynamic_shapes(conv, (x, graph))
+    exported = torch.export.export(conv, (x, graph), dynamic_shapes=shapes).module()
+    for items in (1, 9):
+        batch = features(items, 7, IN, dtype=torch.float32)
+        assert_close(exported(batch, graph), conv(batch, graph), rtol=1e-5, atol=1e-5)

@@ -88,20 +88,19 @@ class Kernel:
     def forward(self, ctx: Any, *inputs: Any) -> Tensor:
         # Backward may run where another path is chosen.
         ctx.kernels = kernels = kernels_for(inputs[0])
-        output = getattr(kernels, self.name)(*inputs)
-        self._save(ctx, inputs, output)
-        y = output[0] if self.num_saved else output
-        # Autograd would not let users change a view in place.
-        return _unsafe_view(y, y.shape) if y._is_view() else y
+        return self._save(ctx, inputs, getattr(kernels, self.name)(*inputs))
 
     def _traced_forward(self, ctx: Any, *inputs: Any) -> Tensor:
         """Of the operator ``geoskip::name``, which a trace takes apart."""
         ctx.kernels = kernels_for(inputs[0])
-        output = self._forward_op(*self._flat(inputs))
-        self._save(ctx, inputs, output)
-        return output[0] if self.num_saved else output
+        return self._save(ctx, inputs, self._forward_op(*self._flat(inputs)))
 
-    def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    def _save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> Tensor:
+        """Save what the gradients need, and return y."""
+        y, *saved = output if self.num_saved else (output,)
+        if y._is_view():
+            # Autograd would not let users change a view in place. It notices changes of what it returns alone.
+            y = _unsafe_view(y, y.shape)
         tensors = list(inputs)
         ctx.others = others = []
         for at in self._others:
@@ -109,11 +108,11 @@ class Kernel:
             tensors[at] = None
         if self.is_linear and not inputs[1].requires_grad:
             tensors[0] = None
-        if self.num_saved:
-            tensors += output[1:]
+        tensors += saved
         if self.saves_output:
-            tensors.append(output[0] if self.num_saved else output)
+            tensors.append(y)
         ctx.save_for_backward(*tensors)
+        return y
 
     def backward(self, ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
         needs: tuple[bool, ...] = ctx.needs_input_grad

@@ -102,7 +102,7 @@ def softmax_convolution(
         attention = attention.to(x.dtype)
     if receiver_attention is not None:
         receiver_attention = receiver_attention.to(x.dtype).contiguous()
-    basis = attention.contiguous(), receiver_attention, offset, edge_scale
+    basis = attention.contiguous(), receiver_attention, offset.contiguous(), edge_scale.contiguous()
     return _softmax_convolution.on(x)(x, *basis, theta, pattern, skip, bias)
 
 
@@ -124,7 +124,7 @@ def perceptron_convolution(
     if not is_fast(x, slots=1):
         return reference.perceptron_convolution(x, weights, epsilon, theta, pattern, hidden_bias, theta_out, skip, bias)
     if _has_perceptron(x, weights, epsilon):
-        network = _dense(theta), pattern, hidden_bias, theta_out, skip, bias
+        network = _dense(theta), pattern, hidden_bias.contiguous(), theta_out, skip, bias
         return _perceptron_convolution.on(x)(x.contiguous(), weights.contiguous(), epsilon, *network)
     # Otherwise the center is a skip of the first layer.
     first, matrix, *own = _prepared(x, theta, (1 + epsilon) * theta, hidden_bias, any_order=True)
@@ -148,7 +148,7 @@ def chebyshev_convolution(
         # The kernel of the whole recursion has no gradient of the weights; the sparse product has.
         return reference.chebyshev_convolution(x, weights, theta, pattern, first, skip, bias, sparse_product)
     x, theta, skip, bias = _prepared(x, theta, skip, bias)
-    return _chebyshev_convolution.on(x)(x, weights, theta, pattern, first, skip, bias)
+    return _chebyshev_convolution.on(x)(x, weights.contiguous(), theta, pattern, first, skip, bias)
 
 
 def sparse_product(
@@ -159,7 +159,7 @@ def sparse_product(
     r""":math:`y_i = \sum_{j \in \mathcal N(i)} w_{ij}\, x_j`, for every item of the batch at once."""
     if not is_fast(x, slots=1):
         return reference.sparse_product(x, weights, pattern)
-    return _sparse_product.on(x)(x.contiguous(), weights, pattern)
+    return _sparse_product.on(x)(x.contiguous(), weights.contiguous(), pattern)
 
 
 def max_pool(
@@ -187,7 +187,7 @@ def segment_mean(
     """The mean of the vertices ``offsets[s] : offsets[s + 1]`` of each segment; 0 for an empty one."""
     if not is_fast(x):
         return reference.segment_mean(x, offsets)
-    return _segment_mean.on(x)(x.contiguous(), offsets)
+    return _segment_mean.on(x)(x.contiguous(), offsets.contiguous())
 
 
 def linear(
@@ -214,7 +214,7 @@ def linear_cross_entropy(
     if not _is_eager_on_triton(x) or len(weight) > MAX_CLASSES or _is_differentiated(shares):
         return reference.linear_cross_entropy(x, weight, bias, labels, shares)
     x, weight, bias, _ = _prepared(x, weight, bias, None)
-    return _linear_cross_entropy.on(x)(x, weight, bias, labels, shares)
+    return _linear_cross_entropy.on(x)(x, weight, bias, labels.contiguous(), shares.contiguous())
 
 
 def _is_differentiated(fixed: Tensor) -> bool:
@@ -272,7 +272,8 @@ def _prepared(
         x, theta = x.to(dtype), theta.to(dtype)
         skip, bias = (None if tensor is None else tensor.to(dtype) for tensor in (skip, bias))
     order = _dense if any_order else Tensor.contiguous
-    return x.contiguous(), order(theta), None if skip is None else order(skip), bias
+    skip, bias = None if skip is None else order(skip), None if bias is None else bias.contiguous()
+    return x.contiguous(), order(theta), skip, bias
 
 
 def _dense(matrices: Tensor) -> Tensor:

@@ -83,8 +83,9 @@ def is_fast(x: Tensor, slots: int = 2) -> bool:
         return _HAS_TRITON and x.dtype != torch.float64
     if x.device.type != "cpu":
         return False
-    # Autocast has other output types in plain PyTorch, which must not depend on the size.
-    return slots == 1 or x.numel() >= SMALL or _path == "interpreter" or is_autocast(x) or is_traced(x)
+    # A trace must not depend on the size, so it is asked for last. Neither must the output types of autocast, which are
+    # others in plain PyTorch.
+    return slots == 1 or _path == "interpreter" or is_traced(x) or is_autocast(x) or x.numel() >= SMALL
 
 
 def on_triton(x: Tensor) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from geoskip.kernels.cpu_tables import gradients_of_own, parts_of_batch, rows_of
+from geoskip.kernels.cpu_tables import gradients_of_own, parts_of_batch, rows_of, work_dtype
 from geoskip.kernels.paths import kernels_for
 from geoskip.kernels.pattern import Pattern
 
@@ -64,7 +64,9 @@ def chebyshev_convolution_gradients(
     skip: Tensor | None, bias: Tensor | None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     grad_y = grad_y.contiguous()
-    matrix, grad_x, grad_theta = _matrix_of_x(theta, first, skip), torch.empty_like(x), torch.zeros_like(theta)
+    matrix, grad_x, products = _matrix_of_x(theta, first, skip), torch.empty_like(x), theta.new_empty(theta.shape[1:])
+    # Over the parts of a batch, lower precisions are summed in float32.
+    grad_theta = torch.zeros_like(theta, dtype=work_dtype(x))
     grad_skip, grad_bias = gradients_of_own(x, grad_y, needs[5] or first == 0, needs[6])
     if first == 0 and grad_skip is not None:
         # Both multiply x.
@@ -79,9 +81,9 @@ def chebyshev_convolution_gradients(
             torch.mm(rows_of(part_of_grad), matrix.t(), out=flat_grad)
         for m, term in _terms(part_of_grad, weights, transposed, first, len(theta)):
             flat_grad.addmm_(term, theta[m].t())
-            grad_theta[m].addmm_(flat.t(), term)
+            grad_theta[m] += torch.mm(flat.t(), term, out=products)
     return (
-        *(grad_x if needs[0] else None, None, grad_theta if needs[2] else None, None, None),
+        *(grad_x if needs[0] else None, None, grad_theta.to(theta.dtype) if needs[2] else None, None, None),
         *(grad_skip if needs[5] else None, grad_bias),
     )
 

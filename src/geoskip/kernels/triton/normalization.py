@@ -82,7 +82,7 @@ def _normalized(pattern: Pattern, weights: Tensor, is_mean: bool, with_loops: bo
 
 def mean_weights(pattern: Pattern, weights: Tensor) -> Tensor:
     """Weights divided by their sum at the receiver."""
-    return _normalized(pattern, weights, True, True, weights.dtype)
+    return _normalized(pattern, weights.contiguous(), True, True, weights.dtype)
 
 
 def symmetric_weights(pattern: Pattern, weights: Tensor, with_loops: bool, dtype: torch.dtype) -> Tensor:
