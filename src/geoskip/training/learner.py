@@ -98,7 +98,7 @@ class Learner:
         # In a tensor, the rate of a captured step can still change.
         rate: Any = torch.tensor(float(config.optim.lr), device=self.device) if captured else config.optim.lr
         self.optimizer = FusedAdam(self.parameters, rate, config.optim.weight_decay)
-        # By the addresses and sizes in them. All are kept, because a captured step reads the one it was recorded with.
+        # By the addresses and sizes of the tensors. None is removed: a captured step reads the one of its recording.
         self._adam_tables: dict[Any, Any] = {}
 
     def set_lr(self, lr: float) -> None:

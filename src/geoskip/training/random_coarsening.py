@@ -117,11 +117,7 @@ class RandomCoarsener:
         return (finest, *coarser), (self.pos, *(torch.cat(level) for level in zip(*pos, strict=True)))
 
     def fill(
-        self,
-        levels: tuple[PackedLevel, ...],
-        pos: tuple[Float[Tensor, "_ dim"], ...],
-        epoch: int,
-        measured: str | None,
+        self, levels: tuple[PackedLevel, ...], pos: tuple[Float[Tensor, "_ dim"], ...], epoch: int, measured: str | None
     ) -> None:
         """Write what :meth:`packed` returns into stored levels and positions, which may be longer than the draw."""
         if self._in_kernels:
