@@ -192,14 +192,9 @@ def store_set(
 
 
 def store_graphs(
-    graphs: Sequence[Graph],
-    pos: Sequence[Float[Tensor, "_ dim"]],
-    coordinates: str | None,
-    *,
-    looped: bool,
-    padded: bool,
+    graphs: Sequence[Graph], pos: Sequence[Float[Tensor, "_ dim"]], coordinates: str | None, *, looped: bool
 ) -> GraphStore:
-    """Store graphs of one level whose features are their positions, each with its own scale.
+    """Store graphs of one level whose features are their positions, each with its own scale; batches are not padded.
 
     If all are the same object, the graph is stored once.
     """
@@ -210,7 +205,7 @@ def store_graphs(
     features, pairs = torch.cat(list(pos)), zip(graphs, pos, strict=True)
     scales = torch.stack([own_scale(graph, verts if coordinates == "position" else None) for graph, verts in pairs])
     store = UniformStore if uniform else GraphStore
-    return store(features, (features,), (level,), coordinates, (scales,), padded)
+    return store(features, (features,), (level,), coordinates, (scales,), padded=False)
 
 
 @register_record

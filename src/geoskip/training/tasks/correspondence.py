@@ -87,7 +87,7 @@ class Correspondence(Task):
         operator = operator_info(self.config.operator)
         coordinates = self.config.pseudo if operator.uses_pseudo else None
         graphs = [unique[key] for key in topologies]
-        return store_graphs(graphs, verts, coordinates, looped=operator.adds_self_loops, padded=False)
+        return store_graphs(graphs, verts, coordinates, looped=operator.adds_self_loops)
 
     def model_arguments(self) -> dict[str, Any]:
         dim = 3 if self.config.pseudo == "position" else 1
