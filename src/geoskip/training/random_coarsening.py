@@ -209,7 +209,7 @@ class RandomCoarsener:
 
 
 def _packed_graph(graphs: DenseGraphs) -> Graph:
-    """The graphs one after the other."""
+    """The graphs packed one after the other, as operators take them."""
     offsets = offsets_of(graphs.sizes)
     owners, receivers, senders = graphs.adjacency.nonzero().unbind(1)
     graph = Graph.from_edge_index(torch.stack([senders, receivers]) + offsets[owners], int(offsets[-1]))
