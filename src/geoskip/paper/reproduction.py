@@ -150,8 +150,8 @@ def _minutes(seconds: float | None) -> str:
 
 
 def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
-    """Seconds of the device per epoch, by data set and operator, and of all operators under the name "", over the
-    records that know how many runs shared the device."""
+    """Seconds of the device per epoch, by data set and operator; the operator "" is the mean over all of them. Records
+    that do not say how many runs shared the device do not count."""
     rates: dict[tuple[str, str], list[float]] = {}
     for record in records:
         if record.concurrency:
@@ -162,8 +162,8 @@ def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
 
 
 def device_seconds(job: Job, rates: Mapping[tuple[str, str], float]) -> float | None:
-    """An estimate from other runs on the data, whatever their length and kernel size: those of the operator, or else
-    all of them; None if there are none."""
+    """An estimate from the :func:`device_rates` of the operator on the same data, or of all operators; None if there
+    are none."""
     rate = rates.get((job.data, job.row.operator), rates.get((job.data, "")))
     return None if rate is None else rate * job.config().optim.epochs
 

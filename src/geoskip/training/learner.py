@@ -131,7 +131,7 @@ class Learner:
             self._apply_with_kernels(updated, loss, count)
             return
         # With fp16 the scale may have made the gradients overflow: the scaler skips the step and halves the scale. At a
-        # scale of 1 or less they are not finite by themselves, and further halving would skip steps for ever.
+        # scale of 1 or less they are not finite by themselves, and further halving would skip steps forever.
         scaled = self.scaler.scale(torch.ones_like(self.last_loss)) > 1
         norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in updated if parameter.grad is not None])
         is_finite = loss.isfinite() & (norm.isfinite() | scaled)
