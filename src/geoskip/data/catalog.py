@@ -147,8 +147,14 @@ PUBLISHED_SUPERPIXELS = DataSet(
 )
 _MESHES = (FACES, MIXED_FACES, MOVING_BODIES, COMA, BODIES, REMESHED_BODIES, FAUST)
 BUILT_IN = {data_set.name: data_set for data_set in (*_MESHES, MNIST, FASHION_MNIST, PUBLISHED_SUPERPIXELS)}
-# The paper calls MNIST's superpixels so.
-DATA_SETS: Registry[DataSet] = Registry("data", {**BUILT_IN, "superpixels": MNIST}, entry_points="geoskip.data")
+DATA_SETS: Registry[DataSet] = Registry(
+    "data",
+    {
+        **BUILT_IN,
+        "superpixels": MNIST,  # as the paper calls it
+    },
+    entry_points="geoskip.data",
+)
 
 # What a path can hold, by task; the function takes the path as its first argument.
 FOLDERS: dict[str, DataSet] = {
