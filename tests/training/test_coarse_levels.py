@@ -94,8 +94,9 @@ def check_draw(one: RandomCoarsener, path: str, device: str, epoch: int, measure
     for values, wanted in zip(found, expected, strict=True):
         assert isinstance(values, Tensor) == isinstance(wanted, Tensor)
         if isinstance(values, Tensor):
-            assert values.dtype == wanted.dtype
-            assert torch.equal(values[: len(wanted)], wanted)
+            assert values.is_floating_point() == wanted.is_floating_point()
+            # Draws are stored in types that are wide enough for all of them.
+            assert torch.equal(values[: len(wanted)].double(), wanted.double())
             # Nothing is written after the draw.
             assert bool(((values[len(wanted) :] == 77) | (values[len(wanted) :] == 1)).all())
 
@@ -117,7 +118,7 @@ def test_graphs_of_every_size(path: str, device: str, directed: bool, name: str)
     check_draw(random_set(name, directed, looped=True), path, device, 1, "position")
 
 
-@pytest.mark.parametrize("num_levels", [2, 5])
+@pytest.mark.parametrize("num_levels", [1, 2, 5])
 @pytest.mark.parametrize("dim", [0, 1, 3])
 @pytest.mark.parametrize(("path", "device"), PATHS)
 def test_dimensions_and_levels(path: str, device: str, dim: int, num_levels: int) -> None:

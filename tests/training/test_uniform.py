@@ -37,7 +37,7 @@ def stores(**chosen: Any) -> tuple[GraphStore, GraphStore, Correspondence]:
     coordinates = task.store.coordinates
     looped = task.store.levels[0].looped is not None
     alike = [connect(meshes[0], task.config) for _ in meshes]
-    apart = store_graphs(alike, pos, coordinates, looped=looped, padded=False)
+    apart = store_graphs(alike, pos, coordinates, looped=looped)
     return task.store, apart, task
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -111,11 +112,9 @@ def with_flag(line: str, command: Any) -> str:
 
 
 def _raised_in(traceback: TracebackType | None) -> str:
-    module = ""
-    while traceback is not None:
-        module = traceback.tb_frame.f_globals.get("__name__", "")
-        traceback = traceback.tb_next
-    return module
+    """The module that raised an error."""
+    frames = [frame for frame, _ in walk_tb(traceback)]
+    return frames[-1].f_globals.get("__name__", "") if frames else ""
 
 
 @contextmanager

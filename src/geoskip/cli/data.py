@@ -29,7 +29,7 @@ def check(
     from geoskip.data.cache import entries
     from geoskip.data.catalog import check_data
 
-    chosen = check_data(names or None)
+    chosen = check_data(names)
     damaged = [entry for entry in entries(thorough=thorough) if entry.fault]
     if as_json:
         statuses = [asdict(status) | {"path": status.path and str(status.path)} for status in chosen]

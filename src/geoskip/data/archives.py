@@ -61,7 +61,7 @@ def read_files(source: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT)
 
 def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT) -> dict[str, Path]:
     """The files of a folder whose path in it matches ``pattern``, by that path, sorted. Links are followed."""
-    found = {}
+    files = {}
     for parent, subfolders, names in os.walk(folder, onerror=_fail, followlinks=True):
         here, resolved = Path(parent), Path(parent).resolve()
         # A link to a folder that contains it has no end.
@@ -73,8 +73,8 @@ def list_files(folder: Path, pattern: re.Pattern[str], limits: Limits = DEFAULT)
                 _check_unicode(name)
                 _check(stat.S_ISREG(status.st_mode), f"{path} is not a regular file")
                 _check(status.st_size <= limits.file_bytes, f"{path} is too large")
-                found[name] = path
-    return dict(sorted(found.items()))
+                files[name] = path
+    return dict(sorted(files.items()))
 
 
 def _fail(error: OSError) -> None:

@@ -87,7 +87,7 @@ def cached(
     Everything that the result depends on belongs in the recipe: parameters, :func:`fingerprint` of the inputs, and a
     version number that changes with the code of ``build``. If several processes ask at once, one builds and the others
     wait for it, for at most ``timeout`` seconds. If the result cannot be written (disk full, read-only folder), it is
-    returned all the same, with a warning in the log.
+    still returned, with a warning in the log.
     """
     folder = (root or cache_root()) / entry_name(kind, recipe)
     _remove_leftovers(folder.parent)

@@ -97,12 +97,7 @@ BODIES = DataSet(
     task="correspondence",
     title="Generated bodies like those of FAUST",
     function="geoskip.data.generated_bodies:bodies",
-    options=(
-        _PEOPLE(default=10),
-        _POSES(default=10),
-        _VERTICES(default=6890),
-        _SEED,
-    ),
+    options=(_PEOPLE(default=10), _POSES(default=10), _VERTICES(default=6890), _SEED),
     extra="people",
 )
 REMESHED_BODIES = DataSet(
@@ -201,14 +196,14 @@ FOLDERS: dict[str, DataSet] = {
 
 
 def _all_options() -> dict[str, Option]:
-    """All options by name, which means the same in every built-in set; their help lists the sets that have them."""
+    """The options of all built-in sets by name; a name means the same everywhere. The help lists the sets with it."""
     sets = BUILT_IN | {f"a folder of {folder.name}": folder for folder in FOLDERS.values()}
-    found: dict[str, dict[str, Option]] = {}
+    by_name: dict[str, dict[str, Option]] = {}
     for name, data_set in sets.items():
         for option in data_set.options:
-            found.setdefault(option.name, {})[name] = option
+            by_name.setdefault(option.name, {})[name] = option
     merged = {}
-    for key, by_set in found.items():
+    for key, by_set in by_name.items():
         first = next(iter(by_set.values()))
         defaults = {name: option.default for name, option in by_set.items()}
         same = len(set(defaults.values())) == 1

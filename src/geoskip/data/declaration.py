@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from geoskip.registry import import_object
 
@@ -147,6 +147,8 @@ class IdxDataSet(DataSet):
 
     url: the folder on the web with the four files.
     """
+
+    image_size: ClassVar[tuple[int, int]] = (28, 28)
 
     url: str
     how: str = field(init=False)

@@ -16,7 +16,7 @@ from torch import Tensor
 from geoskip.data.cache import CacheEntry, cached, fingerprint
 from geoskip.data.progress_bar import progress_bar
 from geoskip.graphs.tensor_records import move, register_record
-from geoskip.meshes.geodesics import DistanceSolver, Method
+from geoskip.meshes.geodesics import DistanceSolver
 from geoskip.meshes.mesh import Mesh, MeshError
 from geoskip.shapes import Bool, Float, Int
 
@@ -324,16 +324,14 @@ def _mesh_data(mesh: Mesh) -> Any:
     )
 
 
-def geodesics(
-    mesh: Mesh, method: Method = "heat", *, cache: Path | None = None
-) -> Float[np.ndarray, "vertices vertices"]:
+def geodesics(mesh: Mesh, *, cache: Path | None = None) -> Float[np.ndarray, "vertices vertices"]:
     """Row i: the geodesic distances from vertex i to all vertices, float32; inf between separate components.
 
-    They are kept in the cache. 6,890 vertices take 190 MB and, with the heat method, about half a minute.
+    The heat method computes them, and they are kept in the cache. 6,890 vertices take 190 MB and about half a minute.
     """
 
     def build() -> CacheEntry:
-        solver = DistanceSolver(mesh, method)
+        solver = DistanceSolver(mesh, "heat")
         distances = np.empty((mesh.num_vertices, mesh.num_vertices), dtype=np.float32)
         with progress_bar("geodesics", mesh.num_vertices) as advance:
             for source in range(mesh.num_vertices):
@@ -341,5 +339,5 @@ def geodesics(
                 advance(1)
         return CacheEntry({"distances": distances})
 
-    key = {"version": 1, "method": method, "mesh": fingerprint(mesh.verts, mesh.faces)}
+    key = {"version": 1, "method": "heat", "mesh": fingerprint(mesh.verts, mesh.faces)}
     return cached("geodesics", key, build, root=cache).arrays["distances"]

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from geoskip.arguments import check_type
 from geoskip.data import GraphSet, Split, TemplateError
+from geoskip.data.catalog import DATA_SETS
+from geoskip.data.declaration import IdxDataSet
 from geoskip.data.graph_sets import find_clusters, with_levels
 from geoskip.data.mesh_sets import check_size
 from geoskip.data.superpixels import COMPACTNESS, radius_graphs, superpixels
@@ -132,7 +134,6 @@ class Matcher:
 
 # The outermost superpixels of an image may lie somewhat further in or out than those of others of its size.
 LARGEST_CHANGE = 0.25
-MNIST_NAMES = ("superpixels", "mnist", "fashion-mnist")
 
 
 class ImageClassifier:
@@ -157,10 +158,11 @@ class ImageClassifier:
     @property
     def image_size(self) -> tuple[int, int] | None:
         """Height and width of the training images, if the configuration has them; positions are in their pixels."""
-        given = self.config.data_options.get("size")
-        if given is None and self.config.data in MNIST_NAMES:
-            return 28, 28
-        return None if given is None else (int(given[0]), int(given[1]))
+        data, size = self.config.data, self.config.data_options.get("size")
+        if size is not None:
+            return int(size[0]), int(size[1])
+        is_idx = data in DATA_SETS and isinstance(DATA_SETS.get(data), IdxDataSet)
+        return IdxDataSet.image_size if is_idx else None
 
     def classify(self, images: Shaped[np.ndarray, "images height width *channels"]) -> Float[Tensor, "images classes"]:
         """The probability of each class, for 8-bit images of the size that the model was trained on."""

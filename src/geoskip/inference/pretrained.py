@@ -186,7 +186,7 @@ def _difference(path: Path, program: Program) -> float | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporters warn and log about themselves (torchvision that is not there, and the like)."""
+    """Trace the reference formulas, and hide the warnings of the exporters, such as that of a missing torchvision."""
     before = logging.root.manager.disable
     with use_path("reference"), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -26,11 +26,10 @@ LATENT_SUFFIXES = (".npy", ".json")
 
 
 class Outputs:
-    """Names of files to be written in one folder, refused early and written late.
+    """The files that a command writes to one folder: all names are checked before the first file is written.
 
-    ``claim`` a name while inputs are checked; ``write`` the contents of all of them at the end, each whole. What a
-    command left that was interrupted while it wrote may be replaced. As a context manager it ends the writing, also
-    if some claims were not needed.
+    ``claim`` a name while inputs are read; ``write`` the contents at the end. Files that an interrupted command left
+    unfinished are replaced. Leaving the context ends the writing, even if some claims were not used.
     """
 
     def __init__(self, folder: Path, force: bool = False) -> None:
@@ -188,8 +187,9 @@ class Inputs:
         self._count = len(self.paths)
 
     def each(self, function: Callable[[Path], T]) -> list[T]:
-        """``function`` of every file in use. Those it refuses (ValueError, OSError) raise BadFiles together once all
-        were tried, or are left out; BadFiles too if none remains. The fault of a single file is raised as it is."""
+        """Apply ``function`` to every file in use. If it raises ValueError or OSError for some of them, raise BadFiles
+        for all of these together or, with ``skip_bad``, leave them out; if none remains, raise BadFiles as well. The
+        error of a single file is raised unchanged."""
         results: list[T] = []
         used: list[Path] = []
         faults: list[str] = []

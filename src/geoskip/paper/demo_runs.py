@@ -30,7 +30,7 @@ from geoskip.training.tasks import make_task
 NUM_TRAIN, NUM_TEST, NUM_VERTICES = 480, 60, 1050
 # The percentile of all errors of all methods where colors saturate: a few outliers would leave the rest dark.
 PERCENTILE = 99.0
-# Of the picture of one mesh, in pixels.
+# Pixels on a side of the picture of one mesh.
 SIZE = 240
 
 

@@ -7,6 +7,7 @@ is measured: how much of the difference between samples is left, and how bumpy t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
 from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -151,13 +152,10 @@ def block_shares(model: nn.Module, forward: Callable[[nn.Module], Any]) -> list[
 
         return measure
 
-    handles = [block.register_forward_hook(hook(name), with_kwargs=True) for name, block in blocks]
-    try:
-        with torch.no_grad():
-            forward(model)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for name, block in blocks:
+            hooks.enter_context(block.register_forward_hook(hook(name), with_kwargs=True))
+        forward(model)
     return rows
 
 

@@ -150,8 +150,8 @@ def _minutes(seconds: float | None) -> str:
 
 
 def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
-    """Seconds of the device per epoch, by data set and operator, and of all operators under the name "", over the
-    records that know how many runs shared the device."""
+    """Seconds of the device per epoch, by data set and operator; the operator "" is the mean over all of them. Records
+    that do not say how many runs shared the device do not count."""
     rates: dict[tuple[str, str], list[float]] = {}
     for record in records:
         if record.concurrency:
@@ -162,8 +162,8 @@ def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
 
 
 def device_seconds(job: Job, rates: Mapping[tuple[str, str], float]) -> float | None:
-    """An estimate from other runs on the data, whatever their length and kernel size: those of the operator, or else
-    all of them; None if there are none."""
+    """An estimate from the :func:`device_rates` of the operator on the same data, or of all operators; None if there
+    are none."""
     rate = rates.get((job.data, job.row.operator), rates.get((job.data, "")))
     return None if rate is None else rate * job.config().optim.epochs
 
@@ -227,27 +227,22 @@ def experiment_table(
     of ``baselines``, which have no kernel size, are the same in all columns. If the data are not ``comparable``, the
     paper's figures are left out.
     """
-    shown = [
-        (row, _column(experiment, row), metric)
-        for row in experiment.rows
-        for metric in [metric for metric in row.metrics if metric != "std_mm"][:num_metrics]
-    ]
-    columns = {(column, metric): row for row, column, metric in reversed(shown)}
-    cells = {
-        (row.line, column, metric): cell(row, runs.get(row, {}), metric, comparable) for row, column, metric in shown
-    }
-    ordered = dict.fromkeys((column, metric) for _, column, metric in shown)
-    lines = [
-        (line, *(cells.get((line, *column), "") for column in ordered))
-        for line in dict.fromkeys(row.line for row in experiment.rows)
-    ]
+    # The first row of each column, and the cells of each line.
+    columns: dict[tuple[str, str], PaperRow] = {}
+    cells: dict[str, dict[tuple[str, str], str]] = {}
+    for row in experiment.rows:
+        for metric in [metric for metric in row.metrics if metric != "std_mm"][:num_metrics]:
+            column = _column(experiment, row), metric
+            columns.setdefault(column, row)
+            cells.setdefault(row.line, {})[column] = cell(row, runs.get(row, {}), metric, comparable)
+    lines = [(line, *(of_line.get(column, "") for column in columns)) for line, of_line in cells.items()]
     for name, figures in (baselines or {}).items():
-        numbers = [
+        numbers = (
             row.metric(metric).shown(figures[metric]) if metric in figures else MISSING
-            for (_, metric), row in ((column, columns[column]) for column in ordered)
-        ]
+            for (_, metric), row in columns.items()
+        )
         lines.append((name, *numbers))
-    headings = (_heading(experiment, columns[column], *column, num_metrics) for column in ordered)
+    headings = (_heading(experiment, row, *column, num_metrics) for column, row in columns.items())
     return TextTable(experiment.title, ("method", *headings), tuple(lines), notes(experiment, runs))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -289,17 +290,12 @@ def edge_pseudo(
 
         return keep
 
-    handles = [
-        module.register_forward_pre_hook(hook(name.removesuffix(".conv")), with_kwargs=True)
-        for name, module in model.named_modules()
-        if isinstance(module, Operator)
-    ]
-    try:
-        with torch.no_grad():
-            forward(model)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for name, module in model.named_modules():
+            if isinstance(module, Operator):
+                keep_pseudo = hook(name.removesuffix(".conv"))
+                hooks.enter_context(module.register_forward_pre_hook(keep_pseudo, with_kwargs=True))
+        forward(model)
     return pseudo
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import save
@@ -22,8 +22,6 @@ from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.records.run_record import RecordError
 from geoskip.shapes import Float, Int
 
-# By kind of samples.
-FORMATS = {"meshes": "1", "correspondence": "2", "graphs": "1"}
 # The input, its reconstruction, and what is decoded if only one half of every block is kept.
 PARTS = ("input", "full", "affine", "convolution")
 
@@ -51,6 +49,9 @@ class MeshSamples:
         ``"convolution"``.
     levels: the coarser levels of the hierarchy, if any, finest first.
     """
+
+    kind: ClassVar[str] = "meshes"
+    format: ClassVar[str] = "1"
 
     names: tuple[str, ...]
     faces: Int[np.ndarray, "faces 3"]
@@ -122,6 +123,9 @@ class CorrespondenceSamples:
     target_verts, target_faces: the mesh that they were matched with.
     """
 
+    kind: ClassVar[str] = "correspondence"
+    format: ClassVar[str] = "2"
+
     meshes: tuple[MatchedMesh, ...]
     target_verts: Float[np.ndarray, "targets 3"]
     target_faces: Int[np.ndarray, "target_faces 3"]
@@ -156,6 +160,9 @@ class GraphSamples:
     class_names: the names of the classes.
     """
 
+    kind: ClassVar[str] = "graphs"
+    format: ClassVar[str] = "1"
+
     pos: Float[np.ndarray, "vertices 2"]
     x: Float[np.ndarray, "vertices channels"]
     edges: Int[np.ndarray, "2 edges"]
@@ -186,11 +193,7 @@ class GraphSamples:
 
 
 Samples = MeshSamples | CorrespondenceSamples | GraphSamples
-KINDS: dict[str, type[Samples]] = {
-    "meshes": MeshSamples,
-    "correspondence": CorrespondenceSamples,
-    "graphs": GraphSamples,
-}
+KINDS: dict[str, type[Samples]] = {cls.kind: cls for cls in (MeshSamples, CorrespondenceSamples, GraphSamples)}
 # What is stored in the metadata.
 _PLAIN = {"names": tuple[str, ...], "unit_mm": float, "class_names": tuple[str, ...]}
 # Arrays of real numbers; the others are indices.
@@ -216,8 +219,7 @@ def write_samples(path: str | Path, samples: Samples) -> None:
             plain[name] = value
     if isinstance(samples, CorrespondenceSamples):
         plain["names"] = samples.names
-    kind = next(name for name, cls in KINDS.items() if type(samples) is cls)
-    metadata = {"geoskip": "samples", "format": FORMATS[kind], "kind": kind, "plain": json.dumps(plain)}
+    metadata = {"geoskip": "samples", "format": samples.format, "kind": samples.kind, "plain": json.dumps(plain)}
     atomic_write(path, save({name: _smallest(array) for name, array in arrays.items()}, metadata))
 
 
@@ -250,17 +252,16 @@ def read_samples(path: str | Path) -> Samples:
 def _unpack(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Samples:
     if metadata.get("geoskip") != "samples":
         raise RecordError("not a file of samples")
-    kind = metadata["kind"]
-    if metadata.get("format") != FORMATS[kind]:
+    cls: Any = KINDS[metadata["kind"]]
+    if metadata.get("format") != cls.format:
         raise RecordError(
-            f"{kind} in format {metadata.get('format')}; this version reads {FORMATS[kind]}: run it again, or update"
+            f"{cls.kind} in format {metadata.get('format')}; this version reads {cls.format}: run it again, or update"
         )
     arrays = {name: _widened(name, array) for name, array in arrays.items()}
     entries: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
     plain = _parse_plain(metadata["plain"])
     if wrong := sorted(_PLAIN.keys() & entries.keys()):
         raise RecordError(f"{wrong[0]} is stored as an array")
-    cls: Any = KINDS[kind]
     if cls is MeshSamples:
         entries["parts"] = {name[6:]: array for name, array in arrays.items() if name.startswith("parts.")}
         num_levels = sum(name.startswith("levels.") and name.endswith(".kept") for name in arrays)

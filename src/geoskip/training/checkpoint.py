@@ -28,7 +28,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from geoskip import __version__
-from geoskip.records.files import MANIFEST, checksums, pack_manifest, parse_manifest, rename, sync
+from geoskip.records.files import MANIFEST, DamagedFileError, checksums, pack_manifest, parse_manifest, rename, sync
 from geoskip.records.os_errors import WRITE_ERRORS
 from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_bytes
 
@@ -46,10 +46,6 @@ class CheckpointError(ValueError):
 
 class CheckpointNotSaved(OSError):
     """A checkpoint could not be written. The message says why, and which older one is still available."""
-
-
-class Damaged(Exception):
-    """What is wrong with a checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +97,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
         try:
             read_checkpoint_files(path)
             return path
-        except Damaged as fault:
+        except DamagedFileError as fault:
             log.warning("%s: a damaged checkpoint, skipped: %s", path, fault)
     return None
 
@@ -116,8 +112,8 @@ def load_checkpoint(path: Path) -> State:
             rest = unflatten(parse_json(files[STATE]), parse_tensors(files[OPTIMIZER])[0])
             return State(manifest["step"], parse_tensors(files[MODEL])[0], rest["optimizer"], rest["progress"])
         except (ReadError, KeyError, TypeError, AttributeError) as error:
-            raise Damaged(f"its files are not those of a checkpoint ({error!r:.200})") from error
-    except Damaged as fault:
+            raise DamagedFileError(f"its files are not those of a checkpoint ({error!r:.200})") from error
+    except DamagedFileError as fault:
         raise CheckpointError(f"{path}: {fault}; choose another, or resume from the newest undamaged one") from fault
 
 
@@ -129,11 +125,11 @@ def checkpoint_step(path: Path) -> int:
 
 
 def read_checkpoint_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files, compared with it byte by byte; Damaged, or CheckpointError for another format."""
+    """The manifest and the files, after every byte was compared with it; CheckpointError for another format."""
     try:
         manifest = parse_manifest(_bytes(path / MANIFEST))
     except ReadError as error:
-        raise Damaged(f"{MANIFEST}: {error}") from error
+        raise DamagedFileError(f"{MANIFEST}: {error}") from error
     if manifest["format"] != FORMAT:
         raise CheckpointError(
             f"{path}: a checkpoint of format {manifest['format']}, but this version reads format {FORMAT}; resume with "
@@ -142,7 +138,7 @@ def read_checkpoint_files(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]
     files = {name: _bytes(path / name) for name in (MODEL, OPTIMIZER, STATE)}
     for name, checksum in checksums(files).items():
         if checksum != manifest["files"].get(name):
-            raise Damaged(f"{name} does not match its checksum")
+            raise DamagedFileError(f"{name} does not match its checksum")
     return manifest, files
 
 
@@ -171,7 +167,7 @@ def _bytes(path: Path) -> bytes:
     except PermissionError:
         raise  # not damage: the user can change it
     except OSError as error:
-        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from error
+        raise DamagedFileError(f"{path.name} cannot be read ({error.strerror})") from error
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:

@@ -102,7 +102,7 @@ class GraphStore:
         scales = self.scales[0]
         assert scales is not None
         scale = scales[items][verts.graphs[graph.pattern.receivers]].unsqueeze(1)
-        return with_pseudo(graph, relative(graph, verts.take(self.pos[0]), scale, polar=True)), verts, features
+        return with_pseudo(graph, _polar(graph, verts.take(self.pos[0]), scale)), verts, features
 
     def _coordinates(self, depth: int) -> Coordinates | None:
         if self.coordinates is None:
@@ -120,13 +120,8 @@ def with_pseudo(graph: Graph, pseudo: Float[Tensor, "edges dim"]) -> Graph:
     return changed
 
 
-def relative(
-    graph: Graph, pos: Tensor | None, scale: Tensor | float, polar: bool = False
-) -> Float[Tensor, "edges dim"]:
-    """Pseudo-coordinates with a scale for each edge: :func:`geoskip.graphs.cartesian` or
-    :func:`~geoskip.graphs.polar`, or without positions :func:`~geoskip.graphs.target_degree`."""
-    if pos is None or not polar:
-        return relative_coordinates(graph.pattern, pos, scale)
+def _polar(graph: Graph, pos: Tensor, scale: Tensor) -> Float[Tensor, "edges 2"]:
+    """:func:`geoskip.graphs.polar` with a scale for each edge."""
     offsets = pos[graph.pattern.senders] - pos[graph.pattern.receivers]
     angle = torch.atan2(offsets[:, 1], offsets[:, 0]) / (2 * math.pi) % 1
     return torch.cat([(offsets.norm(dim=1, keepdim=True) / scale).clamp(0, 1), angle.unsqueeze(1)], dim=1)
@@ -197,14 +192,9 @@ def store_set(
 
 
 def store_graphs(
-    graphs: Sequence[Graph],
-    pos: Sequence[Float[Tensor, "_ dim"]],
-    coordinates: str | None,
-    *,
-    looped: bool,
-    padded: bool,
+    graphs: Sequence[Graph], pos: Sequence[Float[Tensor, "_ dim"]], coordinates: str | None, *, looped: bool
 ) -> GraphStore:
-    """Store graphs of one level whose features are their positions, each with its own scale.
+    """Store graphs of one level whose features are their positions, each with its own scale; batches are not padded.
 
     If all are the same object, the graph is stored once.
     """
@@ -215,7 +205,7 @@ def store_graphs(
     features, pairs = torch.cat(list(pos)), zip(graphs, pos, strict=True)
     scales = torch.stack([own_scale(graph, verts if coordinates == "position" else None) for graph, verts in pairs])
     store = UniformStore if uniform else GraphStore
-    return store(features, (features,), (level,), coordinates, (scales,), padded)
+    return store(features, (features,), (level,), coordinates, (scales,), padded=False)
 
 
 @register_record
@@ -299,4 +289,4 @@ class UniformStore(GraphStore):
     def _relative(self, graph: Graph, pos: Tensor, scales: Tensor) -> Tensor:
         num_edges = graph.num_edges // len(scales)
         scale = scales.repeat_interleave(num_edges, output_size=graph.num_edges).unsqueeze(1)
-        return relative(graph, pos if self.coordinates == "position" else None, scale)
+        return relative_coordinates(graph.pattern, pos if self.coordinates == "position" else None, scale)

@@ -98,7 +98,7 @@ class Learner:
         # In a tensor, the rate of a captured step can still change.
         rate: Any = torch.tensor(float(config.optim.lr), device=self.device) if captured else config.optim.lr
         self.optimizer = FusedAdam(self.parameters, rate, config.optim.weight_decay)
-        # By the addresses and sizes in them. All are kept, because a captured step reads the one it was recorded with.
+        # By the addresses and sizes of the tensors. None is removed: a captured step reads the one of its recording.
         self._adam_tables: dict[Any, Any] = {}
 
     def set_lr(self, lr: float) -> None:
@@ -131,7 +131,7 @@ class Learner:
             self._apply_with_kernels(updated, loss, count)
             return
         # With fp16 the scale may have made the gradients overflow: the scaler skips the step and halves the scale. At a
-        # scale of 1 or less they are not finite by themselves, and further halving would skip steps for ever.
+        # scale of 1 or less they are not finite by themselves, and further halving would skip steps forever.
         scaled = self.scaler.scale(torch.ones_like(self.last_loss)) > 1
         norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in updated if parameter.grad is not None])
         is_finite = loss.isfinite() & (norm.isfinite() | scaled)

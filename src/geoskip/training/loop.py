@@ -184,13 +184,15 @@ class _Loop:
             metrics |= evaluation.metrics
         num_samples = min(task.num_samples, len(task.split_items(task.final_split)))
         samples = task.samples(model, num_samples, task.final_split) if num_samples else None
+        optional = []
         if samples is not None:
             write_samples(folder / SAMPLES, samples)
+            optional.append(SAMPLES)
         per_item = {name: array for name, array in evaluation.arrays.items() if name.startswith("per_item_")}
         if per_item:
             atomic_write(folder / ITEMS, save(per_item, {"part": task.final_split}))
+            optional.append(ITEMS)
         self.run.write_model(model, session.step)
-        optional = [*[SAMPLES] * (samples is not None), *[ITEMS] * bool(per_item)]
         self._check_files(CONFIG, CONTEXT, METRICS, MODEL, *optional)
         curves = {
             name: [(float(epoch), value) for epoch, value in points]

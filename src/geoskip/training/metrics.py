@@ -31,17 +31,11 @@ def reconstruction_metrics(errors: Float[Tensor, "items vertices"]) -> dict[str,
     flat = errors.flatten().double()
     ordered = flat.sort().values
     middle = (ordered[(len(flat) - 1) // 2] + ordered[len(flat) // 2]) / 2
-    return {
-        "mean_mm": float(flat.mean()),
-        "std_mm": float(flat.std(correction=0)),
-        "median_mm": float(middle),
-    }
+    return {"mean_mm": float(flat.mean()), "std_mm": float(flat.std(correction=0)), "median_mm": float(middle)}
 
 
 def geodesic_errors(
-    predicted: Int[Tensor, " vertices"],
-    labels: Int[Tensor, " vertices"],
-    distances: Float[Tensor, "targets targets"],
+    predicted: Int[Tensor, " vertices"], labels: Int[Tensor, " vertices"], distances: Float[Tensor, "targets targets"]
 ) -> Float[Tensor, " labelled"]:
     r"""Errors of the Princeton protocol (Kim, Lipman, Funkhouser 2011), in percent:
     :math:`100\, d(t_v, p_v) / \max_{ij} d(i, j)` for each vertex v with a true target :math:`t_v` (a label of -1 says

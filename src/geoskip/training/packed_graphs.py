@@ -214,14 +214,13 @@ class PackedLevel:
         """The chosen graphs as one, with pseudo-coordinates of ``coordinates``, their vertices, and the features of
         these in ``x``."""
         stored = self.edges.stored(self.offsets)
-        found = packed_graphs(items, stored, shape.verts, shape.edges, LOOPS, x, coordinates)
-        verts = found.verts
-        graph = Graph(found.pattern, found.order, found.pseudo, self._spirals(verts), verts.starts)
+        verts, pattern, order, x, pseudo = packed_graphs(items, stored, shape.verts, shape.edges, LOOPS, x, coordinates)
+        graph = Graph(pattern, order, pseudo, self._spirals(verts), verts.starts)
         if self.looped is not None and self.looped.weights is not None:
             stored = self.looped.stored(self.offsets)
             loops = packed_edges(items, stored, shape.verts, shape.looped, LOOPS, self.looped.weights)
             graph.remember(("self-loops", torch.float32), partial(WeightedEdges, *loops))
-        return graph, verts, found.x
+        return graph, verts, x
 
     def _spirals(self, verts: Rows) -> Tensor | None:
         if self.spirals is None:

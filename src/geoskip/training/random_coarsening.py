@@ -14,12 +14,14 @@ from torch.utils._pytree import tree_leaves
 
 from geoskip.arguments import check_fields, check_least
 from geoskip.data.graph_sets import local_dtype, offsets_of
+from geoskip.graphs import Graph, PooledGraphs
 from geoskip.graphs.coarsening import WEIGHTS, DenseGraphs, coarsen, order_seeds, random_order
+from geoskip.graphs.tensor_records import map_tensors
 from geoskip.kernels.paths import is_fast, kernels_for, on_triton
 from geoskip.registry import check_choice, check_names
-from geoskip.shapes import Bool, Float, Int, Shaped
+from geoskip.shapes import Float, Int
 from geoskip.training.graph_store import GraphStore
-from geoskip.training.packed_graphs import BatchShape, Bounds, PackedEdges, PackedLevel, join
+from geoskip.training.packed_graphs import BatchShape, Bounds, PackedLevel
 
 DRAWN = ("frozen", "epoch")
 # Matrix entries of the graphs that are coarsened together: few enough for a core's cache, enough to occupy a GPU (256
@@ -95,23 +97,27 @@ class RandomCoarsener:
     ) -> tuple[tuple[PackedLevel, ...], tuple[Float[Tensor, "_ dim"], ...]]:
         """All graphs at every level, and their positions. ``measured`` is ``"position"`` or ``"degree"`` if the coarser
         levels need their largest offsets or degrees."""
-        merged, parts, pos = [], [], []
+        parts, pos = [], []
         for levels, clusters in self.draw(epoch):
-            merged.append(self._members(levels[0], clusters[0]) if clusters else (None, None))
-            steps = zip(levels[1:], [*clusters[1:], None], zip(levels, clusters, strict=False), strict=True)
-            parts.append([self._pack(*step, measured) for step in steps])
+            # The edges of the finest level are stored already.
+            edgeless = replace(levels[0], adjacency=torch.zeros_like(levels[0].adjacency))
+            graphs = [_packed_graph(level) for level in (edgeless, *levels[1:])]
+            steps = [
+                chosen[level.real] + offsets_of(coarser.sizes)[:-1].repeat_interleave(level.sizes)
+                for level, coarser, chosen in zip(levels, levels[1:], clusters, strict=False)
+            ]
+            part = PackedLevel.from_pooled(PooledGraphs.from_clusters(graphs, steps), self.finest.looped is not None)
+            if measured is not None:
+                pairs = zip(part[1:], levels[1:], strict=True)
+                part[1:] = [replace(level, largest=_largest(dense, measured == "position")) for level, dense in pairs]
+            parts.append(part)
             pos.append([level.pos[level.real] for level in levels[1:]])
-        members, targets = (join(part) for part in zip(*merged, strict=True))
-        finest = replace(self.finest, members=members, targets=targets)
-        coarser = (PackedLevel.join(level) for level in zip(*parts, strict=True))
+        finest, *coarser = (PackedLevel.join(level) for level in zip(*parts, strict=True))
+        finest = replace(self.finest, members=finest.members, targets=finest.targets)
         return (finest, *coarser), (self.pos, *(torch.cat(level) for level in zip(*pos, strict=True)))
 
     def fill(
-        self,
-        levels: tuple[PackedLevel, ...],
-        pos: tuple[Float[Tensor, "_ dim"], ...],
-        epoch: int,
-        measured: str | None,
+        self, levels: tuple[PackedLevel, ...], pos: tuple[Float[Tensor, "_ dim"], ...], epoch: int, measured: str | None
     ) -> None:
         """Write what :meth:`packed` returns into stored levels and positions, which may be longer than the draw."""
         if self._in_kernels:
@@ -127,34 +133,17 @@ class RandomCoarsener:
 
     def empty_levels(self, measured: str | None) -> tuple[PackedLevel, ...]:
         """The finest level, and space for the others: none has more vertices or edges than the finest."""
-        finest, (vertex, edge) = self.finest, self._dtypes
-        zeros, num_graphs, num_vertices = finest.offsets.new_zeros, len(self.items), len(self.pos)
-
-        def per_vertex(dtype: torch.dtype = vertex) -> Tensor:
-            return zeros(num_vertices, dtype=dtype)
-
-        def edges(num_edges: int, weights: Tensor | None = None) -> PackedEdges:
-            senders, receivers, by_sender = (zeros(num_edges, dtype=dtype) for dtype in (vertex, vertex, edge))
-            firsts = per_vertex(edge), per_vertex(edge)
-            return PackedEdges(zeros(num_graphs + 1), senders, receivers, by_sender, *firsts, weights)
-
-        def coarser(is_last: bool) -> PackedLevel:
-            looped = None
-            if finest.looped is not None:
-                num_looped = len(finest.looped.senders)
-                looped = edges(num_looped, zeros(num_looped, dtype=torch.uint8).fill_(1))
-            return PackedLevel(
-                zeros(num_graphs + 1),
-                edges(len(finest.edges.senders)),
-                looped,
-                members=None if is_last else per_vertex(),
-                targets=None if is_last else per_vertex(),
-                first_member=per_vertex(),
-                largest=None if measured is None else self.pos.new_zeros(num_graphs),
-            )
-
-        levels = [coarser(depth == self.num_levels - 1) for depth in range(1, self.num_levels)]
-        return replace(finest, members=per_vertex(), targets=per_vertex()), *levels
+        per_vertex = self.finest.offsets.new_zeros(len(self.pos), dtype=local_dtype(self.size))
+        largest = None if measured is None else self.pos.new_zeros(len(self.items))
+        merged = replace(self.finest, members=per_vertex, targets=per_vertex.clone())
+        levels = [merged]
+        for _ in range(1, self.num_levels):
+            level = map_tensors(replace(merged, first_member=per_vertex, largest=largest), torch.zeros_like)
+            if level.looped is not None and level.looped.weights is not None:
+                level.looped.weights.fill_(1)
+            levels.append(level)
+        levels[-1] = replace(levels[-1], members=None, targets=None)
+        return tuple(levels)
 
     def largest(self, by_position: bool) -> list[float]:
         """The largest offset, or degree, of each level in the draw of epoch 0; 1 if all are 0."""
@@ -199,13 +188,6 @@ class RandomCoarsener:
         rows = (part.adjacency[part.real] for part in graphs)
         return kernels_for(self.pos).bit_matrices(self.finest.offsets, rows, self.size)
 
-    @cached_property
-    def _dtypes(self) -> tuple[torch.dtype, torch.dtype]:
-        """The types that number a graph's vertices, and its edges including self-loops; coarser graphs have fewer."""
-        edges = self.finest.edges.offsets.diff()
-        most = int(edges.max()) if len(edges) else 0
-        return local_dtype(self.size), local_dtype(most + self.size + 1)
-
     def _orders(self, part: slice, epoch: int, depth: int) -> list[Callable[[int], Tensor]]:
         matchings = self.coarsening.matchings
         steps = range(depth * matchings, (depth + 1) * matchings)
@@ -225,52 +207,13 @@ class RandomCoarsener:
         dense = DenseGraphs(adjacency, pos, sizes)
         return dense if self.coarsening.weight == "far" else dense.with_similarity(self.sigma)
 
-    def _pack(
-        self,
-        graphs: DenseGraphs,
-        clusters: Tensor | None,
-        finer: tuple[DenseGraphs, Tensor],
-        measured: str | None,
-    ) -> PackedLevel:
-        """Pack a level that was made from the graphs and clusters ``finer``; ``clusters`` merges it further."""
-        real, device = graphs.real, graphs.sizes.device
-        looped = None
-        if self.finest.looped is not None:
-            loops = torch.eye(real.shape[1], dtype=torch.bool, device=device) & real[:, :, None]
-            looped = self._pack_edges(graphs.adjacency | loops, real)
-            looped = replace(looped, weights=torch.ones_like(looped.senders, dtype=torch.uint8))
-        counts = torch.zeros(real.shape, dtype=torch.int64, device=device)
-        counts.scatter_add_(1, torch.where(finer[0].real, finer[1], 0), finer[0].real.long())
-        members, targets = (None, None) if clusters is None else self._members(graphs, clusters)
-        return PackedLevel(
-            offsets_of(graphs.sizes),
-            self._pack_edges(graphs.adjacency, real),
-            looped,
-            members=members,
-            targets=targets,
-            first_member=_before(counts)[real].to(self._dtypes[0]),
-            largest=None if measured is None else _largest(graphs, measured == "position"),
-        )
 
-    def _members(self, graphs: DenseGraphs, clusters: Tensor) -> tuple[Tensor, Tensor]:
-        """The vertices of each graph in the order of their clusters, and these; padding comes last."""
-        last = clusters.shape[1]
-        targets, members = torch.where(graphs.real, clusters, last).sort(dim=1, stable=True)
-        return members[graphs.real].to(self._dtypes[0]), targets[graphs.real].to(self._dtypes[0])
-
-    def _pack_edges(self, adjacency: Bool[Tensor, "graphs receivers senders"], real: Tensor) -> PackedEdges:
-        """The entries of the matrices row by row are the edges in receiver order; column by column, in sender order."""
-        vertex, edge = self._dtypes
-        _, receivers, senders = adjacency.nonzero().unbind(1)
-        positions = adjacency.flatten(1).cumsum(1, dtype=torch.int32).view(adjacency.shape) - 1
-        return PackedEdges(
-            offsets_of(adjacency.sum((1, 2))),
-            senders.to(vertex),
-            receivers.to(vertex),
-            positions.mT[adjacency.mT].to(edge),
-            _before(adjacency.sum(2))[real].to(edge),
-            _before(adjacency.sum(1))[real].to(edge),
-        )
+def _packed_graph(graphs: DenseGraphs) -> Graph:
+    """The graphs packed one after the other, as operators take them."""
+    offsets = offsets_of(graphs.sizes)
+    owners, receivers, senders = graphs.adjacency.nonzero().unbind(1)
+    graph = Graph.from_edge_index(torch.stack([senders, receivers]) + offsets[owners], int(offsets[-1]))
+    return replace(graph, graph_offsets=offsets)
 
 
 def _largest(graphs: DenseGraphs, by_position: bool) -> Float[Tensor, " graphs"]:
@@ -282,11 +225,6 @@ def _largest(graphs: DenseGraphs, by_position: bool) -> Float[Tensor, " graphs"]
         return graphs.adjacency.sum(2).amax(1).to(none.dtype)
     offsets = [(c[:, :, None] - c[:, None, :]).abs() * graphs.adjacency for c in graphs.pos.unbind(2)]
     return torch.stack([none, *(offset.amax((1, 2)) for offset in offsets)]).amax(0)
-
-
-def _before(counts: Shaped[Tensor, "graphs vertices"]) -> Shaped[Tensor, "graphs vertices"]:
-    """How many come before each."""
-    return counts.cumsum(1) - counts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

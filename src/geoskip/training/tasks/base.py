@@ -192,12 +192,12 @@ class Task(ABC):
         """Called once after the last step, before the model is evaluated and stored."""
 
     def layout(self, num_items: int) -> int:
-        """Changes when batches of this size get other shapes: a captured step is then captured again."""
+        """A number that changes when batches of this size change their shapes: a step is then captured again."""
         return 0
 
     def prepare(self, num_items: int) -> None:  # noqa: B027
-        """Compute what :meth:`batch` needs to know about all batches of this size, if it has to read values for that:
-        a step is traced without values to find the kernels that it compiles."""
+        """Compute what all batches of this size need, if values must be read for it: a step is traced without values,
+        to find the kernels that it needs."""
 
     def to(self, device: torch.device | str) -> Task:
         """The same task with its data, tensors and graphs on another device; cached properties stay where they are."""
@@ -340,8 +340,8 @@ def spread_evenly(total: int, count: int | None) -> Int[Tensor, " chosen"]:
 def spread_widely(total: int, count: int) -> Int[Tensor, " chosen"]:
     """``count`` of the numbers below ``total``, ascending, at multiples of the golden ratio.
 
-    Items are sorted by person, then by expression or pose: evenly spaced ones may all have the same expression. They
-    are evenly spaced nevertheless if almost all items are chosen.
+    Items are sorted by person, then by expression or pose: evenly spaced ones may all have the same expression. If
+    almost all items are chosen, they are evenly spaced.
     """
     golden = (5**0.5 - 1) / 2
     items = (torch.arange(count, dtype=torch.float64) * golden % 1 * total).long().unique()

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from geoskip.data import CorrespondenceSet
 from geoskip.graphs import Graph, RecordBuffers, attach
 from geoskip.kernels import linear_cross_entropy
+from geoskip.kernels.packing import relative_coordinates
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import CorrespondenceNet
 from geoskip.operators import operator_info
 from geoskip.shapes import Float, Int
 from geoskip.training.config import Config, Optim
-from geoskip.training.graph_store import GraphStore, own_scale, relative, store_graphs
+from geoskip.training.graph_store import GraphStore, own_scale, store_graphs
 from geoskip.training.metrics import correspondence_metrics, geodesic_curve, geodesic_errors
 from geoskip.training.tasks.base import Context, Evaluation, Program, Task, spiral_length, spread_widely
 
@@ -86,7 +87,7 @@ class Correspondence(Task):
         operator = operator_info(self.config.operator)
         coordinates = self.config.pseudo if operator.uses_pseudo else None
         graphs = [unique[key] for key in topologies]
-        return store_graphs(graphs, verts, coordinates, looped=operator.adds_self_loops, padded=False)
+        return store_graphs(graphs, verts, coordinates, looped=operator.adds_self_loops)
 
     def model_arguments(self) -> dict[str, Any]:
         dim = 3 if self.config.pseudo == "position" else 1
@@ -203,7 +204,7 @@ def mesh_graph(mesh: Mesh, config: Config) -> Graph:
     if not operator_info(config.operator).uses_pseudo:
         return graph
     pos = torch.tensor(mesh.verts, dtype=torch.float32) if config.pseudo == "position" else None
-    return attach(graph, relative(graph, pos, own_scale(graph, pos)))
+    return attach(graph, relative_coordinates(graph.pattern, pos, own_scale(graph, pos)))
 
 
 def match_scores(model: nn.Module, mesh: Mesh, config: Config) -> Float[Tensor, "vertices targets"]:
@@ -227,7 +228,7 @@ class MatchingProgram(nn.Module):
     def forward(self, verts: Float[Tensor, "vertices 3"]) -> Float[Tensor, "vertices targets"]:
         graph: Graph = self.topology()
         if self.relative:
-            graph = attach(graph, relative(graph, verts, own_scale(graph, verts)))
+            graph = attach(graph, relative_coordinates(graph.pattern, verts, own_scale(graph, verts)))
         return self.model(verts, graph)
 
 
