@@ -194,7 +194,9 @@ def test_a_mesh_far_from_those_of_the_training_is_warned_about(
     ):
         caplog.clear()
         for mesh in meshes:
-            verts = {"unit": 10 * mesh.verts, "position": mesh.verts + [0, 0, 20], "nothing": mesh.verts}[change]
+            verts = {"unit": 10 * mesh.verts, "position": mesh.verts + np.array([0, 0, 20]), "nothing": mesh.verts}[
+                change
+            ]
             model.check(mesh.with_verts(verts), "scan.ply")
         expected = 0 if change == "nothing" else len(meshes)
         warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

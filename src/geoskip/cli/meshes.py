@@ -153,8 +153,8 @@ def warp(
         return
     part = "no polynomial part" if degree < 0 else f"a polynomial part of degree {degree}"
     typer.echo(f"{summary['landmarks']} landmarks, {summary['kernel']} kernel, {part}")
-    typer.echo(f"vertices moved by {summary['mean_move']:.4g} units of the mesh on average, {summary['largest_move']:.4g} at most")
-    typer.echo(f"targets missed by {summary['largest_miss']:.2g} units at most")
+    typer.echo(f"vertices moved by {summary['mean_move']:.4g} on average, {summary['largest_move']:.4g} at most")
+    typer.echo(f"targets missed by {summary['largest_miss']:.2g} at most; lengths are in units of the mesh")
     typer.echo(f"wrote {path}")
 
 

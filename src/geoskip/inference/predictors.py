@@ -125,12 +125,12 @@ class Matcher:
     """A correspondence network: matches the vertices of any mesh with those of its target."""
 
     def __init__(self, trained: Trained) -> None:
-        self.trained = trained
-        self.target = required(trained, MatchContext, "matching meshes", "correspondence").target()
+        context = required(trained, MatchContext, "matching meshes", "correspondence")
+        self.trained, self.target, self.unit_mm = trained, context.target(), context.unit_mm
 
     def check(self, mesh: Mesh, name: str = "mesh") -> None:
-        """MeshError if ``mesh`` is in another unit than the target. Logs a warning if it is much further away or closer,
-        as after a shift or between centimeters and decimeters."""
+        """MeshError if ``mesh`` is in another unit than the target. Logs a warning if its vertices are much further
+        away or closer, as after a shift or between centimeters and decimeters."""
         check_size(name, mesh.radius(), self.target.radius(), "the target")
         center = self.target.verts.mean(0)
         ratio = _rms(mesh.verts - center) / _rms(self.target.verts - center)
@@ -144,7 +144,7 @@ class Matcher:
 
     def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
         """The target's vertex that each vertex of ``mesh`` is matched with."""
-        scores = match_scores(self.trained.model, mesh, self.trained.config)
+        scores = match_scores(self.trained.model, mesh, self.trained.config, self.unit_mm)
         return self.trained.checked(scores).argmax(-1).cpu().numpy()
 
     def transfer(
