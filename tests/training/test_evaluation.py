@@ -39,6 +39,11 @@ def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> No
     assert stored["metrics"] == dict(found.evaluation.metrics) == dict(expected.metrics)
     assert stored["step"] == 7
     assert stored["task"] == task
+    names = getattr(made.data, "names", range(100))
+    assert stored["items"] == [names[item] for item in made.data.split.test]
+    assert all(
+        len(array) == len(stored["items"]) for name, array in stored["arrays"].items() if name.startswith("per_item_")
+    )
     assert stored["curves"] == {name: [list(p) for p in points] for name, points in expected.curves.items()}
     for name, array in expected.arrays.items():
         assert np.allclose(stored["arrays"][name], array, rtol=1e-6)
