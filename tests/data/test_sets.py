@@ -91,7 +91,7 @@ def test_moments_are_those_of_the_training_items() -> None:
     training = random_verts(5, 4)[:3]
     torch.testing.assert_close(mean, training.mean(0))
     torch.testing.assert_close(std, training.std(0))
-    with pytest.raises(ValueError, match="at least two"):
+    with pytest.raises(ValueError, match="two or more training meshes"):
         mesh_set(split=Split.leading(5, 1)).moments()
 
 
