@@ -219,7 +219,7 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
             if math.prod(image.size) > MAX_PIXELS:
                 raise ReadError(f"{image.width} × {image.height} pixels, and at most {MAX_PIXELS:,} are read")
             if getattr(image, "is_animated", False) and image.format != "MPO":  # a photograph with its thumbnail
-                raise ReadError(f"it has {image.n_frames} frames; store each in a file of its own")
+                raise ReadError("it has several frames; store each in a file of its own")
             ImageOps.exif_transpose(image, in_place=True)
             pixels = _eight_bits(image).convert("RGB" if color else "L")
             scaled = pixels if size is None else pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR)
