@@ -31,6 +31,16 @@ def test_one_file_with_the_levels_asked_for(ball: Path) -> None:
     assert sorted(path.name for path in ball.iterdir()) == ["ball.ply", "ball.template.safetensors"]
 
 
+def test_an_existing_file_is_overwritten_only_with_force(ball: Path) -> None:
+    before = Path("ball.ply").read_bytes()
+    refused = run("prepare", "ball.ply", "--factors", "4", "-o", "ball.ply")
+    assert refused.exit_code == 2
+    assert "ball.ply: already exists; choose another file with -o, or overwrite it with --force" in refused.output
+    assert Path("ball.ply").read_bytes() == before
+    assert run("prepare", "ball.ply", "--factors", "4", "-o", "ball.ply", "--force").exit_code == 0
+    assert load_template(ball / "ball.ply").hierarchy.sizes == (162, 41)
+
+
 def test_the_table_has_a_line_for_each_level(ball: Path) -> None:
     told = run("prepare", "ball.ply", "--targets", "42,12", "--unit-mm", "100").stdout
     lines = [line.split() for line in told.splitlines()]

@@ -38,6 +38,16 @@ def test_landmarks_meet_their_targets(ball: Path) -> None:
     assert warped.topology_hash() == BALL.topology_hash()
 
 
+def test_the_mesh_itself_is_overwritten_only_with_force(ball: Path) -> None:
+    before = Path("ball.ply").read_bytes()
+    refused = run("warp", "ball.ply", "held.json", "targets.csv", "-o", "ball.ply")
+    assert refused.exit_code == 2
+    assert "ball.ply: already exists; choose another file with -o, or overwrite it with --force" in refused.output
+    assert Path("ball.ply").read_bytes() == before
+    assert run("warp", "ball.ply", "held.json", "targets.csv", "-o", "ball.ply", "--force").exit_code == 0
+    assert Path("ball.ply").read_bytes() != before
+
+
 def test_vertex_numbers_of_another_mesh(ball: Path) -> None:
     told = run("warp", "ball.ply", "held.json", "held.json", "--target-mesh", "big.obj", "-o", "out.off", "--json")
     summary = json.loads(told.stdout)

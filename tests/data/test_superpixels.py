@@ -233,6 +233,36 @@ def test_sixteen_bits_keep_their_intensities(tmp_path: Path, suffix: str) -> Non
     assert read_image(path, None, color=True).shape == (16, 16, 3)
 
 
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photographs_are_turned_as_they_say(tmp_path: Path, suffix: str, orientation: int) -> None:
+    upright = np.arange(6, dtype=np.uint8).reshape(2, 3).repeat(16, 0).repeat(16, 1) * 40
+    # How a camera stores an upright image, by the number in its EXIF data.
+    stored = [upright, upright[:, ::-1], upright[::-1, ::-1], upright[::-1], upright.T]
+    stored += [upright.T[::-1], upright.T[::-1, ::-1], upright.T[:, ::-1]]
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    Image.fromarray(np.ascontiguousarray(stored[orientation - 1])).save(tmp_path / f"a.{suffix}", exif=exif)
+    pixels = read_image(tmp_path / f"a.{suffix}", None, color=False)
+    np.testing.assert_allclose(pixels, upright, atol=4)
+
+
+def test_sixteen_bits_are_turned_too(tmp_path: Path) -> None:
+    upright = np.arange(6).reshape(2, 3) * 40
+    exif = Image.Exif()
+    exif[0x112] = 6
+    Image.fromarray(upright.T[::-1].astype(np.uint16) * 257).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png", None, color=False), upright)
+
+
+@pytest.mark.parametrize("suffix", ["gif", "tif", "webp", "png"])
+def test_images_of_several_frames_are_refused(tmp_path: Path, suffix: str) -> None:
+    first, second = (Image.new("L", (8, 8), value) for value in (10, 200))
+    first.save(tmp_path / f"a.{suffix}", save_all=True, append_images=[second])
+    with pytest.raises(ValueError, match=rf"a\.{suffix}: .* it has several frames; store each in a file of its own"):
+        read_image(tmp_path / f"a.{suffix}", None, color=False)
+
+
 def test_pixels_without_a_known_intensity_are_refused(tmp_path: Path) -> None:
     """Pillow would show them all as black."""
     Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(tmp_path / "real.tif")

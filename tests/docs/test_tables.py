@@ -339,7 +339,7 @@ def test_operators_down_and_skips_across(tmp_path: Path) -> None:
     faces, digits, bodies = tasks.values()
     assert list(tasks) == [
         "Shape reconstruction, faces, 6 epochs: mean error, mm",
-        "Digit classification, superpixels, 20 epochs: accuracy, %",
+        "Graph classification, superpixels, 20 epochs: accuracy, %",
         "Dense correspondence, bodies, 300 epochs: accuracy, %",
     ]
     assert [line[0] for line in faces] == ["ChebNet M=9", "SpiralNet++ M=9", "FeaStNet M=9", "MoNet M=9"]

@@ -182,6 +182,28 @@ def test_a_mesh_in_another_unit_is_refused(
     assert names(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize("change", ["unit", "position", "nothing"])
+def test_a_mesh_far_from_those_of_the_training_is_warned_about(
+    coding: tuple[Trained, Reconstruction], caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """Every mesh of the training set is accepted silently, also the most unusual ones."""
+    run, matching = untrained(coding[0].folder.parent / "matching", "correspondence")
+    for model, meshes in (
+        (MeshCoder(coding[0]), [coding[1].data.mesh(item) for item in range(len(coding[1].data.names))]),
+        (Matcher(run.trained()), matching.data.meshes),
+    ):
+        caplog.clear()
+        for mesh in meshes:
+            verts = {"unit": 10 * mesh.verts, "position": mesh.verts + np.array([0, 0, 20]), "nothing": mesh.verts}[
+                change
+            ]
+            model.check(mesh.with_verts(verts), "scan.ply")
+        expected = 0 if change == "nothing" else len(meshes)
+        warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == expected
+        assert all("scan.ply: its vertices are" in warning and "check its unit" in warning for warning in warnings)
+
+
 def test_the_fault_of_a_single_file_is_raised_as_it_is(coding: tuple[Trained, Reconstruction], tmp_path: Path) -> None:
     write_mesh(icosphere(2), tmp_path / "other.ply")
     with pytest.raises(TemplateError, match="162 vertices"):

@@ -124,7 +124,8 @@ def test_estimates_count_the_share_of_the_device(tmp_path: Path) -> None:
     monet, spiral = row_named("table1", "MoNet M=9"), row_named("table1", "SpiralNet++ M=9")
     done = Job(monet, "mixed-faces", "in60", 0)
     record = replace(record_of(done, {"mean_mm": 1.0}, seconds=720.0), epochs=60.0, concurrency=4)
-    rates = device_rates([record, replace(record, concurrency=0, seconds=9.0)])
+    others = replace(record, concurrency=0, seconds=9.0), replace(record, device="x86_64 CPU", seconds=9.0)
+    rates = device_rates([record, *others])
     assert device_seconds(Job(monet, "mixed-faces", "full", 0), rates) == pytest.approx(720 / 4 / 60 * 300)
     assert device_seconds(Job(spiral, "mixed-faces", "in60", 0), rates) == pytest.approx(180)
     assert device_seconds(Job(monet, "faces", "in60", 0), rates) is None

@@ -10,6 +10,7 @@ import pytest
 from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.report import page as page_module
 from geoskip.report.page import SCRIPTS, Page, page_html
+from geoskip.report.runs import TASK_DESCRIPTIONS
 from tests.report.made_runs import made_run, made_runs, spheres
 
 HOSTILE = "</script><script>window.boom = 1</script><img src=//x.example onerror=boom()>"
@@ -101,6 +102,14 @@ def test_only_data_that_are_compared_with_the_paper_need_a_caution() -> None:
     both = [made_run(plain, "faces", 0), made_run(affine, "moving-bodies", 0, paper={}), made_run(plain, "coma", 0)]
     assert "The data faces are generated: compare the order of the methods" in page_html(both)
     assert "are generated: compare" not in page_html(both[1:])
+
+
+def test_descriptions_of_tasks_fit_any_data() -> None:
+    """Not only the digits, superpixels and bodies of the paper: users report runs on their own meshes and images."""
+    for description in TASK_DESCRIPTIONS.values():
+        assert not re.search(r"digit|\d|body|bodies", f"{description.title} {description.text}", re.IGNORECASE)
+    template = (Path(page_module.__file__).parent / "assets" / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r">[^<]*(digit|body|bodies)[^<]*<", template, re.IGNORECASE)
 
 
 def test_short_training_needs_a_caution() -> None:

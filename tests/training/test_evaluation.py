@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from geoskip.data import StoredShapes
+from geoskip.inference import Matcher
 from geoskip.records import EVALUATION_PICTURES, CorrespondenceSamples, read_samples, write_samples
 from geoskip.report.charts import draw_confusion
 from geoskip.report.picture_grids import match_grid, write_pictures
@@ -38,6 +39,11 @@ def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> No
     assert stored["metrics"] == dict(found.evaluation.metrics) == dict(expected.metrics)
     assert stored["step"] == 7
     assert stored["task"] == task
+    names = getattr(made.data, "names", range(100))
+    assert stored["items"] == [names[item] for item in made.data.split.test]
+    assert all(
+        len(array) == len(stored["items"]) for name, array in stored["arrays"].items() if name.startswith("per_item_")
+    )
     assert stored["curves"] == {name: [list(p) for p in points] for name, points in expected.curves.items()}
     for name, array in expected.arrays.items():
         assert np.allclose(stored["arrays"][name], array, rtol=1e-6)
@@ -49,6 +55,31 @@ def test_a_trained_run_evaluates_to_its_record(tmp_path: Path, task: str) -> Non
     run = train(config, tmp_path / "run", task=make_task(config, sets.data(task)))
     found = evaluate_run(Run.open(tmp_path / "run"), data=sets.data(task))
     assert dict(found.evaluation.metrics) == pytest.approx(dict(run.record.metrics), rel=1e-5)
+
+
+def test_the_unit_of_the_files_makes_no_difference(tmp_path: Path) -> None:
+    """The same bodies in meters and in millimeters: in training, evaluation, use and export."""
+
+    def trained_in(unit_mm: float) -> tuple[list[float], torch.Tensor]:
+        bodies = sets.correspondences()
+        scale = bodies.unit_mm / unit_mm
+        scaled = [mesh.with_verts(scale * mesh.verts) for mesh in (bodies.target, *bodies.meshes)]
+        bodies = replace(bodies, target=scaled[0], meshes=tuple(scaled[1:]), unit_mm=unit_mm)
+        config = sets.config("correspondence", skip="affine", optim={"lr": 0.01, "epochs": 5})
+        task = make_task(config, bodies)
+        run = train(config, tmp_path / f"{unit_mm}", task=task)
+        program = type(task).program(config, run.model(), task.context())
+        matches = Matcher(run.trained()).match(scaled[-1])
+        with torch.no_grad():
+            scores = program.module(torch.tensor(scaled[-1].verts).float())
+        assert np.array_equal(matches, scores.argmax(-1).numpy())
+        assert np.array_equal(matches, task.evaluate(run.model()).arrays["predicted"][-len(matches) :])
+        epochs = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
+        return [epoch["loss"] for epoch in epochs if "loss" in epoch], scores
+
+    (losses, scores), (same_losses, same_scores) = trained_in(1000.0), trained_in(1.0)
+    assert losses == pytest.approx(same_losses, rel=1e-3)
+    torch.testing.assert_close(scores, same_scores, rtol=1e-2, atol=1e-2)
 
 
 def test_an_evaluation_does_not_outlive_its_weights(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
 from geoskip.cli.console import print_table
-from geoskip.cli.options import AsJson, Axis, UpAxis, parse_integers
+from geoskip.cli.options import AsJson, Axis, Force, UpAxis, check_overwrite, parse_integers
 
 
 def prepare(
@@ -33,6 +33,7 @@ def prepare(
     ] = False,
     pictures: Annotated[Path | None, typer.Option(help="Folder for a picture of the levels (PNG).")] = None,
     up: UpAxis = Axis.y,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Prepare a template for training: levels, matrices between them, pseudo-coordinates and spirals in one file."""
@@ -48,6 +49,7 @@ def prepare(
 
     start = time.perf_counter()
     files = [output or Path(f"{template.stem}.template.safetensors")]
+    check_overwrite(files[0], force)
     with Console(stderr=True).status(f"preparing {template.name}"):
         mesh = read_mesh(template, drop_degenerate=drop_degenerate)
         prepared = prepare_template(mesh, **levels, spiral_length=spiral_length or None, unit_mm=unit_mm)
@@ -114,6 +116,7 @@ def warp(
         float | None, typer.Option(help="Width of a Gaussian or radius of a Wendland kernel, in units of the mesh.")
     ] = None,
     smoothing: Annotated[float, typer.Option(help="Above 0, the targets are met approximately.")] = 0.0,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Warp a mesh so that its landmarks meet their targets, with a thin plate spline or another kernel."""
@@ -124,6 +127,8 @@ def warp(
     from geoskip.rbf import apply_warp, pair_landmarks, read_landmarks
     from geoskip.rbf import warp as fit_warp
 
+    path = output or Path(f"{mesh.stem}.warped.ply")
+    check_overwrite(path, force)
     source = read_mesh(mesh)
     target = source if target_mesh is None else read_mesh(target_mesh)
     pairs = pair_landmarks(read_landmarks(landmarks, source), read_landmarks(targets, target))
@@ -131,7 +136,6 @@ def warp(
     if affine and len(start) < 4:
         raise ValueError(f"landmarks: the affine part needs 4 or more, got {len(start)}; add some, or pass --no-affine")
     fitted = fit_warp(start, goal, _kernel(kernel, width), affine=affine, smoothing=smoothing)
-    path = output or Path(f"{mesh.stem}.warped.ply")
     warped = apply_warp(source, fitted)
     write_mesh(warped, path)
     degree, moves = fitted.displacement.degree, np.linalg.norm(warped.verts - source.verts, axis=1)
@@ -150,7 +154,7 @@ def warp(
     part = "no polynomial part" if degree < 0 else f"a polynomial part of degree {degree}"
     typer.echo(f"{summary['landmarks']} landmarks, {summary['kernel']} kernel, {part}")
     typer.echo(f"vertices moved by {summary['mean_move']:.4g} on average, {summary['largest_move']:.4g} at most")
-    typer.echo(f"targets missed by {summary['largest_miss']:.2g} at most")
+    typer.echo(f"targets missed by {summary['largest_miss']:.2g} at most; lengths are in units of the mesh")
     typer.echo(f"wrote {path}")
 
 

@@ -28,6 +28,12 @@ class Axis(StrEnum):
 UpAxis = Annotated[Axis, typer.Option(help="The axis that points up in the pictures.")]
 
 
+def check_overwrite(path: Path, force: bool) -> None:
+    """ValueError if a file exists and may not be overwritten."""
+    if path.is_file() and not force:
+        raise ValueError(f"{path}: already exists; choose another file with -o, or overwrite it with --force")
+
+
 def parse_integers(option: str, text: str, example: str = "4,2") -> list[int]:
     """Positive integers separated by commas; ``option`` is named in the error."""
     try:

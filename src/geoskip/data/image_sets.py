@@ -201,13 +201,14 @@ def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], 
 
 
 def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np.ndarray, "height width *channels"]:
-    """The 8-bit pixels of an image of at most ``MAX_PIXELS``, scaled to ``size`` (height, width) if given.
+    """The 8-bit pixels of an image of at most ``MAX_PIXELS``, turned as its EXIF data say, and scaled to ``size``
+    (height, width) if given.
 
-    ValueError, naming the file, if it is damaged, too large, or not in one of ``FORMATS``; the size is checked before
-    any pixel is decoded.
+    ValueError, naming the file, if it is damaged, too large, of several frames, or not in one of ``FORMATS``; the size
+    is checked before any pixel is decoded.
     """
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError as error:
         raise ImportError("reading images needs Pillow: pip install 'geoskip[images]'") from error
     if size is not None and not (len(size) == 2 and min(size) >= 1 and math.prod(size) <= MAX_PIXELS):
@@ -217,6 +218,9 @@ def read_image(path: Path, size: Sequence[int] | None, color: bool) -> Shaped[np
         with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(read_bytes(path)), formats=FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
                 raise ReadError(f"{image.width} × {image.height} pixels, and at most {MAX_PIXELS:,} are read")
+            if getattr(image, "is_animated", False) and image.format != "MPO":  # a photograph with its thumbnail
+                raise ReadError("it has several frames; store each in a file of its own")
+            ImageOps.exif_transpose(image, in_place=True)
             pixels = _eight_bits(image).convert("RGB" if color else "L")
             scaled = pixels if size is None else pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR)
             return np.asarray(scaled)

@@ -288,6 +288,8 @@ def check_unit(unit_mm: float) -> None:
 
 def check_size(name: str, radius: float, usual: float, like: str) -> None:
     """MeshError if a mesh differs so much in size from others that it must be in another unit."""
+    if not radius:
+        raise MeshError(f"{name}: all vertices are at one point")
     small, large = sorted((radius, usual))
     if large > LARGEST_RATIO * small:
         factor, than = large / small if small else float("inf"), "larger" if radius > usual else "smaller"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -25,6 +26,10 @@ from geoskip.training.tasks.correspondence import MatchContext, match_scores
 from geoskip.training.tasks.reconstruction import MeshContext
 from geoskip.training.trained import Trained
 
+log = logging.getLogger(__name__)
+
+# How many times further than usual the vertices of a mesh may be from where a model expects them without a warning.
+FAR_FROM_MEAN, FAR_FROM_TARGET = 10.0, 3.0
 # Batch sizes that bound the memory used for thousands of files.
 MESHES_AT_ONCE = 32
 IMAGES_AT_ONCE = 64
@@ -38,6 +43,11 @@ def required(trained: Trained, kind: type[C], purpose: str, task: str) -> C:
     if not isinstance(trained.context, kind):
         raise ValueError(f"{purpose} needs a model of {task}, but this is one of {trained.config.task}")
     return trained.context
+
+
+def _rms(offsets: Float[np.ndarray, "vertices 3"]) -> float:
+    """Root mean square of the lengths."""
+    return float(np.sqrt((offsets**2).sum(1).mean()))
 
 
 class MeshCoder:
@@ -56,9 +66,20 @@ class MeshCoder:
 
     def check(self, mesh: Mesh, name: str = "mesh") -> None:
         """TemplateError unless ``mesh`` has the vertex count and the faces of the training meshes, in their order;
-        MeshError if it is in another unit."""
+        MeshError if it is in another unit. Logs a warning if its vertices are so far from those of
+        the training meshes that its unit, position or axes must be others."""
         if mesh.topology_hash() == self.template.topology_hash():
             check_size(name, mesh.radius(), self.template.radius(), "the training meshes")
+            distance = _rms(mesh.verts - self.template.verts)
+            usual = float(self.deviation.square().mean().sqrt()) * 3**0.5
+            if distance > FAR_FROM_MEAN * usual:
+                log.warning(
+                    "%s: its vertices are %s mm from the mean of the training meshes, %s times as far as theirs; "
+                    "check its unit, position and axes",
+                    name,
+                    f"{distance * self.unit_mm:,.1f}",
+                    f"{distance / usual:,.0f}",
+                )
             return
         if mesh.num_vertices != self.template.num_vertices:
             fault = f"{mesh.num_vertices} vertices, but the model was trained on meshes of {self.template.num_vertices}"
@@ -106,16 +127,26 @@ class Matcher:
     """A correspondence network: matches the vertices of any mesh with those of its target."""
 
     def __init__(self, trained: Trained) -> None:
-        self.trained = trained
-        self.target = required(trained, MatchContext, "matching meshes", "correspondence").target()
+        context = required(trained, MatchContext, "matching meshes", "correspondence")
+        self.trained, self.target, self.unit_mm = trained, context.target(), context.unit_mm
 
     def check(self, mesh: Mesh, name: str = "mesh") -> None:
-        """MeshError if ``mesh`` is in another unit than the target."""
+        """MeshError if ``mesh`` is in another unit than the target. Logs a warning if its vertices are much further
+        away or closer, as after a shift or between centimeters and decimeters."""
         check_size(name, mesh.radius(), self.target.radius(), "the target")
+        center = self.target.verts.mean(0)
+        ratio = _rms(mesh.verts - center) / _rms(self.target.verts - center)
+        if not 1 / FAR_FROM_TARGET <= ratio <= FAR_FROM_TARGET:
+            log.warning(
+                "%s: its vertices are %.3g times as far from the center of the target as those of the target; "
+                "check its unit and position",
+                name,
+                ratio,
+            )
 
     def match(self, mesh: Mesh) -> Int[np.ndarray, " vertices"]:
         """The target's vertex that each vertex of ``mesh`` is matched with."""
-        scores = match_scores(self.trained.model, mesh, self.trained.config)
+        scores = match_scores(self.trained.model, mesh, self.trained.config, self.unit_mm)
         return self.trained.checked(scores).argmax(-1).cpu().numpy()
 
     def transfer(

@@ -151,10 +151,10 @@ def _minutes(seconds: float | None) -> str:
 
 def device_rates(records: Iterable[RunRecord]) -> dict[tuple[str, str], float]:
     """Seconds of the device per epoch, by data set and operator; the operator "" is the mean over all of them. Records
-    that do not say how many runs shared the device do not count."""
+    of a CPU, or that do not say how many runs shared the device, do not count."""
     rates: dict[tuple[str, str], list[float]] = {}
     for record in records:
-        if record.concurrency:
+        if record.concurrency and "CPU" not in record.device:
             for operator in (str(record.config["operator"]), ""):
                 per_epoch = record.seconds / record.concurrency / record.epochs
                 rates.setdefault((str(record.config["data"]), operator), []).append(per_epoch)

@@ -155,7 +155,7 @@ TASK_DESCRIPTIONS = {
     ),
     "correspondence": TaskDescription(
         "Dense correspondence",
-        "Each vertex of a body is matched to a vertex of a reference body. Accuracy is the share of exact matches; "
+        "Each vertex of a mesh is matched to a vertex of a reference mesh. Accuracy is the share of exact matches; "
         "the geodesic error is the distance along the surface between the match and the true vertex, in % of the "
         "diameter, the longest such distance.",
         (
@@ -164,8 +164,8 @@ TASK_DESCRIPTIONS = {
         ),
     ),
     "classification": TaskDescription(
-        "Digit classification",
-        "Each image is a graph of 75 superpixels, and the network predicts the digit.",
+        "Graph classification",
+        "Each graph, such as an image as superpixels, belongs to a class, which the network predicts.",
         (Metric("accuracy_pct", "Accuracy", "%", 2, "higher"),),
     ),
 }

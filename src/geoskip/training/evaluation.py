@@ -43,7 +43,7 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
     check_same_data(run, task)
     model, task = run.model(device), task.to(device)
     evaluation = task.evaluate(model, task.final_split)
-    _write(run, evaluation)
+    _write(run, evaluation, task)
     if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
         run.discard_evaluation()
         raise ValueError(
@@ -74,13 +74,16 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one.cpu().double(), other.cpu().double(), rtol=1e-4, atol=1e-6)
 
 
-def _write(run: Run, evaluation: Evaluation) -> None:
+def _write(run: Run, evaluation: Evaluation, task: Task) -> None:
+    items = task.split_items(task.final_split).tolist()
+    names = getattr(task.data, "names", None)
     entries: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task,
         "data": run.config.data,
         "step": run.weights[1],
         "weights_sha256": run.weights_sha256,
+        "items": items if names is None else [names[item] for item in items],
         "metrics": dict(evaluation.metrics),
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
         "arrays": {name: _listed(array) for name, array in evaluation.arrays.items()},

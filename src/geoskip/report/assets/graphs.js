@@ -1,4 +1,4 @@
-// Superpixel graphs as cards: the graph, its label, and the prediction of each method.
+// Graphs as cards: the graph, its label, and the prediction of each method.
 class Graphs {
   constructor(galleries) {
     this.galleries = galleries;
@@ -20,7 +20,7 @@ class Graphs {
 
   card(gallery, n) {
     const graph = gallery.graphs[n], name = gallery.classes[graph.true];
-    const picture = draw('svg', { viewBox: '0 0 320 320', role: 'img', 'aria-label': `Superpixel graph labeled ${name}` });
+    const picture = draw('svg', { viewBox: '0 0 320 320', role: 'img', 'aria-label': `Graph labeled ${name}` });
     drawGraph(graph, picture);
     const rows = gallery.methods.map((method) => {
       const right = method.predicted[n] === graph.true;
@@ -32,7 +32,7 @@ class Graphs {
   }
 }
 
-// Lines between neighbors; a dot for each superpixel, larger and darker where the image is brighter.
+// Lines between neighbors; a dot for each vertex, larger and darker where its feature is larger.
 async function drawGraph(graph, picture) {
   const [pos, bright, edges] = await Promise.all([whole(graph.pos), whole(graph.bright), whole(graph.edges)]);
   const at = (i) => [2 * i, 2 * i + 1].map((k) => Math.round(16 + 288 * pos[k] / 65535));

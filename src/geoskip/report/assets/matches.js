@@ -1,4 +1,4 @@
-// Correspondences: the target in its own colors, and each body in the colors that a method transfers to it.
+// Correspondences: the target in its own colors, and each mesh in the colors that a method transfers to it.
 class Matches extends Scenes {
   constructor(scenes, surface, maps) {
     super('body', scenes, surface, '%', 10, maps);
@@ -23,7 +23,7 @@ class Matches extends Scenes {
     if (request !== this.request) return;
     byId('body-scale').hidden = by !== 'error';
     byId('body-unknown').hidden = !scene.unlabeled;
-    // One scale for the target and the body.
+    // One scale for the target and the mesh.
     const frames = [frameOf(target), frameOf(verts)], extent = Math.max(...frames.map((frame) => frame.extent));
     const [targetFrame, frame] = frames.map(({ center }) => ({ center, extent }));
     stage.set(0, { verts: target, faces: targetFaces, frame: targetFrame, colors: by === 'match' ? colors : null },
@@ -35,7 +35,7 @@ class Matches extends Scenes {
       }
       // An error below 0 means that the vertex has no label.
       const known = errors.filter((value) => value >= 0), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-      const words = known.length ? `this body: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)}\u00a0% exact` : 'no labels, so the error is unknown';
+      const words = known.length ? `this mesh: mean error ${percent(mean)}, ${method.right[sample].toFixed(2)}\u00a0% exact` : 'no labels, so the error is unknown';
       const shape = { verts, faces, frame, read: (i) => (errors[i] < 0 ? 'no label' : `${percent(errors[i])} off`) };
       if (by === 'match') shape.colors = transferred(colors, predicted);
       else shape.values = errors;

@@ -56,7 +56,8 @@ class MatchContext(Context):
 class Correspondence(Task):
     """Cross-entropy, averaged over the labelled vertices of each mesh and then over meshes.
 
-    Features are positions, and pseudo-coordinates are relative to the longest offset of each mesh, as in the paper.
+    Features are positions in meters, and pseudo-coordinates are relative to the longest offset of each mesh, as in the
+    paper. In millimeters, as they may be in the files, the same network would hardly learn.
     """
 
     name = "correspondence"
@@ -83,7 +84,7 @@ class Correspondence(Task):
         # Meshes of one connectivity share a graph.
         topologies = [mesh.topology_hash() for mesh in meshes]
         unique = {key: connect(meshes[topologies.index(key)], self.config) for key in dict.fromkeys(topologies)}
-        verts = [torch.tensor(mesh.verts, dtype=torch.float32) for mesh in meshes]
+        verts = [in_meters(mesh, self.data.unit_mm) for mesh in meshes]
         operator = operator_info(self.config.operator)
         coordinates = self.config.pseudo if operator.uses_pseudo else None
         graphs = [unique[key] for key in topologies]
@@ -119,7 +120,7 @@ class Correspondence(Task):
 
     def predict(self, model: nn.Module, mesh: Mesh) -> Int[Tensor, " vertices"]:
         """The target vertex that each vertex of a mesh is matched with."""
-        return match_scores(model, mesh, self.config).argmax(-1).cpu()
+        return match_scores(model, mesh, self.config, self.data.unit_mm).argmax(-1).cpu()
 
     @cached_property
     def distances(self) -> Float[Tensor, "targets targets"]:
@@ -185,7 +186,9 @@ class Correspondence(Task):
     def program(cls, config: Config, model: nn.Module, context: Context) -> Program:
         assert isinstance(context, MatchContext)
         target = context.target()
-        return Program(MatchingProgram(model, target, config).eval(), torch.tensor(target.verts).float())
+        return Program(
+            MatchingProgram(model, target, config, context.unit_mm).eval(), torch.tensor(target.verts).float()
+        )
 
 
 def connect(mesh: Mesh, config: Config) -> Graph:
@@ -207,20 +210,24 @@ def mesh_graph(mesh: Mesh, config: Config) -> Graph:
     return attach(graph, relative_coordinates(graph.pattern, pos, own_scale(graph, pos)))
 
 
-def match_scores(model: nn.Module, mesh: Mesh, config: Config) -> Float[Tensor, "vertices targets"]:
+def in_meters(mesh: Mesh, unit_mm: float) -> Float[Tensor, "vertices 3"]:
+    """Positions as features."""
+    return torch.from_numpy(mesh.verts * (unit_mm / 1000)).float()
+
+
+def match_scores(model: nn.Module, mesh: Mesh, config: Config, unit_mm: float) -> Float[Tensor, "vertices targets"]:
     """The score of every target vertex for each vertex of a mesh, on the model's device."""
     device = next(model.parameters()).device
-    verts = torch.tensor(mesh.verts, dtype=torch.float32, device=device)
     with torch.inference_mode():
-        return model(verts, mesh_graph(mesh, config).to(device))
+        return model(in_meters(mesh, unit_mm).to(device), mesh_graph(mesh, config).to(device))
 
 
 class MatchingProgram(nn.Module):
     """Positions of one mesh of the target's connectivity to scores of the target's vertices."""
 
-    def __init__(self, model: nn.Module, target: Mesh, config: Config) -> None:
+    def __init__(self, model: nn.Module, target: Mesh, config: Config, unit_mm: float) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.meters = model, unit_mm / 1000
         # Not ``graph``: a traced module has an attribute of that name.
         self.topology = RecordBuffers(mesh_graph(target, config))
         self.relative = operator_info(config.operator).uses_pseudo and config.pseudo == "position"
@@ -229,7 +236,7 @@ class MatchingProgram(nn.Module):
         graph: Graph = self.topology()
         if self.relative:
             graph = attach(graph, relative_coordinates(graph.pattern, verts, own_scale(graph, verts)))
-        return self.model(verts, graph)
+        return self.model(verts * self.meters, graph)
 
 
 def _where_labelled(values: Float[Tensor, " labelled"], labels: Int[Tensor, " vertices"]) -> Float[Tensor, " vertices"]:
