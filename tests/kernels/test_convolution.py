@@ -76,6 +76,9 @@ def test_one_matrix(where: Where, sizes: Sizes, is_transposed: bool) -> None:
     without_skip = [*inputs[:3], inputs[4]]
     compare(lambda x, w, theta, b, device: function(x, w, theta, skip.to(x), b, device), without_skip, where)
     compare(lambda x, w, theta, a, device: function(x, w, theta, a, bias.to(x), device), inputs[:4], where)
+    # So it does if x needs none, as in a first layer.
+    x = inputs[0]
+    compare(lambda w, theta, a, b, device: function(x.to(w), w, theta, a, b, device), inputs[1:], where)
 
 
 @pytest.mark.parametrize("sizes", [Sizes(3, 6, 2, (2,), 9), Sizes(4, 6, 2, (13,), 5)])

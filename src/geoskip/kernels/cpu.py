@@ -307,10 +307,17 @@ def _gradients_once(
     grad_y: Tensor, needs_x: bool, needs_theta: bool, x: Tensor, weights: Tensor, theta: Tensor, pattern: Pattern,
     center: float,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-    """Gradients of x and Θ with one slot: both from one pass over the gradients of y."""
-    own_weights, receivers = (t.index_select(0, pattern.by_sender) for t in (weights.reshape(-1), pattern.receivers))
-    edges = own_weights, receivers, pattern.sender_offsets[0], center
+    """Gradients of x and Θ with one slot: both from one pass over the gradients of y. That of Θ alone is from one pass
+    over x if x has fewer channels than y."""
+    edges = weights.reshape(-1), pattern.senders, pattern.offsets[0], center
     matrix = theta if theta.dim() == 2 else theta[0]
+    if not needs_x and matrix.shape[0] < matrix.shape[1]:
+        of_theta = torch.zeros_like(theta)
+        for part, g in parts_of_batch(x, grad_y):
+            _stack(of_theta)[0].addmm_(gather(part, *edges).t(), rows_of(g))
+        return None, of_theta
+    own_weights, receivers = (t.index_select(0, pattern.by_sender) for t in (edges[0], pattern.receivers))
+    edges = own_weights, receivers, pattern.sender_offsets[0], center
     if x.dim() == 2 or fits_cache(grad_y):
         h = gather(grad_y if x.dim() == 2 else items_of(grad_y), *edges)
         grad_theta = (rows_of(x).t() @ h).view(theta.shape) if needs_theta else None

@@ -76,7 +76,8 @@ def parts_of_batch(x: Tensor, *others: Tensor) -> Iterator[list[Tensor]]:
 
 def table_of(x: Tensor) -> Tensor:
     """[items, vertices, channels] as one row for each vertex."""
-    return x[0] if len(x) == 1 else x.transpose(0, 1).flatten(1)
+    # Flattening copies nothing if there is one channel, but rows of scattered numbers are slow to read.
+    return x[0] if len(x) == 1 else x.transpose(0, 1).flatten(1).contiguous()
 
 
 def weighted_sums(table: Tensor, weights: Tensor, neighbors: Tensor, offsets: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from geoskip.kernels.paths import is_autocast
+from geoskip.kernels.pattern import sizes_of
 from geoskip.pyg.edge_cache import SortedEdges, looped_edges, mean_shares, remember, sorted_edges
 
 MESSAGE_HOOKS = tuple(
@@ -20,7 +21,7 @@ MESSAGE_HOOKS = tuple(
     for when in ("", "pre_")
 )
 MODULE_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-# With fewer edges, PyTorch Geometric's code is faster on the CPU.
+# With fewer edges, those of all items of a batch, PyTorch Geometric's code is faster on the CPU.
 SMALL = 6000
 AGGREGATIONS = {"add": SumAggregation, "sum": SumAggregation, "mean": MeanAggregation}
 
@@ -84,14 +85,14 @@ class FastLayer(pyg.MessagePassing):
         shape = edge_index.shape
         if len(shape) != 2 or shape[0] != 2 or edge_index.is_floating_point():
             return True
-        is_small = shape[1] < SMALL and edge_index.device.type == "cpu"
+        senders, receivers = x
+        if not _are_features(senders):
+            return True
+        is_small = edge_index.device.type == "cpu" and shape[1] * sizes_of(senders)[0] < SMALL
         # Under autocast the kernels have other output types, which must not depend on the size.
         if is_small and self.has_slow_code and not torch.is_autocast_enabled("cpu"):
             return True
         if torch.jit.is_tracing() or type(self).why_not(self) is not None:
-            return True
-        senders, receivers = x
-        if not _are_features(senders):
             return True
         if not (receivers is None or receivers is senders or _are_features(receivers)):
             return True
