@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name}: loss {last.loss:.4f}, accuracy {last.accuracy_pct:.2f} %, spread {last.spread:.2g}", flush=True)
     settings = {"epochs": args.epochs, "items": args.items, "seed": args.seed, "data": args.data}
     device = device_name(torch.device(choose_device(args.device)))
-    rows, key = [asdict(point) for point in points], getattr(loaded(config.task, config.data), "content", "")
+    rows, key = [asdict(point) for point in points], getattr(loaded(config), "content", "")
     record_analysis(args.output, "plateau", settings, rows, started, device=device, data_key=key)
 
 

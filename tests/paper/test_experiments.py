@@ -141,12 +141,12 @@ def test_rows_of_superpixels_have_the_authors_recipe() -> None:
     assert EXPERIMENTS["superpixels"].select(["*†"]) == EXPERIMENTS["table3"].rows[-2:]
 
 
-@pytest.mark.parametrize(("name", "options"), [("correspondence_ablation", {}), ("gcn_ablation", {"num_vertices": 689})])
-def test_the_forms_of_the_correspondence_network(name: str, options: dict[str, int]) -> None:
-    rows = EXPERIMENTS[name].rows
+@pytest.mark.parametrize(("name", "data_options"), [("correspondence", {}), ("gcn", {"num_vertices": 689})])
+def test_the_forms_of_the_correspondence_network(name: str, data_options: dict[str, int]) -> None:
+    rows = EXPERIMENTS[f"{name}_ablation"].rows
     for row in rows:
         config = row.config("bodies", "first300", 0)
-        assert (config.validation, config.test, config.data_options) == (0.1, False, options)
+        assert (config.validation, config.test, config.data_options) == (0.1, False, data_options)
         assert config.model == {
             "ELU after Lin(256)": {"head_elu": True},
             "positions in decimeters": {"input_scale": 10},

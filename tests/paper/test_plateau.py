@@ -53,4 +53,5 @@ def test_record(tmp_path: Path) -> None:
     record = read_analysis(tmp_path / "plateau.json")
     assert record.analysis == "plateau"
     assert [row["variant"] for row in record.rows] == [name for name in VARIANTS for _ in range(2)]
-    assert record.data_key == loaded("classification", TINY).content
+    (row,) = TABLE2.select(["FeaStNet"])
+    assert record.data_key == loaded(row.config(TINY, "first1", 0, "cpu")).content
