@@ -206,7 +206,7 @@ class CorrespondenceNet(nn.Module):
         head: channels of the linear layer before the last.
         dropout: probability that one of these channels is dropped.
         head_elu: whether an ELU follows Lin(256).
-        input_scale: factor for x, such as 10 to train on positions in decimeters where the meshes are in meters.
+        input_scale: factor for x. 10 makes decimeters of the meters that ``geoskip train`` passes.
         options: further options of the operator.
     """
 

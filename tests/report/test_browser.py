@@ -592,7 +592,7 @@ def test_without_scripts_pictures_and_tables_remain(browser: Any, path: Path) ->
         ), "below its mesh"
     assert tab.locator("noscript p").bounding_box()["y"] < picture["y"]
     assert tab.locator("#mesh-controls").is_hidden()
-    for words in ("Drag a mesh", "Click a heading", "Point at a chart", "Dots are superpixels"):
+    for words in ("Drag a mesh", "Click a heading", "Point at a chart", "Dots are vertices"):
         assert tab.get_by_text(words).count() == 1
         assert tab.get_by_text(words).is_hidden()
     assert tab.locator("#theme").is_hidden()

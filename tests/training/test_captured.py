@@ -213,7 +213,7 @@ def test_other_threads_may_pin_memory_during_a_recording() -> None:
 
 
 @pytest.fixture
-def capturing(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+def capturing(monkeypatch: pytest.MonkeyPatch, unchecked: None) -> MagicMock:
     """What stands in for ``torch.cuda.graph``."""
     for name in ("CUDAGraph", "graph_pool_handle", "current_stream", "stream", "graph"):
         monkeypatch.setattr(torch.cuda, name, MagicMock())

@@ -86,13 +86,13 @@ class FastLayer(pyg.MessagePassing):
         if len(shape) != 2 or shape[0] != 2 or edge_index.is_floating_point():
             return True
         senders, receivers = x
-        if not _are_features(senders):
+        if torch.jit.is_tracing() or not _are_features(senders):
             return True
         is_small = edge_index.device.type == "cpu" and shape[1] * sizes_of(senders)[0] < SMALL
         # Under autocast the kernels have other output types, which must not depend on the size.
         if is_small and self.has_slow_code and not torch.is_autocast_enabled("cpu"):
             return True
-        if torch.jit.is_tracing() or type(self).why_not(self) is not None:
+        if type(self).why_not(self) is not None:
             return True
         if not (receivers is None or receivers is senders or _are_features(receivers)):
             return True

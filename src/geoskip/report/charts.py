@@ -109,10 +109,13 @@ def _distinct(chart: Chart) -> tuple[Series, ...]:
     if chart.kind == "points":
         series = tuple(replace(one, mark=one.mark + one.variant) for one in series)
     counts = Counter(map(look, series))
-    return tuple(
-        replace(one, mark=f"{one.mark}, {one.name.removesuffix(PAPER)}") if counts[look(one)] > 1 else one
-        for one in series
-    )
+    return tuple(replace(one, mark=f"{one.mark}, {_apart(one)}") if counts[look(one)] > 1 else one for one in series)
+
+
+def _apart(series: Series) -> str:
+    """What the name says of the settings, or all of it: rows with other skips have other colors."""
+    name = series.name.removesuffix(PAPER)
+    return name.partition(", ")[2] or name
 
 
 def _charts_of(table: ResultTable) -> list[Chart]:
