@@ -159,6 +159,39 @@ def test_edge_values_of_another_precision(name: str, dtype: torch.dtype) -> None
     torch.testing.assert_close(fast(*inputs), plain(*inputs))
 
 
+@pytest.mark.parametrize("first", [torch.float64, torch.float32, None])
+@pytest.mark.parametrize("features", [torch.float32, torch.bfloat16])
+def test_cached_edge_weights_of_another_precision(first: torch.dtype | None, features: torch.dtype) -> None:
+    """Later calls promote to the precision that the first one has cached, as in PyTorch Geometric."""
+    plain = pyg.GCNConv(IN, OUT, cached=True).to(features)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges, weight = torch.randn(20, IN).to(features), edge_index(20, 60), torch.rand(60)
+    for dtype in (first, torch.bfloat16, None):
+        given = () if dtype is None else (weight.to(dtype),)
+        tolerance = 5e-2 if features is torch.bfloat16 else 1e-5
+        torch.testing.assert_close(fast(x, edges, *given), plain(x, edges, *given), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+@pytest.mark.parametrize("features", [torch.float32, torch.float16])
+@pytest.mark.parametrize("parameters", [torch.float32, torch.float16])
+def test_autocast_to_another_half_precision(name: str, features: torch.dtype, parameters: torch.dtype) -> None:
+    make, kind = LAYERS[name]
+    plain = make().to(parameters)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    inputs = torch.randn(20, IN).to(features), edge_index(20, 60), *edge_values(kind, 60, features)
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = fast(*inputs)
+        if name == "ChebConv" and features is torch.float16:  # PyTorch Geometric adds both half precisions
+            with pytest.raises(RuntimeError):
+                plain(*inputs)
+            inputs = inputs[0].float(), *inputs[1:]
+        expected = plain(*inputs)
+    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=1e-1, check_dtype=False)
+
+
 def test_features_of_another_precision_than_epsilon() -> None:
     plain = pyg.GINConv(nn.Linear(IN, OUT)).double()
     fast = copy.deepcopy(plain)
