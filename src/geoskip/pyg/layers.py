@@ -55,8 +55,12 @@ def linear_convolution(
 
 class FastGCNConv(FastLayer, pyg.GCNConv):
     aggregations = ("add", "sum")
+    slowness = 4  # it normalizes the edge weights in every call
 
     _cached_edge_index: Any
+
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
         edges = edge_index, edge_weight
@@ -113,6 +117,9 @@ class FastChebConv(FastLayer, pyg.ChebConv):
     def matrix(self) -> tuple[Tensor | None, int | None]:
         return self.lins[0]._parameters.get("weight"), 1
 
+    def message_channels(self, in_channels: int) -> int:
+        return in_channels * max(len(self.lins) - 1, 1)
+
     def forward(
         self, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
     ) -> Tensor:
@@ -143,6 +150,9 @@ class FastChebConv(FastLayer, pyg.ChebConv):
 class FastFeaStConv(FastLayer, pyg.FeaStConv):
     aggregations = ("mean",)
     linears = ("lin", "u")
+
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
 
     def forward(self, x: Any, edge_index: Any) -> Tensor:
         senders, receivers = pair(x)
@@ -217,6 +227,7 @@ class FastSAGEConv(FastLayer, pyg.SAGEConv):
 
 class FastGMMConv(FastLayer, pyg.GMMConv):
     linears = ("root",)
+    slowness = 0.5  # the kernels start for each Gaussian
 
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
@@ -226,6 +237,9 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 
     def matrix(self) -> tuple[Tensor | None, int | None]:
         return self._parameters.get("g"), 0
+
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
 
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
