@@ -159,6 +159,39 @@ def test_edge_values_of_another_precision(name: str, dtype: torch.dtype) -> None
     torch.testing.assert_close(fast(*inputs), plain(*inputs))
 
 
+@pytest.mark.parametrize("first", [torch.float64, torch.float32, None])
+@pytest.mark.parametrize("features", [torch.float32, torch.bfloat16])
+def test_cached_edge_weights_of_another_precision(first: torch.dtype | None, features: torch.dtype) -> None:
+    """Later calls promote to the precision that the first one has cached, as in PyTorch Geometric."""
+    plain = pyg.GCNConv(IN, OUT, cached=True).to(features)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    x, edges, weight = torch.randn(20, IN).to(features), edge_index(20, 60), torch.rand(60)
+    for dtype in (first, torch.bfloat16, None):
+        given = () if dtype is None else (weight.to(dtype),)
+        tolerance = 5e-2 if features is torch.bfloat16 else 1e-5
+        torch.testing.assert_close(fast(x, edges, *given), plain(x, edges, *given), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "ChebConv", "FeaStConv", "GINConv", "GraphConv", "SAGEConv", "GMMConv"])
+@pytest.mark.parametrize("features", [torch.float32, torch.float16])
+@pytest.mark.parametrize("parameters", [torch.float32, torch.float16])
+def test_autocast_to_another_half_precision(name: str, features: torch.dtype, parameters: torch.dtype) -> None:
+    make, kind = LAYERS[name]
+    plain = make().to(parameters)
+    fast = copy.deepcopy(plain)
+    accelerate(fast)
+    inputs = torch.randn(20, IN).to(features), edge_index(20, 60), *edge_values(kind, 60, features)
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = fast(*inputs)
+        if name == "ChebConv" and features is torch.float16:  # PyTorch Geometric adds both half precisions
+            with pytest.raises(RuntimeError):
+                plain(*inputs)
+            inputs = inputs[0].float(), *inputs[1:]
+        expected = plain(*inputs)
+    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=1e-1, check_dtype=False)
+
+
 def test_features_of_another_precision_than_epsilon() -> None:
     plain = pyg.GINConv(nn.Linear(IN, OUT)).double()
     fast = copy.deepcopy(plain)
@@ -293,22 +326,56 @@ def test_another_default_device(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_edges", "items", "is_small"), [(40, 1, True), (80, 1, False), (20, 2, True), (40, 2, False)]
+    ("name", "channels", "items", "num_edges"),
+    [
+        ("GCNConv", 8, 1, 12500),
+        ("GCNConv", 4, 2, 12500),
+        ("GCNConv", 7, 1, None),
+        ("SAGEConv", 8, 1, 50000),
+        ("SAGEConv", 64, 1, 6250),
+        ("SAGEConv", 1, 16, 25000),
+        ("SAGEConv", 7, 1, None),
+        ("ChebConv", 3, 1, 44445),
+        ("ChebConv", 1, 2, None),
+        ("GMMConv", 16, 1, 50000),
+        ("FeaStConv", 4, 1, None),
+    ],
 )
 def test_small_graphs_run_the_layers_own_code(
-    num_edges: int, items: int, is_small: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, channels: int, items: int, num_edges: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the CPU, where it starts faster. The edges of every item of a batch count."""
-    monkeypatch.setattr(fast_layer, "SMALL", 60)
-    conv, x, edge_index = pyg.GCNConv(4, 5), torch.randn(items, 20, 4), torch.randint(20, (2, num_edges))
-    expected = conv(x, edge_index)
+    """On the CPU: narrow layers always, others below a number of edges. The channels are those of all messages for an
+    edge: of the output if the layer multiplies before it sends, and of every item of a batch."""
+    monkeypatch.undo()
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "GCNConv": lambda: pyg.GCNConv(3, channels),
+        "SAGEConv": lambda: pyg.SAGEConv(channels, 3),
+        "ChebConv": lambda: pyg.ChebConv(channels, 3, K=4),
+        "GMMConv": lambda: pyg.GMMConv(3, channels, dim=2, kernel_size=2),
+        "FeaStConv": lambda: pyg.FeaStConv(3, channels, heads=2),
+    }
+    conv = makers[name]()
     accelerate(conv)
-    calls: list[int] = []
+    in_channels = channels if name in ("SAGEConv", "ChebConv") else 3
+    x = torch.randn(items, 20, in_channels) if items > 1 else torch.randn(20, in_channels)
+    for edges, is_small in [(100_000, True)] if num_edges is None else [(num_edges - 1, True), (num_edges, False)]:
+        assert conv.is_slow_call((x, x), torch.randint(20, (2, edges))) == is_small  # type: ignore[operator]
 
-    def spy(self: Any, x: Tensor, edges: Tensor, weight: Any) -> Tensor:
-        calls.append(edges.shape[1])
-        return expected
 
-    monkeypatch.setattr(pyg.GCNConv, "forward", spy)
-    torch.testing.assert_close(conv(x, edge_index), expected)
-    assert bool(calls) == is_small
+def test_small_graphs_call_the_layers_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_layer, "SMALL", 4 * 5 * 61)
+    conv, x = pyg.GCNConv(4, 5), torch.randn(20, 4)
+    for num_edges, is_small in ((60, True), (61, False)):
+        edges = torch.randint(20, (2, num_edges))
+        expected = pyg.GCNConv.forward(conv, x, edges)
+        calls: list[Any] = []
+
+        def spy(self: Any, *inputs: Any, calls: list[Any] = calls, expected: Tensor = expected) -> Tensor:
+            calls.append(inputs)
+            return expected
+
+        accelerate(conv)
+        with monkeypatch.context() as context:
+            context.setattr(pyg.GCNConv, "forward", spy)
+            torch.testing.assert_close(conv(x, edges), expected)
+        assert bool(calls) == is_small

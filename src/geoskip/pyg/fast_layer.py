@@ -21,8 +21,9 @@ MESSAGE_HOOKS = tuple(
     for when in ("", "pre_")
 )
 MODULE_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-# With fewer edges, those of all items of a batch, PyTorch Geometric's code is faster on the CPU.
-SMALL = 6000
+# On the CPU PyTorch Geometric's code is faster if its messages have fewer channels than NARROW, those of all items of
+# a batch together, or fewer numbers than SMALL, those of all edges. Both include the time of sorting new edges.
+NARROW, SMALL = 8, 400_000
 AGGREGATIONS = {"add": SumAggregation, "sum": SumAggregation, "mean": MeanAggregation}
 
 
@@ -34,12 +35,14 @@ class FastLayer(pyg.MessagePassing):
         linears: names of the linear layers (or lists of them) whose weights the kernels take without calling them.
         with_bias: name of the one among them that may have a bias.
         has_slow_code: whether PyTorch Geometric's own code runs without further packages.
+        slowness: of PyTorch Geometric's code relative to the kernels on small graphs, 1 for plain sums of messages.
     """
 
     aggregations: ClassVar[tuple[str, ...]] = ("add", "sum", "mean")
     linears: ClassVar[tuple[str, ...]] = ("lin",)
     with_bias: ClassVar[str] = ""
     has_slow_code: ClassVar[bool] = True
+    slowness: ClassVar[float] = 1
 
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
@@ -71,6 +74,10 @@ class FastLayer(pyg.MessagePassing):
         parameter is None if it is parametrized: computing it may change its state."""
         return self._modules[self.linears[0]]._parameters.get("weight"), 1
 
+    def message_channels(self, in_channels: int) -> int:
+        """Channels of all messages that PyTorch Geometric's code makes for an edge."""
+        return in_channels
+
     def is_slow_call(
         self, x: tuple[Any, Any], edge_index: Any, edge_values: Any = None, dim: int = 0, size: Any = None
     ) -> bool:
@@ -88,10 +95,12 @@ class FastLayer(pyg.MessagePassing):
         senders, receivers = x
         if torch.jit.is_tracing() or not _are_features(senders):
             return True
-        is_small = edge_index.device.type == "cpu" and shape[1] * sizes_of(senders)[0] < SMALL
         # Under autocast the kernels have other output types, which must not depend on the size.
-        if is_small and self.has_slow_code and not torch.is_autocast_enabled("cpu"):
-            return True
+        if edge_index.device.type == "cpu" and self.has_slow_code and not torch.is_autocast_enabled("cpu"):
+            items, _, in_channels = sizes_of(senders)
+            channels = items * self.message_channels(in_channels)
+            if channels < NARROW or shape[1] * channels * self.slowness < SMALL:
+                return True
         if type(self).why_not(self) is not None:
             return True
         if not (receivers is None or receivers is senders or _are_features(receivers)):

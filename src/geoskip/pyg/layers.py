@@ -25,6 +25,7 @@ from geoskip.kernels import (
     softmax_convolution,
     sparse_product,
 )
+from geoskip.kernels.paths import is_autocast
 from geoskip.operators.base import weight_dtype
 from geoskip.operators.spline import bspline_products
 from geoskip.pyg.edge_cache import SortedEdges, mean_shares, remember, sort, sorted_edges
@@ -54,11 +55,18 @@ def linear_convolution(
 
 class FastGCNConv(FastLayer, pyg.GCNConv):
     aggregations = ("add", "sum")
+    slowness = 4  # it normalizes the edge weights in every call
 
     _cached_edge_index: Any
 
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
+
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
-        if self.is_slow_call((x, x), edge_index, edge_weight):
+        edges = edge_index, edge_weight
+        if self.cached and self.normalize and isinstance(edge_index, Tensor) and self._cached_edge_index is not None:
+            edges = self._cached_edge_index
+        if self.is_slow_call((x, x), *edges):
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         pattern, weights = self._normalized(x, edge_index, edge_weight)
         return basis_convolution(x, weights, self.lin.weight.t(), pattern, None, self.bias)
@@ -67,10 +75,13 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
         num_vertices = x.shape[-2]
         if self.cached and self.normalize:
             if self._cached_edge_index is None:
-                self._cached_edge_index = self._norm(x, edge_index, edge_weight)
+                index, norm = self._norm(x, edge_index, edge_weight)
+                # PyTorch Geometric keeps them in this precision, and promotes later outputs to it.
+                self._cached_edge_index = index, norm.to(x.dtype) if edge_weight is None else norm
             edge_index, weight = self._cached_edge_index
-            edges = sorted_edges(edge_index, num_vertices, num_vertices, self.flow)
-            return edges.pattern, remember((edge_index, weight), "weights", lambda: weight[edges.order])
+            edges, dtype = sorted_edges(edge_index, num_vertices, num_vertices, self.flow), weight_dtype(x)
+            weights = remember((edge_index, weight), ("weights", dtype), lambda: weight[edges.order].to(dtype))
+            return edges.pattern, weights
         options = self.normalize, self.improved, self.add_self_loops, self.flow, num_vertices
 
         def build() -> tuple[Pattern, Tensor]:
@@ -91,7 +102,7 @@ class FastGCNConv(FastLayer, pyg.GCNConv):
         tensors = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         return remember(tensors, ("gcn weights", edge_weight is None, x.dtype, *options), build)
 
-    def _norm(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _norm(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Any]:
         if not self.normalize:
             return edge_index, edge_weight
         return gcn_norm(
@@ -105,6 +116,9 @@ class FastChebConv(FastLayer, pyg.ChebConv):
 
     def matrix(self) -> tuple[Tensor | None, int | None]:
         return self.lins[0]._parameters.get("weight"), 1
+
+    def message_channels(self, in_channels: int) -> int:
+        return in_channels * max(len(self.lins) - 1, 1)
 
     def forward(
         self, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
@@ -125,13 +139,20 @@ class FastChebConv(FastLayer, pyg.ChebConv):
         options = self.normalization, self.flow, eigenvalue, num_vertices, x.dtype
         key = ("cheb", *options, edge_weight is None, batch is None, len(given))
         pattern, weights = remember((edge_index, *given), key, build)
-        theta = torch.stack([lin.weight.t() for lin in self.lins])
+        matrices = [lin.weight.t() for lin in self.lins]
+        if is_autocast(x):
+            # The only half precision that torch.stack takes then.
+            matrices = [matrix.to(torch.get_autocast_dtype(x.device.type)) for matrix in matrices]
+        theta = torch.stack(matrices)
         return chebyshev_convolution(x, weights, theta, pattern, 0, None, self.bias)
 
 
 class FastFeaStConv(FastLayer, pyg.FeaStConv):
     aggregations = ("mean",)
     linears = ("lin", "u")
+
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
 
     def forward(self, x: Any, edge_index: Any) -> Tensor:
         senders, receivers = pair(x)
@@ -206,6 +227,7 @@ class FastSAGEConv(FastLayer, pyg.SAGEConv):
 
 class FastGMMConv(FastLayer, pyg.GMMConv):
     linears = ("root",)
+    slowness = 0.5  # the kernels start for each Gaussian
 
     @classmethod
     def why_not(cls, layer: Any) -> str | None:
@@ -215,6 +237,9 @@ class FastGMMConv(FastLayer, pyg.GMMConv):
 
     def matrix(self) -> tuple[Tensor | None, int | None]:
         return self._parameters.get("g"), 0
+
+    def message_channels(self, in_channels: int) -> int:
+        return self.out_channels
 
     def forward(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         both = pair(x)
