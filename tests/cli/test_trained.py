@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from geoskip.data import MeshSet
-from geoskip.inference import pretrained
-from geoskip.inference.pretrained import from_pretrained
 from geoskip.meshes import icosphere, read_mesh, write_mesh
+from geoskip.training import pretrained
 from geoskip.training.config import Config
+from geoskip.training.pretrained import from_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
 from tests.cli.test_cli import run

@@ -23,10 +23,10 @@ from geoskip.data import Split, TemplateError, superpixel_set
 from geoskip.inference import user_files
 from geoskip.inference.apply import ActionResult, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder
-from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.inference.user_files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
 from geoskip.records.files import mark_unfinished
+from geoskip.training.pretrained import from_pretrained, load, save_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence

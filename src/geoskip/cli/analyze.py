@@ -134,7 +134,7 @@ def smoothness(
 
 def _open(folder: Path, data: str | None) -> "Source":
     """The run or the exported model in a folder; its data may have moved."""
-    from geoskip.inference.pretrained import from_pretrained
+    from geoskip.training.pretrained import from_pretrained
     from geoskip.training.run import Run, is_exported
 
     if not is_exported(folder):

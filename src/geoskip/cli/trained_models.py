@@ -54,7 +54,7 @@ def evaluate(
 
 def _load(folder: Path, device: str = "cpu") -> Any:
     """The trained model of a run or an export, with a note if its training is not finished."""
-    from geoskip.inference.pretrained import load
+    from geoskip.training.pretrained import load
     from geoskip.training.run import RECORD, is_exported
 
     trained = load(folder, device)
@@ -153,8 +153,9 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
-    from geoskip.inference import pretrained
+    from geoskip.inference import programs
     from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
+    from geoskip.training import pretrained
     from geoskip.training.run import CONTEXT
 
     if (output / CONTEXT).exists():
@@ -165,16 +166,16 @@ def export(
         raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
     trained = _load(run)
     if program or onnx:
-        pretrained.program_of(trained)  # fails before anything is written
+        programs.program_of(trained)  # fails before anything is written
     with mark_unfinished(output, names):
         for path in pretrained.save_pretrained(output, trained):
             typer.echo(f"wrote {path}")
         if program:
-            pretrained.export_program(output / "model.pt2", trained)
+            programs.export_program(output / "model.pt2", trained)
             add_to_manifest(output, ["model.pt2"])
             typer.echo(f"wrote {output / 'model.pt2'}")
         if onnx:
-            difference = pretrained.export_onnx(output / "model.onnx", trained)
+            difference = programs.export_onnx(output / "model.onnx", trained)
             add_to_manifest(output, ["model.onnx"])
             checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
             typer.echo(f"wrote {output / 'model.onnx'}{checked}")
