@@ -114,7 +114,8 @@ def smoothness(
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
     from geoskip.paper.findings import MEASURES, by_method, spread
-    from geoskip.paper.measures import run_smoothness, task_of
+    from geoskip.paper.measures import run_smoothness
+    from geoskip.training.evaluation import task_of
 
     started, quantities = time.perf_counter(), {**MEASURES, "size": "rms of Θ"}
     opened = [_open(folder, data) for folder in sorted(runs)]

@@ -39,8 +39,7 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
     The data are those of the configuration, or ``data``, a data set in memory. Raises ValueError unless they are the
     data that the run was trained on: normalized with other statistics, they would silently give wrong results.
     """
-    task = make_task(run.config, data)
-    check_same_data(run, task)
+    task = task_of(run, data)
     model, task = run.model(device), task.to(device)
     evaluation = task.evaluate(model, task.final_split)
     _write(run, evaluation, task)
@@ -52,6 +51,15 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
         )
     count = min(samples, len(task.split_items(task.final_split)))
     return RunEvaluation(evaluation, task.samples(model, count, task.final_split) if count else None, task)
+
+
+def task_of(run: Run | Trained, data: Any = None) -> Task:
+    """The task of a run, with its data; ValueError if they are not those that the run was trained on."""
+    task = make_task(run.config, data)
+    check_same_data(run, task)
+    if run.config.init_from is not None:
+        task.start_from(run.weights[0] if isinstance(run, Run) else run.model.state_dict())
+    return task
 
 
 def check_same_data(run: Run | Trained, task: Task) -> None:

@@ -74,6 +74,8 @@ class Task(ABC):
             ``action(trained, paths, outputs, **options)`` (see :mod:`geoskip.inference.apply`), or is given as
             ``module:Name``.
         num_samples: how many test items a run keeps for the report.
+        output_layer: the layer of the model that follows the number of classes, if there is one. Fine-tuning replaces
+            it where the classes are others.
 
         config: the configuration of the run.
         data: the data set, with a ``split``.
@@ -90,6 +92,7 @@ class Task(ABC):
     data_arguments: ClassVar[Mapping[str, Any]] = {}
     actions: ClassVar[Mapping[str, str | Callable[..., Any]]] = {}
     num_samples: ClassVar[int] = 4
+    output_layer: ClassVar[str] = ""
 
     def __init__(self, config: Config, data: Any = None) -> None:
         self.check_config(config)
@@ -179,6 +182,10 @@ class Task(ABC):
             if str(error).partition(":")[0] in config.options:
                 raise ValueError(f"options.{error}") from error
             raise
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Called before the model is made if it gets the weights of another one: what belongs to these weights, such as
+        the levels of a mesh, is taken from them instead of from the data. ValueError if the data do not fit."""
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""

@@ -69,6 +69,7 @@ class Classification(Task):
     settings = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
     actions: ClassVar[Mapping[str, Any]] = {"classify": "geoskip.inference.apply:classify"}
     num_samples = 24
+    output_layer = "output"
     data: GraphSet
 
     def __init__(self, config: Config, data: GraphSet | None = None) -> None:

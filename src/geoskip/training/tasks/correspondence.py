@@ -64,6 +64,7 @@ class Correspondence(Task):
     model_class = CorrespondenceNet
     context_class = MatchContext
     actions: ClassVar[Mapping[str, Any]] = {"transfer": "geoskip.inference.apply:transfer"}
+    output_layer = "output"
     data: CorrespondenceSet
 
     def __init__(self, config: Config, data: CorrespondenceSet | None = None) -> None:
