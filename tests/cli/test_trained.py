@@ -259,7 +259,7 @@ WRONG = [
     (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
     (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
     (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
-    (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, but the model was trained on meshes of 42; export"),
+    (["apply", "run", "fine.ply", "-o", "out"], "162 vertices and 320 faces, not 42 vertices and 80 faces; export"),
     (["apply", "run", "meshes/sphere-000.ply"], "-o"),
     (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
     (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),
