@@ -460,6 +460,16 @@ def test_correspondences_show_matches_and_errors(tab: Any) -> None:
     until_back(tab, 1, before, "body")
 
 
+def test_a_short_run_has_whole_epochs_at_its_axis(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
+    page, curve = tmp_path / "index.html", [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]
+    record = replace(runs[0].record, curves={"loss": curve})
+    page.write_text(page_html([replace(runs[0], record=record)]), encoding="utf-8")
+    with opened(browser, page) as tab:
+        ticks = tab.locator("#e0-loss svg[role=img] text[text-anchor=middle]")
+        ticks.first.wait_for()
+        assert ticks.all_text_contents()[:-2] == ["1", "2", "3"]  # the last two are the names of the axes
+
+
 def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
     tab.locator("#curves").scroll_into_view_if_needed()
     chart = tab.locator("#e0-loss")
