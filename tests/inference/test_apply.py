@@ -328,7 +328,9 @@ def test_labels_are_carried_over(tmp_path: Path) -> None:
     assert matches.shape == (162,)
     assert (np.load(tmp_path / "out" / "fine.labels.npy") == labels[matches]).all()
     transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "text"), tmp_path / "parts.txt")
-    assert (np.load(tmp_path / "text" / "fine.labels.npy") == labels[matches]).all()
+    from_text = np.load(tmp_path / "text" / "fine.labels.npy")
+    assert (from_text == labels[matches]).all()
+    assert from_text.dtype == np.int64
     transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "bare"))
     assert names(tmp_path / "bare") == ["fine.matches.npy"]
 
@@ -342,6 +344,9 @@ def test_labels_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
             transfer(trained, [tmp_path / "absent.ply"], Outputs(tmp_path / "out"), tmp_path / name)
     assert read_values(tmp_path / "few.npy").shape == (5,)
+    for text, kind in (("1 # one\n-2", "i"), ("1\n2.0", "f"), ("1\nnan", "f"), ("9" * 30, "f")):
+        (tmp_path / "few.txt").write_text(text)
+        assert read_values(tmp_path / "few.txt").dtype.kind == kind, text
 
 
 @pytest.fixture
