@@ -69,6 +69,8 @@ class Task(ABC):
         context_class: class of :meth:`context`.
         data_from: the task whose data sets it trains on, if it is another one.
         settings: those of ``TASK_SETTINGS`` that it has.
+        from_data: arguments of the model that follow from the data, as :meth:`model_arguments` gives them: they are no
+            settings.
         data_arguments: settings under ``model.`` that are not arguments of the model, with their types.
         actions: what ``geoskip apply --do NAME`` can do with a trained model, the default first. An action is called as
             ``action(trained, paths, outputs, **options)`` (see :mod:`geoskip.inference.apply`), or is given as
@@ -89,6 +91,7 @@ class Task(ABC):
     context_class: ClassVar[type[Context]] = Context
     data_from: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ()
+    from_data: ClassVar[tuple[str, ...]] = ()
     data_arguments: ClassVar[Mapping[str, Any]] = {}
     actions: ClassVar[Mapping[str, str | Callable[..., Any]]] = {}
     num_samples: ClassVar[int] = 4
@@ -162,7 +165,10 @@ class Task(ABC):
     def check_config(cls, config: Config) -> None:
         """ValueError for settings that do not fit; no data are loaded."""
         operator = operator_info(config.operator)
-        other = ("operator", "skip", "kernel_size", "options")
+        for name in cls.from_data:
+            if name in config.model:
+                raise ValueError(f"model.{name}: follows from the data and cannot be set")
+        other = ("operator", "skip", "kernel_size", "options", *cls.from_data)
         known = [name for name in (*signature(cls.model_class).parameters, *cls.data_arguments) if name not in other]
         check_names(config.model, known, "model.")
         check_arguments(cls.model_class, config.model, "model.")
@@ -323,6 +329,9 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
     """
     if not len(split.train):
         raise ValueError(f"data: {config.data} has no items for training")
+    for name, available in {"train_items": len(split.train), "test_items": len(split.test)}.items():
+        if (wanted := getattr(config, name)) is not None and wanted > available:
+            raise ValueError(f"{name}: {wanted:,} are asked for, but the data have {available:,}")
     train = spread_evenly(len(split.train), config.train_items)
     chosen = Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
     if not config.validation:

@@ -66,6 +66,7 @@ class Classification(Task):
     name = "classification"
     model_class = GraphClassifier
     context_class = GraphContext
+    from_data = ("num_classes", "in_channels", "dim")
     settings = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
     actions: ClassVar[Mapping[str, Any]] = {"classify": "geoskip.inference.apply:classify"}
     num_samples = 24

@@ -70,6 +70,7 @@ class Reconstruction(Task):
     name = "reconstruction"
     model_class = MeshAutoencoder
     context_class = MeshContext
+    from_data = ("hierarchy", "in_channels")
     data_arguments: ClassVar[Mapping[str, Any]] = {"factors": Sequence[int]}
     actions: ClassVar[Mapping[str, Any]] = {
         action: f"geoskip.inference.apply:{action}" for action in ("reconstruct", "encode", "decode", "interpolate")
