@@ -59,6 +59,19 @@ def test_evaluate(place: Path) -> None:
     assert sorted(path.name for path in Path("run/pictures").iterdir()) == ["mean-error.png", "reconstructions.png"]
 
 
+def test_a_run_that_cannot_be_written_to_is_evaluated_elsewhere(place: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
+    done = run("evaluate", "run", "-o", "results")
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("results/evaluation.json").read_text())["weights_sha256"] == Run.open("run").weights_sha256
+    assert Path("results/pictures/reconstructions.png").is_file()
+    assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
+    run_on_meshes(Path("other"))
+    refused = run("evaluate", "run", "-o", "other")
+    assert refused.exit_code == 2
+    assert "other: contains a run or an exported model; choose another folder with -o" in refused.output
+
+
 def test_what_was_evaluated_is_named(place: Path) -> None:
     """Without the test, the validation items."""
     run_on_meshes(Path("chosen"), validation=0.3, test=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,16 @@ class RunEvaluation:
     task: Task
 
 
-def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cpu", samples: int = 4) -> RunEvaluation:
-    """Evaluate the latest weights of a run and write ``evaluation.json``. The items are those of the test, or the
-    validation items if the configuration excludes the test.
+def evaluate_run(
+    run: Run,
+    *,
+    data: Any = None,
+    device: str | torch.device = "cpu",
+    samples: int = 4,
+    folder: str | Path | None = None,
+) -> RunEvaluation:
+    """Evaluate the latest weights of a run and write ``evaluation.json`` into ``folder``, by default that of the run.
+    The items are those of the test, or the validation items if the configuration excludes the test.
 
     The data are those of the configuration, or ``data``, a data set in memory. Raises ValueError unless they are the
     data that the run was trained on: normalized with other statistics, they would silently give wrong results.
@@ -42,9 +50,10 @@ def evaluate_run(run: Run, *, data: Any = None, device: str | torch.device = "cp
     task = task_of(run, data)
     model, task = run.model(device), task.to(device)
     evaluation = task.evaluate(model, task.final_split)
-    _write(run, evaluation, task)
+    _write(run.folder if folder is None else Path(folder), run, evaluation, task)
     if (latest := Run.open(run.folder).weights[1]) != run.weights[1]:
-        run.discard_evaluation()
+        if folder is None:
+            run.discard_evaluation()
         raise ValueError(
             f"{run.folder}: training reached step {latest:,} while step {run.weights[1]:,} was evaluated; "
             "evaluate it again"
@@ -82,7 +91,7 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one.cpu().double(), other.cpu().double(), rtol=1e-4, atol=1e-6)
 
 
-def _write(run: Run, evaluation: Evaluation, task: Task) -> None:
+def _write(folder: Path, run: Run, evaluation: Evaluation, task: Task) -> None:
     items = task.split_items(task.final_split).tolist()
     names = getattr(task.data, "names", None)
     entries: dict[str, Any] = {
@@ -96,7 +105,7 @@ def _write(run: Run, evaluation: Evaluation, task: Task) -> None:
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
         "arrays": {name: _listed(array) for name, array in evaluation.arrays.items()},
     }
-    write_with_checksum(run.folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
+    write_with_checksum(folder / EVALUATION, (json.dumps(entries, allow_nan=False) + "\n").encode())
 
 
 def _listed(array: np.ndarray) -> Any:
