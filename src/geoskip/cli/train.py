@@ -58,7 +58,7 @@ def _command(
         typer.Option(
             min=0.0,
             max=0.99,
-            help="Fraction of the training items to set aside, by subfolder, and evaluate during training.",
+            help="Fraction of the training items (meshes: by subfolder) to set aside and evaluate during training.",
         ),
     ] = 0.0,
     evaluate_every: Annotated[

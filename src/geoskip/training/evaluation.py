@@ -93,14 +93,14 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 def _write(folder: Path, run: Run, evaluation: Evaluation, task: Task) -> None:
     items = task.split_items(task.final_split).tolist()
-    names = getattr(task.data, "names", None)
+    names = getattr(task.data, "names", ())
     entries: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task,
         "data": run.config.data,
         "step": run.weights[1],
         "weights_sha256": run.weights_sha256,
-        "items": items if names is None else [names[item] for item in items],
+        "items": [names[item] for item in items] if names else items,
         "metrics": dict(evaluation.metrics),
         "curves": {name: [list(point) for point in points] for name, points in evaluation.curves.items()},
         "arrays": {name: _listed(array) for name, array in evaluation.arrays.items()},

@@ -75,6 +75,7 @@ class Task(ABC):
         actions: what ``geoskip apply --do NAME`` can do with a trained model, the default first. An action is called as
             ``action(trained, paths, outputs, **options)`` (see :mod:`geoskip.inference.apply`), or is given as
             ``module:Name``.
+        folders_are_subjects: whether items in one folder belong together, so that the validation gets all or none.
         num_samples: how many test items a run keeps for the report.
         output_layer: the layer of the model that follows the number of classes, if there is one. Fine-tuning replaces
             it where the classes are others.
@@ -94,15 +95,16 @@ class Task(ABC):
     from_data: ClassVar[tuple[str, ...]] = ()
     data_arguments: ClassVar[Mapping[str, Any]] = {}
     actions: ClassVar[Mapping[str, str | Callable[..., Any]]] = {}
+    folders_are_subjects: ClassVar[bool] = True
     num_samples: ClassVar[int] = 4
     output_layer: ClassVar[str] = ""
 
     def __init__(self, config: Config, data: Any = None) -> None:
         self.check_config(config)
         data = self.load_data(config) if data is None else data
-        names = getattr(data, "names", None)
+        names = getattr(data, "names", None) or None
         self.config = config
-        self.data = replace(data, split=chosen_split(data.split, config, names))
+        self.data = replace(data, split=chosen_split(data.split, config, names if self.folders_are_subjects else None))
         self.device = torch.device("cpu")
         self.train: Tensor = self.data.split.train
         self.names = [f"item {item}" if names is None else names[item] for item in self.train.tolist()]
