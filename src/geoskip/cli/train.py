@@ -12,7 +12,7 @@ import typer
 
 from geoskip.cli.console import log_to_stderr
 from geoskip.cli.options import AsJson, Device, given_options, with_data_flags
-from geoskip.data.catalog import BUILT_IN, OPTIONS
+from geoskip.data.catalog import BUILT_IN, FOLDERS, OPTIONS
 
 
 def _command(
@@ -120,7 +120,13 @@ def _command(
 
 # An option of a data set that is named like one of these gets the prefix data-.
 OWN_PARAMETERS = tuple(entry.name for entry in signature(_command).parameters.values())
-train = with_data_flags(_command, OPTIONS.values(), panel="Options of the data set, as for geoskip data make")
+OF_PATHS = {option.name for folder in FOLDERS.values() for option in folder.options}
+train = with_data_flags(
+    _command,
+    OPTIONS.values(),
+    panel="Options of your own files (of others: geoskip data make NAME --help)",
+    hidden=OPTIONS.keys() - OF_PATHS,
+)
 
 
 def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:
