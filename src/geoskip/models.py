@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from geoskip.arguments import check_type, real_number, whole_number, whole_numbers
-from geoskip.blocks import make_block
+from geoskip.blocks import NO_SKIP, find_skip, make_block
 from geoskip.blocks.pooling import POOLINGS, mean_over_graphs
+from geoskip.blocks.skips import takes_option
 from geoskip.graphs import Graph, Hierarchy, PooledGraphs, RecordBuffers
 from geoskip.kernels import linear, use_path
 from geoskip.operators import Operator, make_operator, operator_info
@@ -49,6 +50,10 @@ def layer_maker(
     else:
         make = partial(make_operator, operator, kernel_size=kernel_size, dim=dim, **options)
 
+    # A layer without a bias: the skip would add its own.
+    without_bias = options.get("bias") is False and skip != NO_SKIP and takes_option(find_skip(skip), "bias")
+    skip_options = {"bias": False} if without_bias else {}
+
     def make_layer(in_channels: int, out_channels: int) -> nn.Module:
         conv = make(in_channels, out_channels)
         if type(conv).__module__.startswith("torch_geometric."):
@@ -56,7 +61,7 @@ def layer_maker(
                 f"operator: the networks call conv(x, graph), but {type(conv).__name__} of PyTorch Geometric takes an "
                 "edge_index; use geoskip's operator, or a module that passes graph.edge_index on"
             )
-        return make_block(conv, skip=skip)
+        return make_block(conv, skip=skip, **skip_options)
 
     return make_layer
 

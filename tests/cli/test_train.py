@@ -166,3 +166,18 @@ def test_a_file_in_place_of_the_folder_is_told_once(folder: Path, tmp_path: Path
     assert told.exit_code == 2
     fault = "is a file, and a folder is needed; choose another (for output, another -o)"
     assert told.output == f"geoskip: {tmp_path / 'broken.ply'}: {fault}\n"
+
+
+def test_fine_tuning_starts_from_another_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["reconstruction", "--data", str(folder), *SMALL, "--epochs", "1"]
+    assert train(*command, "-o", "base").exit_code == 0
+    done = train(*command, "--init-from", "base")
+    assert done.exit_code == 0, done.output
+    assert "starting from the weights of base" in done.output
+    assert Path(f"runs/reconstruction-{folder.name}-monet-m2-from-base-seed0").is_dir()
+    refused = train(*command, "--init-from", "base", "--skip", "affine", "--dry-run")
+    assert refused.exit_code == 2
+    assert "--init-from: the model in base was trained with skip none (here affine)" in refused.output
+    missing = train(*command, "--init-from", "nowhere")
+    assert "--init-from: there is no nowhere; name the folder of a run or an exported model" in missing.output

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from geoskip.data import MeshSet
-from geoskip.inference import pretrained
-from geoskip.inference.pretrained import from_pretrained
 from geoskip.meshes import icosphere, read_mesh, write_mesh
+from geoskip.training import pretrained
 from geoskip.training.config import Config
+from geoskip.training.pretrained import from_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
 from tests.cli.test_cli import run
@@ -57,6 +57,19 @@ def test_evaluate(place: Path) -> None:
     # A table breaks its caption into lines.
     assert "2 test items; step 3 of an unfinished run" in " ".join(told.stdout.split())
     assert sorted(path.name for path in Path("run/pictures").iterdir()) == ["mean-error.png", "reconstructions.png"]
+
+
+def test_a_run_that_cannot_be_written_to_is_evaluated_elsewhere(place: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
+    done = run("evaluate", "run", "-o", "results")
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("results/evaluation.json").read_text())["weights_sha256"] == Run.open("run").weights_sha256
+    assert Path("results/pictures/reconstructions.png").is_file()
+    assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
+    run_on_meshes(Path("other"))
+    refused = run("evaluate", "run", "-o", "other")
+    assert refused.exit_code == 2
+    assert "other: contains a run or an exported model; choose another folder with -o" in refused.output
 
 
 def test_what_was_evaluated_is_named(place: Path) -> None:
@@ -259,7 +272,7 @@ WRONG = [
     (["apply", "run", "absent.ply", "-o", "out"], "geoskip: absent.ply: there is no such file or folder; check"),
     (["apply", "run", "run/config.json", "-o", "out"], "unknown mesh format"),
     (["apply", "run", "meshes", "-o", "out"], "meshes: a folder; name the meshes in it"),
-    (["apply", "run", "fine.ply", "-o", "out"], "162 vertices, but the model was trained on meshes of 42; export"),
+    (["apply", "run", "fine.ply", "-o", "out"], "162 vertices and 320 faces, not 42 vertices and 80 faces; export"),
     (["apply", "run", "meshes/sphere-000.ply"], "-o"),
     (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "guess"], "--do"),
     (["apply", "run", "meshes/sphere-000.ply", "-o", "out", "--do", "transfer"], "choose from reconstruct, encode"),

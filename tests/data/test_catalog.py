@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geoskip.cli import app
 from geoskip.data import DATA_SETS, DataSet, catalog, find_data_set
 from geoskip.data.cache import CacheEntry, cached
 from geoskip.data.catalog import BUILT_IN, COMA, FOLDERS, OPTIONS, Status, absolute, check_data, describe_recipe
@@ -54,12 +56,18 @@ def test_facts() -> None:
 )
 def test_train_takes_every_option_of_make(name: str) -> None:
     """Apart from --geodesics, which only fills the cache, and the place, which is an argument there."""
-    flags = [
-        set(re.findall(r"(--[a-z][a-z-]*)", run(*command, "--help").output))
-        for command in (("data", "make", name), ("train",))
-    ]
+    flags = set(re.findall(r"(--[a-z][a-z-]*)", run("data", "make", name, "--help").output))
+    command: Any = typer.main.get_command(app)
+    taken = {flag for entry in command.commands["train"].params for flag in (*entry.opts, *entry.secondary_opts)}
     renamed = {"--seed": "--data-seed"}
-    assert {renamed.get(flag, flag) for flag in flags[0] - {"--geodesics", "--help"}} <= flags[1]
+    assert {renamed.get(flag, flag) for flag in flags - {"--geodesics", "--help"}} <= taken
+
+
+def test_the_help_of_train_has_the_options_of_own_files_only() -> None:
+    """Those of a data set are in the help of ``geoskip data make``."""
+    shown = set(re.findall(r"(--[a-z][a-z-]*)", run("train", "--help").output))
+    assert {"--unit-mm", "--test", "--template", "--nodes", "--size"} <= shown
+    assert not {"--people", "--poses", "--takes", "--data-seed", "--num-vertices", "--download"} & shown
 
 
 VALUES: dict[Any, Any] = {

@@ -93,9 +93,15 @@ def test_files_beside_the_frames_are_left_alone(tmp_path: Path) -> None:
 def test_a_frame_of_another_connectivity_is_named(tmp_path: Path) -> None:
     folder = coma_folder(tmp_path / "coma")
     name = "FaceTalk_170728_03272_TA/mouth_up/mouth_up.000001.ply"
-    for other in (icosphere(0), Mesh(BASE.verts, BASE.faces[::-1]), Mesh(np.eye(5, 3), BASE.faces)):
+    size = f"{BASE.num_vertices} vertices and {BASE.num_faces} faces"
+    for other, difference in (
+        (icosphere(0), f"12 vertices and 20 faces, not {size}"),
+        (Mesh(BASE.verts, BASE.faces[::-1]), rf"as many vertices and faces \({size}\), but in another order"),
+        (Mesh(np.eye(5, 3), BASE.faces), f"5 vertices and {BASE.num_faces} faces, not {size}"),
+    ):
         write_all(folder, {name: other})
-        with pytest.raises(MeshError, match=rf"{name} has another connectivity than FaceTalk.*bareteeth\.000001"):
+        fault = rf"{name} has another connectivity than FaceTalk.*bareteeth\.000001.*: {difference}"
+        with pytest.raises(MeshError, match=fault):
             coma(folder, cache=tmp_path / "cache")
     (folder / name).write_bytes(b"ply\nformat ascii 1.0\nelement vertex 9\n")
     with pytest.raises(MeshError, match=f"{name}: "):

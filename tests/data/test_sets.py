@@ -198,6 +198,8 @@ def test_graph_set_as_pyg_data() -> None:
     assert [d.num_edges for d in data] == [4, 0, 6]
     assert [int(d.y) for d in data] == [0, 1, 1]
     assert data[2].x.flatten().tolist() == [4, 5, 6]
+    (named,) = replace(graphs, names=("a", "b", "c")).pyg([1])
+    assert named.name == "b"
 
 
 def test_graph_sets_that_do_not_fit_together_are_refused() -> None:

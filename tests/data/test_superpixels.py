@@ -182,6 +182,7 @@ def test_a_folder_of_images_is_split_within_each_class(tmp_path: Path) -> None:
     assert graphs.class_names == ("cat", "dog")
     assert graphs.labels.tolist() == [0] * 6 + [1] * 6
     assert graphs.split.test.tolist() == [0, 3, 6, 9]
+    assert graphs.names == tuple(f"{c}/{i}.png" for c in ("cat", "dog") for i in range(6))
 
 
 def test_hidden_files_and_folders_are_no_images_and_no_classes(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
 
 def test_meshes_of_the_template_fit_and_others_do_not(template: Template) -> None:
     template.check_fits(template.mesh.with_verts(2 * template.mesh.verts))
-    with pytest.raises(TemplateError, match="642 vertices under a template of 162"):
+    with pytest.raises(TemplateError, match="642 vertices and 1,280 faces, not 162 vertices"):
         template.check_fits(icosphere(3))
     order = np.random.default_rng(0).permutation(162)
     relabelled = Mesh(template.mesh.verts[order], np.argsort(order)[template.mesh.faces])

@@ -37,6 +37,9 @@ def test_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     for name in ("000.ply", "001.ply"):
         assert np.allclose(read_mesh(f"rebuilt/{name}").verts, read_mesh(f"decoded/{name}").verts, atol=1e-6)
     assert (tmp_path / "copy" / "model.safetensors").is_file()
+    tuned = [json.loads(Path(folder, "record.json").read_text())["config"] for folder in ("tuned", "tuned-from-python")]
+    assert tuned[0]["init_from"] == tuned[1]["init_from"] == "model"
+    assert tuned[0]["init_sha256"] == tuned[1]["init_sha256"]
 
 
 def test_the_page_knows_every_action() -> None:

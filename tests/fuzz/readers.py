@@ -36,7 +36,6 @@ from geoskip.data.image_sets import FORMATS, read_image
 from geoskip.data.mesh_files import ANY_MESH
 from geoskip.data.template import template_bytes
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder, verts_of
-from geoskip.inference.pretrained import load, save_pretrained
 from geoskip.inference.user_files import read_codes, read_values
 from geoskip.meshes import icosphere, read_mesh
 from geoskip.meshes.formats.ply import encode_ply
@@ -47,6 +46,7 @@ from geoskip.records.files import add_to_manifest, json_sha256
 from geoskip.records.reading import parse_arrays, parse_json
 from geoskip.training.checkpoint import State, load_checkpoint, save_checkpoint
 from geoskip.training.config import override, resolve
+from geoskip.training.pretrained import load, save_pretrained
 from geoskip.training.progress import read_metrics
 from geoskip.training.tasks import find_task
 from tests.fuzz.mutations import Random, mutate_bytes, mutate_json, mutate_tensors

@@ -23,10 +23,10 @@ from geoskip.data import Split, TemplateError, superpixel_set
 from geoskip.inference import user_files
 from geoskip.inference.apply import ActionResult, classify, decode, encode, interpolate, reconstruct, transfer
 from geoskip.inference.predictors import ImageClassifier, Matcher, MeshCoder
-from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.inference.user_files import BadFiles, Inputs, Outputs, mesh_suffix, read_codes, read_values
 from geoskip.meshes import Mesh, icosphere, read_mesh, write_mesh
 from geoskip.records.files import mark_unfinished
+from geoskip.training.pretrained import from_pretrained, load, save_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks.classification import Classification
 from geoskip.training.tasks.correspondence import Correspondence
@@ -157,7 +157,10 @@ def test_another_topology_is_refused_by_its_hash_before_anything_is_written(
     sphere = icosphere(1)
     order = np.random.default_rng(0).permutation(42)
     shuffled = Mesh(sphere.verts[order], np.argsort(order)[sphere.faces])
-    for mesh, fault in ((icosphere(2), "162 vertices, but the model was trained on meshes of 42"), (shuffled, "order")):
+    for mesh, fault in (
+        (icosphere(2), "trained on: 162 vertices and 320 faces, not 42 vertices and 80 faces"),
+        (shuffled, "order"),
+    ):
         write_mesh(mesh, tmp_path / "other.ply")
         for action in (reconstruct, encode):
             with pytest.raises(BadFiles, match=rf"other\.ply: .*{fault}.*; export .* kept, or train a model"):
@@ -325,7 +328,9 @@ def test_labels_are_carried_over(tmp_path: Path) -> None:
     assert matches.shape == (162,)
     assert (np.load(tmp_path / "out" / "fine.labels.npy") == labels[matches]).all()
     transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "text"), tmp_path / "parts.txt")
-    assert (np.load(tmp_path / "text" / "fine.labels.npy") == labels[matches]).all()
+    from_text = np.load(tmp_path / "text" / "fine.labels.npy")
+    assert (from_text == labels[matches]).all()
+    assert from_text.dtype == np.int64
     transfer(trained, [tmp_path / "fine.ply"], Outputs(tmp_path / "bare"))
     assert names(tmp_path / "bare") == ["fine.matches.npy"]
 
@@ -339,6 +344,9 @@ def test_labels_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=rf"{name}: .*{fault}"):
             transfer(trained, [tmp_path / "absent.ply"], Outputs(tmp_path / "out"), tmp_path / name)
     assert read_values(tmp_path / "few.npy").shape == (5,)
+    for text, kind in (("1 # one\n-2", "i"), ("1\n2.0", "f"), ("1\nnan", "f"), ("9" * 30, "f")):
+        (tmp_path / "few.txt").write_text(text)
+        assert read_values(tmp_path / "few.txt").dtype.kind == kind, text
 
 
 @pytest.fixture

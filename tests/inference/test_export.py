@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geoskip.inference import pretrained
+from geoskip.inference import programs
 from geoskip.inference.predictors import Matcher, MeshCoder
-from geoskip.inference.pretrained import export_onnx, export_program, program_of
+from geoskip.inference.programs import export_onnx, export_program, program_of
 from tests.training import sets
 from tests.training.runs import untrained
 
@@ -116,12 +116,12 @@ def test_a_classifier_is_refused_with_what_to_do_instead(tmp_path: Path) -> None
 
 def test_without_onnx_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = untrained(tmp_path / "run")[0].trained()
-    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
+    monkeypatch.setattr(programs, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"geoskip\[export\]"):
         export_onnx(tmp_path / "model.onnx", trained)
 
 
 def test_without_onnxruntime_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of(untrained(tmp_path / "run")[0].trained())
-    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    assert pretrained._difference(tmp_path / "model.onnx", program) is None
+    monkeypatch.setattr(programs, "find_spec", lambda name: None)
+    assert programs._difference(tmp_path / "model.onnx", program) is None

@@ -103,3 +103,11 @@ def test_copy_is_independent(model: nn.Module, inputs: tuple[Any, ...]) -> None:
             tensor.zero_()
     assert torch.equal(model(*inputs), y)
     assert twin(*inputs).abs().sum() == 0
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+def test_without_a_bias_the_skip_has_none_either(skip: str) -> None:
+    model = correspondence(operator="gcn", skip=skip, bias=False)
+    assert not [name for name, _ in model.convs.named_parameters() if name.endswith(".bias")]
+    biased = correspondence(operator="gcn", skip=skip)
+    assert len([name for name, _ in biased.convs.named_parameters() if name.endswith(".bias")]) == 2

@@ -25,13 +25,13 @@ from geoskip.paper.measures import (
     run_progress,
     run_shares,
     run_smoothness,
-    task_of,
     training_loss,
 )
 from geoskip.paper.running import load_once
 from geoskip.paper.small_sets import coarsened
 from geoskip.paper.smoothness import model_smoothness
 from geoskip.training import loop
+from geoskip.training.evaluation import task_of
 from geoskip.training.run import Run
 from tests.docs.pages import DOCS
 from tests.paper.small_run import small_run, spheres

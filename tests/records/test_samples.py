@@ -57,6 +57,7 @@ GRAPHS = GraphSamples(
     true=np.array([1, 0]),
     predicted=np.array([0, 0]),
     class_names=("zero", "one"),
+    names=("one/a.png", "zero/b.png"),
 )
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import geoskip
 from geoskip.paper.claims import claim_rows
-from geoskip.records import MeshSamples
+from geoskip.records import GraphSamples, MeshSamples
 from geoskip.report.html_tables import VERDICT_COLUMNS, VERDICT_RULE
 from geoskip.report.page import Page, page_html
 from geoskip.report.palette import SERIES
@@ -460,6 +460,16 @@ def test_correspondences_show_matches_and_errors(tab: Any) -> None:
     until_back(tab, 1, before, "body")
 
 
+def test_a_short_run_has_whole_epochs_at_its_axis(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
+    page, curve = tmp_path / "index.html", [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]
+    record = replace(runs[0].record, curves={"loss": curve})
+    page.write_text(page_html([replace(runs[0], record=record)]), encoding="utf-8")
+    with opened(browser, page) as tab:
+        ticks = tab.locator("#e0-loss svg[role=img] text[text-anchor=middle]")
+        ticks.first.wait_for()
+        assert ticks.all_text_contents()[:-2] == ["1", "2", "3"]  # the last two are the names of the axes
+
+
 def test_charts_hide_lines_zoom_and_are_read(tab: Any) -> None:
     tab.locator("#curves").scroll_into_view_if_needed()
     chart = tab.locator("#e0-loss")
@@ -517,6 +527,17 @@ def test_digits_are_drawn_and_chosen(tab: Any) -> None:
     assert cards.count() == 12 - wrong
     tab.locator("#graph-controls label", has_text="all").first.click()
     assert tab.locator("#graph-list h3").all_inner_texts() == [f"Label: {number % 10}" for number in range(12)]
+
+
+def test_graphs_have_the_names_of_their_files(browser: Any, runs: list[ReportRun], tmp_path: Path) -> None:
+    page, names = tmp_path / "index.html", tuple(f"digits/{number}.png" for number in range(12))
+    named = [
+        replace(run, samples=replace(run.samples, names=names)) for run in runs if isinstance(run.samples, GraphSamples)
+    ]
+    page.write_text(page_html(named), encoding="utf-8")
+    with opened(browser, page, "graphs") as tab:
+        tab.locator("#graph-list li").first.wait_for()
+        assert tuple(tab.locator("#graph-list .file").all_inner_texts()) == names
 
 
 def test_skips_have_one_set_of_colors(tab: Any) -> None:

@@ -121,6 +121,22 @@ def test_marks_at_one_size_stand_side_by_side_in_pictures(tmp_path: Path, monkey
     assert max(abs(a - b) for a, b in zip(drawn, true, strict=True)) < 0.1 * width
 
 
+def test_a_short_run_has_whole_epochs_at_its_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks: list[float] = []
+    save = Figure.savefig
+
+    def saved(figure: Figure, *rest: Any, **more: Any) -> Any:
+        ticks.extend(figure.axes[0].get_xticks())
+        return save(figure, *rest, **more)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    curve = [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]
+    chart = by_key([made_run(TABLE1.rows[0], "faces", 0, curves={"loss": curve})])["e0-loss"]
+    write_charts([chart], tmp_path, ["png"])
+    assert {1.0, 2.0, 3.0} <= set(ticks)
+    assert all(tick.is_integer() for tick in ticks)
+
+
 def test_titles_are_distinct() -> None:
     """Tables with the same data, and with the same title under two schedules."""
     rows = [*TABLE1.rows, *(r for r in EXPERIMENTS["table3"].rows if r.home == "table3" and r.column == 9)]

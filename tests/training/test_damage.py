@@ -12,11 +12,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from geoskip.inference.pretrained import from_pretrained, load, save_pretrained
 from geoskip.records.files import add_to_manifest, write_with_checksum
 from geoskip.report.runs import find_runs
 from geoskip.training.evaluation import evaluate_run
 from geoskip.training.loop import train
+from geoskip.training.pretrained import from_pretrained, load, save_pretrained
 from geoskip.training.run import Run
 from geoskip.training.tasks import make_task
 from geoskip.training.trained import Context, context_bytes

@@ -39,7 +39,7 @@ def test_what_is_written_is_what_the_task_finds(tmp_path: Path, task: str) -> No
     assert stored["metrics"] == dict(found.evaluation.metrics) == dict(expected.metrics)
     assert stored["step"] == 7
     assert stored["task"] == task
-    names = getattr(made.data, "names", range(100))
+    names = getattr(made.data, "names", ()) or range(100)
     assert stored["items"] == [names[item] for item in made.data.split.test]
     assert all(
         len(array) == len(stored["items"]) for name, array in stored["arrays"].items() if name.startswith("per_item_")
@@ -55,6 +55,17 @@ def test_a_trained_run_evaluates_to_its_record(tmp_path: Path, task: str) -> Non
     run = train(config, tmp_path / "run", task=make_task(config, sets.data(task)))
     found = evaluate_run(Run.open(tmp_path / "run"), data=sets.data(task))
     assert dict(found.evaluation.metrics) == pytest.approx(dict(run.record.metrics), rel=1e-5)
+
+
+def test_misclassified_graphs_are_named(tmp_path: Path) -> None:
+    graphs = replace(sets.graphs(), names=tuple(f"class/{number}.png" for number in range(14)))
+    run, _ = untrained(tmp_path, "classification", graphs)
+    evaluated = evaluate_run(run, data=graphs)
+    stored = json.loads((tmp_path / "evaluation.json").read_text())
+    assert stored["items"] == [f"class/{number}.png" for number in range(10, 14)]
+    assert len(stored["arrays"]["per_item_correct"]) == 4
+    assert evaluated.samples.names == tuple(stored["items"])
+    assert evaluate_run(run, data=sets.graphs()).samples.names == ()
 
 
 def test_the_unit_of_the_files_makes_no_difference(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geoskip.inference.pretrained import save_pretrained
 from geoskip.records import RunRecord, write_record
 from geoskip.records.files import add_to_manifest
 from geoskip.training.checkpoint import State, save_checkpoint
+from geoskip.training.pretrained import save_pretrained
 from geoskip.training.run import Run, RunError
 from tests.training import sets
 from tests.training.runs import perturbed, untrained

@@ -108,6 +108,16 @@ def test_subjects_stay_together_where_names_have_them(top: str) -> None:
     assert not subjects[0] & subjects[1]
 
 
+def test_classes_are_no_subjects() -> None:
+    """Images are in one folder per class. Their names change nothing about the items that are set aside."""
+    data = sets.graphs()
+    names = tuple(f"train/{data.class_names[label]}/{item}.png" for item, label in enumerate(data.labels.tolist()))
+    sets_of_graphs = (replace(data, names=names), data)
+    named, nameless = (make_task(sets.config("classification", validation=0.4), graphs) for graphs in sets_of_graphs)
+    assert torch.equal(named.split_items("validation"), nameless.split_items("validation"))
+    assert named.names[0] == "train/low/0.png"
+
+
 def test_validation_items_are_the_same_for_every_seed_and_method() -> None:
     chosen = [
         make_task(sets.config("classification", validation=0.2, **given), sets.graphs())

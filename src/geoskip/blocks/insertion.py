@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from geoskip.arguments import check_type, short_repr
 from geoskip.blocks.base import INITS, Skip
 from geoskip.blocks.channels import device_and_dtype, is_convolution, why_unfit
-from geoskip.blocks.skips import find_skip, takes_init
+from geoskip.blocks.skips import find_skip, takes_option
 from geoskip.registry import check_choice
 
 
@@ -110,7 +110,7 @@ def add_skips(
     convs = _find(model)
     is_chosen = _choice(where, [name for conv in convs for name in conv.names])
     reasons = [_why_left(conv, is_chosen) for conv in convs]
-    options: dict[str, Any] = {"init": init} if takes_init(skip) else {}
+    options: dict[str, Any] = {"init": init} if takes_option(skip, "init") else {}
     wrapped, left = [], []
     for conv, reason in zip(convs, reasons, strict=True):
         name, module = ", ".join(conv.names), conv.module
@@ -132,7 +132,7 @@ def _check(model: nn.Module, kind: str, init: str) -> type[Skip]:
     check_type("model", model, nn.Module)
     skip = find_skip(kind, "kind")
     check_choice("init", init, INITS)
-    if init == "zeros" and not takes_init(skip):
+    if init == "zeros" and not takes_option(skip, "init"):
         raise ValueError(f"init: a {kind} skip has no parameters that could start at zero; use kind='affine'")
     if any(isinstance(part, DistributedDataParallel) for part in model.modules()):
         raise ValueError(

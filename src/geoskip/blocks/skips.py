@@ -188,9 +188,9 @@ def make_block(conv: nn.Module, skip: str = NO_SKIP, **options: Any) -> nn.Modul
     return find_skip(skip)(conv, **options)
 
 
-def takes_init(kind: type[Skip]) -> bool:
-    """Whether a skip has initial values to choose; a residual skip has none."""
-    return "init" in signature(kind).parameters
+def takes_option(kind: type[Skip], name: str) -> bool:
+    """Whether a skip has an option: a residual skip has neither ``init`` nor ``bias``."""
+    return name in signature(kind).parameters
 
 
 @contextmanager

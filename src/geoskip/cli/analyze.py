@@ -114,7 +114,8 @@ def smoothness(
 ) -> None:
     """Roughness of learned filters (MoNet, SplineCNN, ChebNet), with and without skips, over seeds."""
     from geoskip.paper.findings import MEASURES, by_method, spread
-    from geoskip.paper.measures import run_smoothness, task_of
+    from geoskip.paper.measures import run_smoothness
+    from geoskip.training.evaluation import task_of
 
     started, quantities = time.perf_counter(), {**MEASURES, "size": "rms of Θ"}
     opened = [_open(folder, data) for folder in sorted(runs)]
@@ -134,7 +135,7 @@ def smoothness(
 
 def _open(folder: Path, data: str | None) -> "Source":
     """The run or the exported model in a folder; its data may have moved."""
-    from geoskip.inference.pretrained import from_pretrained
+    from geoskip.training.pretrained import from_pretrained
     from geoskip.training.run import Run, is_exported
 
     if not is_exported(folder):

@@ -47,10 +47,16 @@ def parse_integers(option: str, text: str, example: str = "4,2") -> list[int]:
 
 
 def with_data_flags(
-    function: Callable[..., None], options: Iterable[Option], *, panel: str | None = None, without: Collection[str] = ()
+    function: Callable[..., None],
+    options: Iterable[Option],
+    *,
+    panel: str | None = None,
+    hidden: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Callable[..., None]:
     """The command with a flag for each option of a data set instead of its ``**`` argument, which receives them.
 
+    hidden: options that the help leaves out.
     without: parameters of the function that the command does not have.
     """
     own = [
@@ -59,7 +65,9 @@ def with_data_flags(
         if entry.kind is not Parameter.VAR_KEYWORD and entry.name not in without
     ]
     taken = {entry.name for entry in own}
-    parameters = own + [_parameter(option, parameter_name(option, taken), panel) for option in options]
+    parameters = own + [
+        _parameter(option, parameter_name(option, taken), panel, option.name in hidden) for option in options
+    ]
 
     def command(**values: Any) -> None:
         function(**values)
@@ -88,10 +96,12 @@ def parameter_name(option: Option, taken: Collection[str] = ()) -> str:
     return f"data_{option.name}" if option.name in taken else option.name
 
 
-def _parameter(option: Option, name: str, panel: str | None) -> Parameter:
+def _parameter(option: Option, name: str, panel: str | None, hidden: bool) -> Parameter:
     flag = name.replace("_", "-")
     flags = f"--{flag}/--no-{flag}" if option.kind is bool else f"--{flag}"
     default = False if option.default is None else str(option.default)
-    about = typer.Option(flags, help=f"{option.help}.", min=option.least, show_default=default, rich_help_panel=panel)
+    about = typer.Option(
+        flags, help=f"{option.help}.", min=option.least, show_default=default, rich_help_panel=panel, hidden=hidden
+    )
     kind: Any = option.kind if option.kind in (int, float, str, bool, Path) else str
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about])

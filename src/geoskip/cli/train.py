@@ -12,7 +12,7 @@ import typer
 
 from geoskip.cli.console import log_to_stderr
 from geoskip.cli.options import AsJson, Device, given_options, with_data_flags
-from geoskip.data.catalog import BUILT_IN, OPTIONS
+from geoskip.data.catalog import BUILT_IN, FOLDERS, OPTIONS
 
 
 def _command(
@@ -45,6 +45,12 @@ def _command(
         Path | None,
         typer.Option("-o", "--output", help="Folder of the run.", show_default="runs/ and the names of its settings"),
     ] = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Start from the weights of this run or exported model.", show_default=False
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of initial values, dropout and the order of the data.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Number of epochs.", show_default="the paper's")] = None,
     validation: Annotated[
@@ -52,7 +58,7 @@ def _command(
         typer.Option(
             min=0.0,
             max=0.99,
-            help="Fraction of the training items to set aside, by subfolder, and evaluate during training.",
+            help="Fraction of the training items (meshes: by subfolder) to set aside and evaluate during training.",
         ),
     ] = 0.0,
     evaluate_every: Annotated[
@@ -93,6 +99,7 @@ def _command(
         "skip": skip,
         "kernel_size": kernel_size,
         "pseudo": pseudo,
+        "init_from": init_from,
     }
     optim = None if epochs is None else {"epochs": epochs}
     machine = {"seed": seed, "device": device, "precision": precision, "tf32": tf32}
@@ -113,7 +120,13 @@ def _command(
 
 # An option of a data set that is named like one of these gets the prefix data-.
 OWN_PARAMETERS = tuple(entry.name for entry in signature(_command).parameters.values())
-train = with_data_flags(_command, OPTIONS.values(), panel="Options of the data set, as for geoskip data make")
+OF_PATHS = {option.name for folder in FOLDERS.values() for option in folder.options}
+train = with_data_flags(
+    _command,
+    OPTIONS.values(),
+    panel="Options of your own files (of others: geoskip data make NAME --help)",
+    hidden=OPTIONS.keys() - OF_PATHS,
+)
 
 
 def _train(config: Any, folder: Path, leads: bool, as_json: bool, **options: Any) -> None:
@@ -150,7 +163,8 @@ def default_name(config: Any) -> str:
     parts = [task, data, *method]
     size = [] if config.kernel_size is None else [f"m{config.kernel_size}"]
     pseudo = ["degree"] if config.pseudo == "degree" else []
-    return "-".join([*parts, *size, *pseudo, f"seed{config.seed}"])
+    source = [] if config.init_from is None else ["from", Path(config.init_from).name]
+    return "-".join([*parts, *size, *pseudo, *source, f"seed{config.seed}"])
 
 
 def _show_config(config: Any, folder: Path) -> None:
@@ -163,7 +177,13 @@ def _show_config(config: Any, folder: Path) -> None:
 def _show_plan(config: Any, as_json: bool) -> None:
     from geoskip.training.tasks import make_task
 
-    planned = plan(make_task(config))
+    task = make_task(config)
+    if config.init_from is not None:
+        from geoskip.training.fine_tuning import initial_weights
+        from geoskip.training.pretrained import load
+
+        initial_weights(task, load(config.init_from))
+    planned = plan(task)
     if as_json:
         typer.echo(json.dumps({"config": config.to_json(), **planned}, indent=1))
         return

@@ -15,23 +15,28 @@ from geoskip.cli.options import AsJson, Axis, Device, Force, MovedData, OutputFo
 def evaluate(
     run: RunFolder,
     data: MovedData = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder to write to.", show_default="that of the run")
+    ] = None,
     device: Device = "auto",
     samples: Annotated[int, typer.Option(min=1, help="Number of test items in the pictures.")] = 4,
-    pictures: Annotated[bool, typer.Option(help="Draw pictures in RUN/pictures.")] = True,
+    pictures: Annotated[bool, typer.Option(help="Draw pictures, too.")] = True,
     up: UpAxis = Axis.y,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a trained run on its test items. Writes RUN/evaluation.json and RUN/pictures."""
+    """Evaluate a trained run on its test items. Writes evaluation.json and pictures."""
     from geoskip.report.picture_grids import write_pictures
     from geoskip.report.runs import describe_task
     from geoskip.training.devices import choose_device
     from geoskip.training.evaluation import evaluate_run
-    from geoskip.training.run import EVALUATION, RECORD, Run
+    from geoskip.training.run import CONFIG, EVALUATION, PICTURES, RECORD, Run
 
-    opened = Run.open(run, data)
-    evaluated = evaluate_run(opened, device=choose_device(device), samples=samples)
+    if output is not None and (output / CONFIG).exists():
+        raise ValueError(f"{output}: contains a run or an exported model; choose another folder with -o")
+    opened, folder = Run.open(run, data), output or run
+    evaluated = evaluate_run(opened, device=choose_device(device), samples=samples, folder=folder)
     evaluation, task = evaluated.evaluation, evaluated.task
-    files = [opened.folder / EVALUATION]
+    files = [folder / EVALUATION]
     if not as_json:  # before the pictures, which need matplotlib
         metrics = describe_task(task.config.task, list(evaluation.metrics)).metrics
         rows = [(metric.label, f"{evaluation.metrics[metric.key]:.3f}") for metric in metrics]
@@ -41,7 +46,7 @@ def evaluate(
     if pictures:
         class_names = getattr(task.data, "class_names", ())
         arrays, curves = evaluation.arrays, evaluation.curves
-        files += write_pictures(opened.pictures, evaluated.samples, curves, arrays, class_names, up.value)
+        files += write_pictures(folder / PICTURES, evaluated.samples, curves, arrays, class_names, up.value)
     if as_json:
         entries = {"metrics": dict(evaluation.metrics), "files": [str(path) for path in files]}
         typer.echo(json.dumps(entries, indent=1))
@@ -54,7 +59,7 @@ def evaluate(
 
 def _load(folder: Path, device: str = "cpu") -> Any:
     """The trained model of a run or an export, with a note if its training is not finished."""
-    from geoskip.inference.pretrained import load
+    from geoskip.training.pretrained import load
     from geoskip.training.run import RECORD, is_exported
 
     trained = load(folder, device)
@@ -93,7 +98,7 @@ def apply(
     mesh_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="File format of meshes: ply, obj, off, gltf or glb.", show_default="that of the input"
+            "--format", help="File format of meshes: ply, obj, off, stl, gltf or glb.", show_default="that of the input"
         ),
     ] = None,
     device: Device = "auto",
@@ -153,8 +158,9 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a trained model as model.safetensors and config.json, for geoskip.inference.from_pretrained."""
-    from geoskip.inference import pretrained
+    from geoskip.inference import programs
     from geoskip.records.files import MANIFEST, add_to_manifest, mark_unfinished, unfinished_files
+    from geoskip.training import pretrained
     from geoskip.training.run import CONTEXT
 
     if (output / CONTEXT).exists():
@@ -165,16 +171,16 @@ def export(
         raise typer.BadParameter(f"{output} contains {', '.join(existing)}; --force overwrites them", param_hint="-o")
     trained = _load(run)
     if program or onnx:
-        pretrained.program_of(trained)  # fails before anything is written
+        programs.program_of(trained)  # fails before anything is written
     with mark_unfinished(output, names):
         for path in pretrained.save_pretrained(output, trained):
             typer.echo(f"wrote {path}")
         if program:
-            pretrained.export_program(output / "model.pt2", trained)
+            programs.export_program(output / "model.pt2", trained)
             add_to_manifest(output, ["model.pt2"])
             typer.echo(f"wrote {output / 'model.pt2'}")
         if onnx:
-            difference = pretrained.export_onnx(output / "model.onnx", trained)
+            difference = programs.export_onnx(output / "model.onnx", trained)
             add_to_manifest(output, ["model.onnx"])
             checked = "" if difference is None else f" (onnxruntime agrees to {difference:.0e})"
             typer.echo(f"wrote {output / 'model.onnx'}{checked}")

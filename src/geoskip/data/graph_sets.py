@@ -107,6 +107,7 @@ class GraphSet:
     class_names: the names of the classes.
     split: which graphs are for training and which for the test.
     content: as in :class:`geoskip.data.MeshSet`.
+    names: of the graphs, such as the paths of images in their folder; empty if they have none. A batch has none.
     """
 
     x: Float[Tensor, "vertices channels"]
@@ -115,6 +116,7 @@ class GraphSet:
     class_names: tuple[str, ...]
     split: Split
     content: str = ""
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.levels or len(self.x) != len(self.levels[0].pos):
@@ -123,6 +125,8 @@ class GraphSet:
             raise ValueError("every level of a graph set holds every graph, and each graph has one label")
         if any(level.clusters is None for level in self.levels[:-1]):
             raise ValueError("every level but the coarsest says which cluster each vertex belongs to")
+        if self.names and len(self.names) != len(self):
+            raise ValueError(f"{len(self.names)} names for {len(self)} graphs")
         labels = self.labels
         if labels.numel() and not (labels.min() >= 0 and labels.max() < len(self.class_names)):
             raise ValueError(f"labels outside 0 to {len(self.class_names) - 1}")
@@ -154,11 +158,12 @@ class GraphSet:
         return PooledGraphs.from_clusters([level.graph() for level in self.levels], clusters)
 
     def pyg(self, items: Iterable[int] | None = None) -> Iterator[Any]:
-        """Graphs (by default all) as PyTorch Geometric ``Data``: x, pos, edge_index, y of the finest level."""
+        """Graphs (by default all) as PyTorch Geometric ``Data``: x, pos, edge_index, y, and the name if it has one."""
         for item in range(len(self)) if items is None else items:
             one = self.select(torch.tensor([item]))
             finest = one.levels[0]
-            yield pyg_data()(x=one.x, pos=finest.pos, edge_index=finest.edge_index, y=one.labels)
+            name = {"name": self.names[item]} if self.names else {}
+            yield pyg_data()(x=one.x, pos=finest.pos, edge_index=finest.edge_index, y=one.labels, **name)
 
 
 def chunks(num_graphs: int) -> Iterator[Int[Tensor, " items"]]:

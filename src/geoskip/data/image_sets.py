@@ -16,6 +16,7 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ def image_folder(
     If the folder has the subfolders ``train`` and ``test`` (with classes below), they are the split; otherwise every
     ``test_every``-th image of each class, in sorted order, is for the test. Images are gray unless ``color`` (three
     features, the mean of each channel), and must have one size unless they are scaled to a ``size`` (height, width).
-    ``nodes``, ``degree`` and ``compactness``: see :func:`superpixel_set`.
+    Graphs are named by their paths in the folder. ``nodes``, ``degree`` and ``compactness``: :func:`superpixel_set`.
     """
     check_superpixels(nodes, degree, compactness)  # before reading thousands of images
     paths, labels, class_names, test = _list_images(Path(folder), test_every)
@@ -164,7 +165,7 @@ def image_folder(
         if image.shape != images[0].shape:
             shapes = f"{image.shape[:2]} pixels, but {paths[0]} {images[0].shape[:2]}"
             raise ValueError(f"size: {path} has {shapes}; choose a height and a width, to which all are scaled")
-    return superpixel_set(
+    graphs = superpixel_set(
         np.stack(images),
         np.array(labels),
         class_names,
@@ -176,6 +177,7 @@ def image_folder(
         cache=cache,
         files=fingerprint_files(paths, Path(folder)),
     )
+    return replace(graphs, names=tuple(path.relative_to(folder).as_posix() for path in paths))
 
 
 def _list_images(folder: Path, test_every: int) -> tuple[list[Path], list[int], list[str], list[bool]]:

@@ -98,7 +98,8 @@ def mesh_folder(
     rest = meshes.template if template is None else read_mesh(template)
     if rest.topology_hash() != meshes.template.topology_hash():
         raise MeshError(
-            f"{template}: another connectivity than the meshes of {path}; its faces and vertex order must be theirs"
+            f"{template}: another connectivity than the meshes of {path}: {rest.compared_with(meshes.template)}; "
+            "its faces and vertex order must be theirs"
         )
     content = fingerprint(np.array(meshes.content), rest.verts)
     return replace(meshes, template=rest, split=_split(meshes.names, test), content=content)
@@ -194,7 +195,8 @@ def _build_meshes(source: Path, pattern: re.Pattern[str], kind: str, files: str)
             first = first or (name, mesh)
             same_faces = np.array_equal(mesh.faces, first[1].faces)
             if mesh.num_vertices != first[1].num_vertices or not same_faces:
-                raise MeshError(f"{source}: {name} has another connectivity than {first[0]}")
+                difference = mesh.compared_with(first[1])
+                raise MeshError(f"{source}: {name} has another connectivity than {first[0]}: {difference}")
             verts_by_name[name], radii[name] = mesh.verts.astype(np.float32), mesh.radius()
             advance(1)
     if first is None:

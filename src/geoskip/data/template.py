@@ -78,12 +78,10 @@ class Template:
 
         A network accepts any mesh with as many vertices, and returns nonsense if they are in another order.
         """
-        if mesh.num_vertices != self.mesh.num_vertices:
-            raise TemplateError(f"a mesh of {mesh.num_vertices} vertices under a template of {self.mesh.num_vertices}")
         if mesh.topology_hash() != self.mesh.topology_hash():
             raise TemplateError(
-                "a mesh of the template's vertex count but another connectivity: its faces, or the order of its "
-                "vertices or faces, differ from the template's, so its vertices do not correspond"
+                f"a mesh of another connectivity than the template's: {mesh.compared_with(self.mesh)}; so its vertices "
+                "do not correspond to the template's"
             )
 
 

@@ -81,15 +81,9 @@ class MeshCoder:
                     f"{distance / usual:,.0f}",
                 )
             return
-        if mesh.num_vertices != self.template.num_vertices:
-            fault = f"{mesh.num_vertices} vertices, but the model was trained on meshes of {self.template.num_vertices}"
-        else:
-            fault = (
-                "another connectivity than the model was trained on: its faces, or the order of its vertices, differ"
-            )
         raise TemplateError(
-            f"{name}: {fault}; export the mesh with the vertex order of the training meshes kept, or train a model on "
-            "meshes of this template"
+            f"{name}: another connectivity than the model was trained on: {mesh.compared_with(self.template)}; export "
+            "the mesh with the vertex order of the training meshes kept, or train a model on meshes of this template"
         )
 
     def encode(self, verts: Float[Tensor, "meshes vertices 3"]) -> Float[Tensor, "meshes latent"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from io import BytesIO
@@ -122,9 +123,12 @@ def read_values(path: Path) -> np.ndarray:
         return np.atleast_1d(_numbers(path))
     try:
         lines = read_text(path).splitlines()
-        if not any(line.partition("#")[0].strip() for line in lines):
+        words = [word for line in lines for word in line.partition("#")[0].split()]
+        if not words:
             raise ValueError("it is empty")
-        return np.loadtxt(lines, ndmin=1)
+        # Labels stay whole numbers, up to 18 digits.
+        whole = all(re.fullmatch(r"[+-]?\d{1,18}", word) for word in words)
+        return np.loadtxt(lines, dtype=np.int64 if whole else np.float64, ndmin=1)
     except ValueError as error:
         raise ValueError(f"{path}: not a list of numbers: {error}") from error
 

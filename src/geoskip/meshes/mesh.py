@@ -47,6 +47,11 @@ class Mesh:
     def num_faces(self) -> int:
         return len(self.faces)
 
+    def compared_with(self, other: "Mesh") -> str:
+        """In what the connectivities of two meshes differ, for messages."""
+        own, others = (f"{mesh.num_vertices:,} vertices and {mesh.num_faces:,} faces" for mesh in (self, other))
+        return f"{own}, not {others}" if own != others else f"as many vertices and faces ({own}), but in another order"
+
     def radius(self) -> float:
         """Mean distance of the vertices from their center."""
         return float(np.linalg.norm(self.verts - self.verts.mean(0), axis=1).mean()) if len(self.verts) else 0.0

@@ -27,7 +27,7 @@ from geoskip.shapes import Float
 from geoskip.training.checkpoint import checkpoint_step, load_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.devices import arithmetic, choose_device
-from geoskip.training.evaluation import check_same_data
+from geoskip.training.evaluation import task_of
 from geoskip.training.run import Run, row_name
 from geoskip.training.session import Session
 from geoskip.training.tasks import Task, make_task
@@ -185,13 +185,6 @@ class PairedReconstruction(Reconstruction):
         return model
 
 
-def task_of(run: Source) -> Task:
-    """The task of a run; ValueError if the data are not those that the run was trained on."""
-    task = make_task(run.config)
-    check_same_data(run, task)
-    return task
-
-
 def run_parts(
     run: Source, count: int | None = None, task: Task | None = None
 ) -> tuple[list[dict[str, Any]], MeshSamples]:
@@ -286,10 +279,11 @@ def model_of(run: Source) -> nn.Module:
 
 
 def trained_models(run: Source, task: Task, steps: Collection[int] | None = None) -> Iterator[tuple[int, nn.Module]]:
-    """The model on the CPU: with its initial values, the weights of the checkpoints of ``steps`` (by default all that
-    are stored), and the final ones."""
+    """The model on the CPU: with its initial values (unless they are another model's weights), the weights of the
+    checkpoints of ``steps`` (by default all that are stored), and the final ones."""
     model = task.make_model()
-    yield 0, model
+    if run.config.init_from is None:
+        yield 0, model
     if isinstance(run, Trained):
         optim = run.config.optim
         yield optim.epochs * optim.steps_per_epoch(task.num_items), run.model

@@ -158,6 +158,7 @@ class GraphSamples:
     offsets: the vertices of graph g are ``offsets[g] : offsets[g + 1]``.
     true, predicted: the class of each graph, and the class that the model predicted.
     class_names: the names of the classes.
+    names: of the graphs; empty if they have none.
     """
 
     kind: ClassVar[str] = "graphs"
@@ -170,6 +171,7 @@ class GraphSamples:
     true: Int[np.ndarray, " graphs"]
     predicted: Int[np.ndarray, " graphs"]
     class_names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         pos = _floats("pos", self.pos, (None, 2))
@@ -177,6 +179,8 @@ class GraphSamples:
         if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(pos) or (np.diff(offsets) < 0).any():
             raise RecordError(f"samples: offsets must ascend from 0 to the {len(pos)} vertices")
         graphs, classes = (len(offsets) - 1,), len(self.class_names)
+        if self.names and (len(self.names),) != graphs:
+            raise RecordError(f"samples: {len(self.names)} names for {graphs[0]} graphs")
         _set(
             self,
             pos=pos,

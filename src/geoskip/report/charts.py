@@ -283,6 +283,8 @@ def write_charts(charts: Sequence[Chart], folder: Path, kinds: Sequence[str] = (
         axes.set_title(_escaped("\n".join(filter(None, (chart.name, chart.table)))), fontsize=9)
         if chart.log_y:
             axes.set_yscale("log")
+        if all(float(x).is_integer() for series in chart.series for x, _ in series.points):  # epochs, kernel sizes
+            axes.xaxis.get_major_locator().set_params(integer=True)
         if len(chart.series) > 1:
             figure.legend(loc="outside lower left", fontsize=7, frameon=False, ncols=_legend_columns(chart))
 

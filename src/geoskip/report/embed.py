@@ -152,7 +152,12 @@ def embedded_graphs(scene: Scene[GraphSamples], blobs: Blobs, count: int = 24) -
     return {
         "title": scene.title,
         "classes": list(graphs.class_names),
-        "graphs": [_graph(graphs, number, blobs) | {"true": int(graphs.true[number])} for number in chosen],
+        "graphs": [
+            _graph(graphs, number, blobs)
+            | {"true": int(graphs.true[number])}
+            | ({"name": graphs.names[number]} if graphs.names else {})
+            for number in chosen
+        ],
         "methods": [
             {"name": row.method, "skip": row.look, "predicted": [int(samples.predicted[n]) for n in chosen]}
             | {"test": f"{ACCURACY.shown_summary(row.metrics[ACCURACY.key])} %" if ACCURACY.key in row.metrics else ""}

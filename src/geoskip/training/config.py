@@ -81,6 +81,9 @@ class Config:
             by how much each level of the hierarchy is coarser than the one before.
         data_options: further arguments of the data's loader, such as ``unit_mm`` of a folder of meshes.
         optim: see :class:`Optim`.
+        init_from: the folder of a run or an exported model whose weights training starts from, for fine-tuning.
+        init_sha256: the checksum of these weights. :func:`~geoskip.training.train` sets it, so that no run is resumed
+            after they have changed.
         seed: of initial values, dropout and the order of the data.
         device: ``"auto"`` (CUDA where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``.
         precision: ``"float32"``, or mixed with ``"bf16"`` or ``"fp16"``.
@@ -109,6 +112,8 @@ class Config:
     model: Mapping[str, Any] = field(default_factory=dict)
     data_options: Mapping[str, Any] = field(default_factory=dict)
     optim: Optim = field(default_factory=Optim)
+    init_from: str | None = None
+    init_sha256: str | None = None
     seed: int = 0
     device: str = "auto"
     precision: str = "float32"

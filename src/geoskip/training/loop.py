@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, CalledProcessError, check_output
 
 from safetensors.numpy import save
+from torch import Tensor
 
 from geoskip import __version__
 from geoskip.data.cache import installed_versions, versions_of
@@ -23,6 +24,8 @@ from geoskip.training.checkpoint import State, prune_checkpoints, remove_unfinis
 from geoskip.training.config import Config
 from geoskip.training.devices import Group, arithmetic, choose_device, device_name, own_device, process_group
 from geoskip.training.evaluation import check_same_data
+from geoskip.training.fine_tuning import initial_weights, open_source
+from geoskip.training.pretrained import load
 from geoskip.training.progress import MetricsWriter, Progress
 from geoskip.training.run import (
     CHECKPOINTS,
@@ -65,6 +68,8 @@ def train(
 ) -> Run:
     """Train, evaluate on the test items, and write everything to ``folder`` (see :mod:`geoskip.training.run`).
 
+    If ``config.init_from`` names a run or an exported model, training starts from its weights.
+
     Args:
         config: what to train, from :func:`~geoskip.training.config.resolve`.
         folder: the folder of the run; it is created if needed.
@@ -81,6 +86,9 @@ def train(
             came after the last step.
         Diverged: if a loss or gradient is not finite.
     """
+    source = None
+    if config.init_from is not None:
+        config, source = open_source(config, Path(folder))
     run, device = Run(Path(folder), config), choose_device(config.device)
     with (
         process_group(device) as group,
@@ -99,7 +107,13 @@ def train(
         if task is None:
             with explain_out_of_memory(f"loading {config.data}", LESS_DATA):
                 task = make_task(config)
+        initial: Mapping[str, Tensor] = {}
+        if config.init_from is not None:
+            initial = state.model if state is not None else initial_weights(task, source or load(config.init_from))
+            task.start_from(initial)
         session = Session(config, task.to(own), group, capture)
+        if initial:  # all but perhaps the last layer
+            session.learner.model.load_state_dict(initial, strict=False)
         loop = _Loop(run, session, progress if progress is not None and group.is_main else Progress(), lock)
         loop.start(state, tensorboard)
         try:

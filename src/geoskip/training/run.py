@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ from geoskip.records.reading import parse_json, parse_tensors, read_json
 from geoskip.training.checkpoint import State, checkpoint_step, cpu_copies, load_checkpoint, newest_checkpoint
 from geoskip.training.config import Config
 from geoskip.training.tasks import Task, find_task
-from geoskip.training.trained import Context, Trained, context_bytes, read_context, rebuild
+from geoskip.training.trained import Context, Trained, context_bytes, read_context, rebuild, weights_sha256
 
 CONFIG, METRICS, MODEL, RECORD = "config.json", "metrics.jsonl", "model.safetensors", "record.json"
 CONTEXT, EVALUATION, SAMPLES = "context.safetensors", "evaluation.json", "samples.safetensors"
@@ -63,6 +62,7 @@ IN_RESULTS = {
 CHANGEABLE = {
     *IN_RESULTS,
     *("device", "evaluate_every", "checkpoint_every", "keep"),
+    "init_from",  # only where it is: the weights are compared by init_sha256
     *(f"data_options.{option.name}" for option in OPTIONS.values() if not option.is_recipe),
 }
 
@@ -85,7 +85,10 @@ class Run:
         """Create the folder and store the configuration, with the data's path made absolute and relative to the run."""
         folder = Path(folder)
         data, options = absolute(config.data, config.data_options)
-        entries = replace(config, data=data, data_options=options).to_json()
+        source = config.init_from
+        if source is not None and Path(source).exists():
+            source = str(Path(source).resolve())
+        entries = replace(config, data=data, data_options=options, init_from=source).to_json()
         if Path(data).is_absolute():
             with suppress(ValueError):  # Windows has no relative path from one drive to another
                 entries[DATA_FROM_RUN] = os.path.relpath(data, folder.resolve())
@@ -168,11 +171,7 @@ class Run:
     @property
     def weights_sha256(self) -> str:
         """Checksum of the names, types, shapes and values of the latest weights."""
-        digest = sha256()
-        for name, tensor in sorted(self.weights[0].items()):
-            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        return weights_sha256(self.weights[0])
 
     def discard_evaluation(self) -> None:
         """Remove the files of ``geoskip evaluate``, because the weights or the test items are about to change."""
@@ -283,7 +282,15 @@ def is_finished(run: Run, state: State | None) -> bool:
 def check_settings(config: Config, started_with: Mapping[str, Any], folder: Path) -> None:
     """RunError, naming the setting, if a run cannot be resumed because it was started with another value."""
     # Settings that are missing in an older configuration had their defaults.
-    for name, (old, new) in changed_settings(Config.from_json(started_with), config).items():
+    before = Config.from_json(started_with)
+    if before.init_sha256 != config.init_sha256:
+        begun, now = (
+            "new weights" if source is None else f"the weights of {source}"
+            for source in (before.init_from, config.init_from)
+        )
+        now = now if now != begun else "those that it has now"
+        raise RunError(f"init_from: the run in {folder} was started with {begun}, not {now}; choose another folder")
+    for name, (old, new) in changed_settings(before, config).items():
         if name not in CHANGEABLE:
             raise RunError(
                 f"{name}: the run in {folder} was started with {old}, not {new}; use the same value, or choose another "

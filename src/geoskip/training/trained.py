@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
@@ -142,7 +143,7 @@ def rebuild(task: type[Task], config: Config, weights: Weights, context: Context
         arguments = task.stored_arguments(config, context, weights)
         # First without memory for the parameters: a configuration may ask for more than the weights have.
         with torch.device("meta"):
-            _check_weights(task.build(config, arguments).state_dict(), weights)
+            check_weights(task.build(config, arguments).state_dict(), weights)
         model = task.build(config, arguments)
         model.load_state_dict(weights)
     except (KeyError, IndexError, RuntimeError, ValueError, TypeError) as error:
@@ -151,7 +152,17 @@ def rebuild(task: type[Task], config: Config, weights: Weights, context: Context
     return Trained(config, model.eval(), context, folder)
 
 
-def _check_weights(expected: Weights, weights: Weights) -> None:
+def weights_sha256(weights: Weights) -> str:
+    """Checksum of the names, types, shapes and values of weights."""
+    digest = sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_weights(expected: Weights, weights: Weights) -> None:
+    """ValueError, naming the tensor, unless weights are finite and have the names, types and shapes expected."""
     if odd := sorted(expected.keys() ^ weights.keys()):
         raise ValueError(f"{odd[0]} is {'missing' if odd[0] in expected else 'not part of the model'}")
     for name, tensor in weights.items():

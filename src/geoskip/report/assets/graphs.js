@@ -28,7 +28,8 @@ class Graphs {
         make('td', { class: right ? 'yes' : 'no' }, `${gallery.classes[method.predicted[n]]} ${right ? '✓' : '✗'}`));
     });
     const table = make('table', {}, make('caption', { class: 'only' }, `Predictions for a graph labeled ${name}`), make('tbody', {}, ...rows));
-    return make('li', {}, picture, make('h3', {}, `Label: ${name}`), table);
+    const file = graph.name ? [make('p', { class: 'file' }, graph.name)] : [];
+    return make('li', {}, picture, make('h3', {}, `Label: ${name}`), ...file, table);
   }
 }
 

@@ -39,7 +39,10 @@ function axes(svg, chart, box, x, y) {
     svg.append(draw('line', { class: 'grid', x1: box.left, x2: right, y1: y(tick), y2: y(tick) }),
       draw('text', { x: box.left - 8, y: y(tick) + 4, 'text-anchor': 'end' }, tickText(tick)));
   }
+  // Epochs and kernel sizes are whole numbers.
+  const whole = chart.series.every(({ points }) => points.every(([value]) => Number.isInteger(value)));
   for (const tick of x.ticks(box.width / 90)) {
+    if (whole && !Number.isInteger(tick)) continue;
     svg.append(draw('line', { class: 'axis', x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 5 }),
       draw('text', { x: x(tick), y: bottom + 19, 'text-anchor': 'middle' }, tickText(tick)));
   }

@@ -69,11 +69,16 @@ class Task(ABC):
         context_class: class of :meth:`context`.
         data_from: the task whose data sets it trains on, if it is another one.
         settings: those of ``TASK_SETTINGS`` that it has.
+        from_data: arguments of the model that follow from the data, as :meth:`model_arguments` gives them: they are no
+            settings.
         data_arguments: settings under ``model.`` that are not arguments of the model, with their types.
         actions: what ``geoskip apply --do NAME`` can do with a trained model, the default first. An action is called as
             ``action(trained, paths, outputs, **options)`` (see :mod:`geoskip.inference.apply`), or is given as
             ``module:Name``.
+        folders_are_subjects: whether items in one folder belong together, so that the validation gets all or none.
         num_samples: how many test items a run keeps for the report.
+        output_layer: the layer of the model that follows the number of classes, if there is one. Fine-tuning replaces
+            it where the classes are others.
 
         config: the configuration of the run.
         data: the data set, with a ``split``.
@@ -87,16 +92,19 @@ class Task(ABC):
     context_class: ClassVar[type[Context]] = Context
     data_from: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ()
+    from_data: ClassVar[tuple[str, ...]] = ()
     data_arguments: ClassVar[Mapping[str, Any]] = {}
     actions: ClassVar[Mapping[str, str | Callable[..., Any]]] = {}
+    folders_are_subjects: ClassVar[bool] = True
     num_samples: ClassVar[int] = 4
+    output_layer: ClassVar[str] = ""
 
     def __init__(self, config: Config, data: Any = None) -> None:
         self.check_config(config)
         data = self.load_data(config) if data is None else data
-        names = getattr(data, "names", None)
+        names = getattr(data, "names", None) or None
         self.config = config
-        self.data = replace(data, split=chosen_split(data.split, config, names))
+        self.data = replace(data, split=chosen_split(data.split, config, names if self.folders_are_subjects else None))
         self.device = torch.device("cpu")
         self.train: Tensor = self.data.split.train
         self.names = [f"item {item}" if names is None else names[item] for item in self.train.tolist()]
@@ -159,7 +167,10 @@ class Task(ABC):
     def check_config(cls, config: Config) -> None:
         """ValueError for settings that do not fit; no data are loaded."""
         operator = operator_info(config.operator)
-        other = ("operator", "skip", "kernel_size", "options")
+        for name in cls.from_data:
+            if name in config.model:
+                raise ValueError(f"model.{name}: follows from the data and cannot be set")
+        other = ("operator", "skip", "kernel_size", "options", *cls.from_data)
         known = [name for name in (*signature(cls.model_class).parameters, *cls.data_arguments) if name not in other]
         check_names(config.model, known, "model.")
         check_arguments(cls.model_class, config.model, "model.")
@@ -179,6 +190,10 @@ class Task(ABC):
             if str(error).partition(":")[0] in config.options:
                 raise ValueError(f"options.{error}") from error
             raise
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Called before the model is made if it gets the weights of another one: what belongs to these weights, such as
+        the levels of a mesh, is taken from them instead of from the data. ValueError if the data do not fit."""
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare the batches of an epoch, counted from 0. Tensors change in place: captured steps read them."""
@@ -316,6 +331,9 @@ def chosen_split(split: Split, config: Config, names: Sequence[str] | None = Non
     """
     if not len(split.train):
         raise ValueError(f"data: {config.data} has no items for training")
+    for name, available in {"train_items": len(split.train), "test_items": len(split.test)}.items():
+        if (wanted := getattr(config, name)) is not None and wanted > available:
+            raise ValueError(f"{name}: {wanted:,} are asked for, but the data have {available:,}")
     train = spread_evenly(len(split.train), config.train_items)
     chosen = Split(split.train[train], split.test[spread_evenly(len(split.test), config.test_items)])
     if not config.validation:

@@ -66,9 +66,12 @@ class Classification(Task):
     name = "classification"
     model_class = GraphClassifier
     context_class = GraphContext
+    from_data = ("num_classes", "in_channels", "dim")
     settings = ("pseudo_scale", "finest_pseudo", "coarsening", "recalibrate")
     actions: ClassVar[Mapping[str, Any]] = {"classify": "geoskip.inference.apply:classify"}
+    folders_are_subjects = False  # they are classes
     num_samples = 24
+    output_layer = "output"
     data: GraphSet
 
     def __init__(self, config: Config, data: GraphSet | None = None) -> None:
@@ -209,7 +212,8 @@ class Classification(Task):
         from geoskip.records.samples import GraphSamples
 
         chosen = spread_evenly(len(self.split_items(split)), count)
-        shown = self.data.select(self.split_items(split)[chosen])
+        items = self.split_items(split)[chosen]
+        shown = self.data.select(items)
         finest = shown.levels[0].to("cpu")
         model.eval()
         # Made outside of inference mode, so that it can be filled again later.
@@ -227,6 +231,7 @@ class Classification(Task):
             true=shown.labels.cpu().numpy(),
             predicted=predicted.cpu().numpy(),
             class_names=self.data.class_names,
+            names=tuple(self.data.names[item] for item in items.tolist()) if self.data.names else (),
         )
 
     def context_fields(self) -> dict[str, Any]:

@@ -63,7 +63,9 @@ class Correspondence(Task):
     name = "correspondence"
     model_class = CorrespondenceNet
     context_class = MatchContext
+    from_data = ("num_classes", "in_channels", "dim", "graph")
     actions: ClassVar[Mapping[str, Any]] = {"transfer": "geoskip.inference.apply:transfer"}
+    output_layer = "output"
     data: CorrespondenceSet
 
     def __init__(self, config: Config, data: CorrespondenceSet | None = None) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
 from geoskip.data import MeshSet, Template, prepare_template
-from geoskip.graphs import Hierarchy, attach, record_from_buffers, target_degree
+from geoskip.graphs import Graph, Hierarchy, attach, record_from_buffers, target_degree
 from geoskip.graphs.validation import check_hierarchy
 from geoskip.meshes.mesh import Mesh
 from geoskip.models import MeshAutoencoder
@@ -70,6 +70,7 @@ class Reconstruction(Task):
     name = "reconstruction"
     model_class = MeshAutoencoder
     context_class = MeshContext
+    from_data = ("hierarchy", "in_channels")
     data_arguments: ClassVar[Mapping[str, Any]] = {"factors": Sequence[int]}
     actions: ClassVar[Mapping[str, Any]] = {
         action: f"geoskip.inference.apply:{action}" for action in ("reconstruct", "encode", "decode", "interpolate")
@@ -81,6 +82,8 @@ class Reconstruction(Task):
         self.mean, deviation = self.data.moments()
         usual = float(deviation.square().mean().sqrt()) or 1.0
         self.deviation = deviation.clamp(min=LEAST_DEVIATION * usual)
+        # The levels of the model that training starts from, if it does.
+        self.given_levels: Hierarchy | None = None
 
     @classmethod
     def defaults(cls, operator: str) -> dict[str, Any]:
@@ -103,20 +106,21 @@ class Reconstruction(Task):
         return replace(template, hierarchy=replace(template.hierarchy, levels=levels))
 
     def model_arguments(self) -> dict[str, Any]:
-        return {"hierarchy": self.template.hierarchy, "in_channels": 3}
+        return {"hierarchy": self.given_levels or self.template.hierarchy, "in_channels": 3}
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        levels, template = stored_levels(self.config, weights), self.data.template
+        finest, own = levels.levels[0], Graph.from_faces(template.faces, template.num_vertices)
+        if not _same_edges(finest, own):
+            raise ValueError(
+                f"init_from: the model has another connectivity, with {finest.num_vertices:,} vertices and "
+                f"{finest.num_edges:,} edges; the data have {own.num_vertices:,} and {own.num_edges:,}"
+            )
+        self.given_levels = levels
 
     @classmethod
     def stored_arguments(cls, config: Config, context: Context, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-        hierarchy = record_from_buffers(Hierarchy, weights, "hierarchy.")
-        check_hierarchy(hierarchy, "hierarchy")
-        length, uses_pseudo = spiral_length(config), operator_info(config.operator).uses_pseudo
-        dims = [None if level.pseudo is None else level.pseudo.shape[1] for level in hierarchy.levels]
-        for k, level in enumerate(hierarchy.levels):
-            if length is not None and (level.spirals is None or level.spirals.shape[1] < length):
-                raise ValueError(f"hierarchy.levels[{k}]: spirals of {length} vertices are needed")
-            if dims[k] != dims[0] or (uses_pseudo and dims[k] is None):
-                raise ValueError(f"hierarchy.levels[{k}]: other pseudo-coordinates than the operator needs")
-        return {"hierarchy": hierarchy, "in_channels": 3}
+        return {"hierarchy": stored_levels(config, weights), "in_channels": 3}
 
     def batch(self, items: Int[Tensor, " items"]) -> Float[Tensor, "items vertices 3"]:
         return self.normalize(self.data.verts(self.train[items]))
@@ -166,10 +170,12 @@ class Reconstruction(Task):
                         parts[part] = self.restore(model.decode(code))
         names = tuple(self.data.names[item] for item in items.tolist())
         arrays = {name: part.cpu().numpy() for name, part in parts.items()}
-        meshes = self.template.meshes
-        # Vertices of each level, numbered in the finest mesh.
-        kept = list(accumulate(meshes.kept, lambda finer, own: finer[own]))
-        levels = tuple(MeshLevel(own, mesh.faces) for own, mesh in zip(kept, meshes.levels[1:], strict=True))
+        levels: tuple[MeshLevel, ...] = ()
+        if self.given_levels is None:  # their faces are not known
+            meshes = self.template.meshes
+            # Vertices of each level, numbered in the finest mesh.
+            kept = list(accumulate(meshes.kept, lambda finer, own: finer[own]))
+            levels = tuple(MeshLevel(own, mesh.faces) for own, mesh in zip(kept, meshes.levels[1:], strict=True))
         return MeshSamples(names, self.data.template.faces, self.data.unit_mm, arrays, levels)
 
     def context_fields(self) -> dict[str, Any]:
@@ -185,6 +191,26 @@ class Reconstruction(Task):
         example = torch.stack([mean, mean + deviation])
         module = ReconstructionProgram(model, mean, deviation).eval()
         return Program(module, example, {0: torch.export.Dim("meshes", min=1)})
+
+
+def stored_levels(config: Config, weights: Mapping[str, Tensor]) -> Hierarchy:
+    """The levels among the weights of an autoencoder; ValueError if they lack what the operator needs."""
+    hierarchy = record_from_buffers(Hierarchy, weights, "hierarchy.")
+    check_hierarchy(hierarchy, "hierarchy")
+    length, uses_pseudo = spiral_length(config), operator_info(config.operator).uses_pseudo
+    dims = [None if level.pseudo is None else level.pseudo.shape[1] for level in hierarchy.levels]
+    for k, level in enumerate(hierarchy.levels):
+        if length is not None and (level.spirals is None or level.spirals.shape[1] < length):
+            raise ValueError(f"hierarchy.levels[{k}]: spirals of {length} vertices are needed")
+        if dims[k] != dims[0] or (uses_pseudo and dims[k] is None):
+            raise ValueError(f"hierarchy.levels[{k}]: other pseudo-coordinates than the operator needs")
+    return hierarchy
+
+
+def _same_edges(one: Graph, other: Graph) -> bool:
+    """Whether two graphs join the same vertices."""
+    keys = [(g.pattern.receivers * g.num_vertices + g.pattern.senders).sort().values for g in (one, other)]
+    return one.num_vertices == other.num_vertices and torch.equal(*keys)
 
 
 class ReconstructionProgram(nn.Module):

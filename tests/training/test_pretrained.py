@@ -12,11 +12,11 @@ import torch
 import geoskip
 from geoskip.inference import Matcher, MeshCoder
 from geoskip.inference.predictors import verts_of
-from geoskip.inference.pretrained import from_pretrained, save_pretrained
 from geoskip.meshes import icosphere
 from geoskip.records import RunRecord, read_record
 from geoskip.records.files import add_to_manifest
 from geoskip.training.config import Config
+from geoskip.training.pretrained import from_pretrained, save_pretrained
 from tests.training import sets
 from tests.training.runs import untrained
 

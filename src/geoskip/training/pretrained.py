@@ -1,28 +1,14 @@
-"""Trained models for others: folders as model hubs expect them, and programs that run without geoskip.
+"""Trained models in folders as model hubs expect them, with ``config.json`` and ``model.safetensors``.
 
-**Folders** have ``config.json`` and ``model.safetensors``. The latter holds parameters and buffers by name (topology
-included) and, as ``context.…``, the constants of the training data, such as mean and deviation; ``config.json`` the
-configuration and facts such as the length of a unit. The training data are not needed to use the model, and neither
-file can execute code (no pickle).
-
-**Programs** are those of ``torch.export``, and ONNX. A program takes positions in the units of the training data and
-gives positions, or scores, back: normalization, topology and pseudo-coordinates are inside. It is traced on the
-kernels' reference path, plain PyTorch, so that nothing of geoskip's own operators is left in it; on large batches
-geoskip itself is faster. All operators and skips can be traced. What cannot is a classifier of graphs: its graphs
-differ from item to item, and a program has a fixed one.
+The latter holds parameters and buffers by name (topology included) and, as ``context.…``, the constants of the training
+data, such as mean and deviation; ``config.json`` the configuration and facts such as the length of a unit. The training
+data are not needed to use the model, and neither file can execute code (no pickle).
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +16,9 @@ import torch
 from safetensors.torch import save
 
 from geoskip import __version__
-from geoskip.kernels import use_path
 from geoskip.records.files import (
     MANIFEST,
     DamagedFileError,
-    atomic_write,
     read_verified,
     start_manifest,
     verify_folder,
@@ -44,7 +28,7 @@ from geoskip.records.reading import ReadError, parse_json, parse_tensors, read_b
 from geoskip.training.checkpoint import cpu_copies
 from geoskip.training.config import Config
 from geoskip.training.run import CONTEXT, Run, is_exported
-from geoskip.training.tasks import Program, find_task
+from geoskip.training.tasks import find_task
 from geoskip.training.trained import Trained, rebuild
 
 FORMAT = 1
@@ -127,71 +111,3 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Load a trained model from the folder of a run or of ``geoskip export``. ValueError if the folder is neither."""
     folder = Path(folder)
     return from_pretrained(folder, device) if is_exported(folder) else Run.open(folder).trained(device)
-
-
-def program_of(trained: Trained) -> Program:
-    """The model as a function of one tensor; ValueError for a task that has none."""
-    trained = trained.to("cpu")
-    program = find_task(trained.config.task).program(trained.config, trained.model, trained.context)
-    # Run once, so that graphs remember what operators derive from them (self-loops, Laplacians): a program then holds
-    # the result, not the sorting that led to it, for which ONNX has no function.
-    with torch.no_grad():
-        program.module(program.example)
-    return program
-
-
-def export_program(path: Path, trained: Trained) -> torch.export.ExportedProgram:
-    """Write the model as a ``torch.export`` program (``.pt2``), which ``torch.export.load`` reads."""
-    program = program_of(trained)
-    with _quiet():
-        exported = torch.export.export(program.module, (program.example,), dynamic_shapes=(program.dynamic or None,))
-        buffer = BytesIO()
-        torch.export.save(exported, buffer)
-    atomic_write(path, buffer.getvalue())
-    return exported
-
-
-def export_onnx(path: Path, trained: Trained) -> float | None:
-    """Write the model as ONNX. Where onnxruntime is installed, run it there and return the largest difference from
-    PyTorch's output, relative to its largest value; None where it is not."""
-    if find_spec("onnx") is None or find_spec("onnxscript") is None:
-        raise ImportError("exporting to ONNX needs onnx and onnxscript: pip install 'geoskip[export]'")
-    program = program_of(trained)
-    with _quiet():
-        exported = torch.onnx.export(
-            program.module,
-            (program.example,),
-            dynamo=True,
-            dynamic_shapes=(program.dynamic or None,),
-            input_names=["verts"],
-            output_names=["verts_out" if program.dynamic else "scores"],
-            verbose=False,
-        )
-        assert exported is not None
-        data = exported.model_proto.SerializeToString()
-    atomic_write(path, data)
-    return _difference(path, program)
-
-
-def _difference(path: Path, program: Program) -> float | None:
-    if find_spec("onnxruntime") is None:
-        return None
-    onnxruntime = import_module("onnxruntime")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    output = torch.from_numpy(session.run(None, {"verts": program.example.numpy()})[0])
-    with torch.inference_mode():
-        expected = program.module(program.example)
-    return float((output - expected).abs().max() / expected.abs().max())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Trace the reference formulas, and hide the warnings of the exporters, such as that of a missing torchvision."""
-    before = logging.root.manager.disable
-    with use_path("reference"), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(before)
