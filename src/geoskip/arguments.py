@@ -37,6 +37,8 @@ def whole_number(name: str, value: Any, owner: str, least: int | None = 1) -> in
         error = TypeError if number is None else ValueError
         bound = "" if least is None else f" of at least {least}"
         raise error(f"{name}: {owner} needs a whole number{bound}, got {short_repr(value)}")
+    if abs(number) >= 2**63:
+        raise ValueError(f"{name}: {owner} needs a whole number of 64 bits, got {short_repr(value)}")
     return number
 
 

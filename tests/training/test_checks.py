@@ -70,6 +70,7 @@ def test_settings_of_the_data(tmp_path: Path, setting: str) -> None:
         ("options.bias=3", "options.bias: expected true or false, got 3"),
         ("options.bias={}", "options.bias: expected true or false"),
         (f"kernel_size={2**62}", "kernel_size: .* too large"),
+        (f"kernel_size={2**63}", "kernel_size: .* 64 bits"),
     ],
 )
 def test_settings_of_the_network(setting: str, fault: str) -> None:

@@ -57,6 +57,19 @@ def test_all_comes_back(tmp_path: Path, task: str) -> None:
         assert all(torch.equal(tensors[name], expected[name]) for name in expected)
 
 
+def test_a_classifier_without_its_channels_is_refused(tmp_path: Path) -> None:
+    """The model has a default, images have not."""
+    save_pretrained(tmp_path / "model", untrained(tmp_path / "run", "classification")[0].trained())
+    path = tmp_path / "model" / "config.json"
+    about = path.read_text()
+    changed = about.replace('"in_channels": 1,', "").replace(', "in_channels": 1', "")
+    assert changed != about
+    path.write_text(changed)
+    add_to_manifest(tmp_path / "model", ["config.json"])
+    with pytest.raises(ValueError, match=r"model: cannot load the model: context: arguments has no in_channels"):
+        from_pretrained(tmp_path / "model")
+
+
 def test_the_layout_is_that_of_hubs(tmp_path: Path) -> None:
     """Weights under the names of the module, so that any tool that knows safetensors can read them."""
     trained = untrained(tmp_path / "run")[0].trained()

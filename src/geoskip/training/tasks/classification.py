@@ -50,6 +50,8 @@ class GraphContext(Context):
 
     def check_model(self, model: nn.Module) -> None:
         assert isinstance(model, GraphClassifier)
+        if "in_channels" not in self.arguments:
+            raise ValueError("context: arguments has no in_channels")
         if len(self.class_names) != (size := model.output.out_features):
             raise ValueError(f"context: {len(self.class_names)} classes, but the model has {size}")
         if len(self.largest) != len(model.convs):
