@@ -12,7 +12,7 @@ import torch
 
 from geoskip.data import GraphSet
 from geoskip.graphs import Hierarchy, record_from_buffers
-from geoskip.inference import save_pretrained
+from geoskip.inference import from_pretrained, save_pretrained
 from geoskip.training import evaluate_run, override, train
 from geoskip.training.run import Run, RunError
 from geoskip.training.tasks import make_task
@@ -44,6 +44,13 @@ def test_training_starts_from_the_weights(task: str, exported: bool, tmp_path: P
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0)
     assert run.record.config["init_from"] == str(folder)
     assert run.record.config["init_sha256"] == source.weights_sha256
+
+
+def test_an_export_does_not_name_folders_of_this_machine(tmp_path: Path) -> None:
+    untrained(tmp_path / "source", seed=1)
+    save_pretrained(tmp_path / "model", tune(tmp_path / "run", tmp_path / "source").trained())
+    assert from_pretrained(tmp_path / "model").config.init_from == "source"
+    assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text()
 
 
 def test_a_longer_run_resumes_as_it_would_have_gone_on(tmp_path: Path) -> None:

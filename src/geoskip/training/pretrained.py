@@ -56,13 +56,13 @@ def save_pretrained(folder: str | Path, trained: Trained) -> list[Path]:
 
 
 def _without_folders(config: Config) -> Config:
-    """Paths as bare names: where the data lie on this machine is of no use to others."""
+    """Paths as bare names: where data and models are on this machine is of no use to others."""
 
     def bare(value: Any) -> Any:
         return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
     options = {name: bare(value) for name, value in config.data_options.items()}
-    return replace(config, data=bare(config.data), data_options=options)
+    return replace(config, data=bare(config.data), data_options=options, init_from=bare(config.init_from))
 
 
 def from_pretrained(folder: str | Path, device: str | torch.device = "cpu") -> Trained:

@@ -57,7 +57,7 @@ class Correspondence(Task):
     """Cross-entropy, averaged over the labelled vertices of each mesh and then over meshes.
 
     Features are positions in meters, and pseudo-coordinates are relative to the longest offset of each mesh, as in the
-    paper. In millimeters, as they may be in the files, the same network would hardly learn.
+    paper. The unit of the files makes no difference.
     """
 
     name = "correspondence"
