@@ -26,8 +26,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
-from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -50,7 +50,7 @@ from geoskip.paper.findings import (
     spread,
 )
 from geoskip.paper.reproduction import MISSING, TextTable, all_reproductions, cell, experiment_table, overview, unit
-from geoskip.paper.rows import SKIPS, TINY
+from geoskip.paper.rows import SKIPS, TINY, PaperRow
 from geoskip.paper.running import Runs, stored_runs
 from geoskip.records.files import atomic_write
 from geoskip.report.html_tables import COUNTED_ONCE, ONE_SEED, VERDICT_COLUMNS, VERDICT_RULE, VERDICTS
@@ -85,21 +85,37 @@ def published_runs(experiments: Iterable[Experiment], results: Path) -> Groups:
 
 
 def experiment_tables(experiment: Experiment, results: Path) -> Iterator[str]:
-    """One table for each data set and schedule; with several tasks, for each combination of them."""
+    """One table for each data set and schedule; with several tasks, one table that has a column for each of them."""
     groups = published_runs([experiment], results)
-    by_task = [
-        [key for key, runs in groups.items() if any(row.task == task for row in runs)] for task in experiment.tasks
-    ]
-    if len(by_task) > 1:
-        by_task = [[key for key in keys if is_comparable(key[0])] for keys in by_task]
-    for keys in product(*filter(None, by_task)) if groups else ():
-        runs = {row: records for key in keys for row, records in groups[key].items()}
-        data = [key[0] for key in keys]
-        baselines, comparable = stored_baselines(experiment, results, data[0]), all(map(is_comparable, data))
+    if len(experiment.tasks) > 1:
+        if table := _columns_by_task(experiment, groups):
+            yield markdown(table)
+        return
+    for (data, _), runs in groups.items():
+        baselines, comparable = stored_baselines(experiment, results, data), is_comparable(data)
         table = experiment_table(experiment, runs, baselines=baselines, comparable=comparable)
         lines = tuple(line for line in table.lines if any(text and not text.startswith(MISSING) for text in line[1:]))
         legend = LEGEND if comparable else LEGEND.partition(";")[0] + "."
-        yield markdown(TextTable(f"{table.title}: {', '.join(data)}", table.header, lines, (legend, *table.notes)))
+        yield markdown(TextTable(f"{table.title}: {data}", table.header, lines, (legend, *table.notes)))
+
+
+def _columns_by_task(experiment: Experiment, groups: Groups) -> TextTable | None:
+    """A column for each task, data set that replaces the paper's, and schedule; None without records."""
+    header, notes = ["method"], list[str]()
+    lines: dict[str, list[str]] = {row.line: [row.line] for row in experiment.rows}
+    for task in experiment.tasks:
+        of_task = replace(experiment, rows=tuple(row for row in experiment.rows if row.task == task))
+        for (data, _), runs in groups.items():
+            if is_comparable(data) and any(runs.get(row) for row in of_task.rows):
+                table = experiment_table(of_task, runs)
+                cells = {line[0]: line[1] for line in table.lines}
+                header.append(f"{_trained(data, of_task.rows, runs)}: {table.header[1]}")
+                notes += table.notes
+                for line, texts in lines.items():
+                    texts.append(cells.get(line, ""))
+    if len(header) == 1:
+        return None
+    return TextTable(experiment.title, tuple(header), tuple(map(tuple, lines.values())), (LEGEND, *notes))
 
 
 def main_table(groups: Groups) -> TextTable:
@@ -120,9 +136,8 @@ def main_table(groups: Groups) -> TextTable:
 
 def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) -> Iterator[tuple[str, ...]]:
     rows = [row for row in experiment.rows if not row.more and column in (None, row.column)]
-    lengths = {record.config["optim"]["epochs"] for row in rows for record in runs.get(row, {}).values()}
-    trained = f"{data}, {' or '.join(map(str, sorted(lengths)))} epochs"
-    about = f"{TASK_DESCRIPTIONS[rows[0].task].title}, {trained}: {unit(rows[0], rows[0].metrics[0])}"
+    title, trained = TASK_DESCRIPTIONS[rows[0].task].title, _trained(data, rows, runs)
+    about = f"{title}, {trained}: {unit(rows[0], rows[0].metrics[0])}"
     by_operator: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_operator.setdefault(row.label.removeprefix(skip_prefix(row.skip)), {})[row.skip] = row
@@ -131,6 +146,12 @@ def _by_skip(experiment: Experiment, column: int | None, data: str, runs: Runs) 
             shown = [by_skip.get(skip) for skip in SKIPS]
             cells = ("" if row is None else cell(row, runs.get(row, {}), row.metrics[0]) for row in shown)
             yield (about, operator, *cells)
+
+
+def _trained(data: str, rows: Iterable[PaperRow], runs: Runs) -> str:
+    """On what and how long: ``bodies, 300 epochs``."""
+    lengths = {record.config["optim"]["epochs"] for row in rows for record in runs.get(row, {}).values()}
+    return f"{data}, {' or '.join(map(str, sorted(lengths)))} epochs"
 
 
 def claims_table(results: Sequence[ClaimResult]) -> TextTable:

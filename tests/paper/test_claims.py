@@ -264,12 +264,18 @@ def test_compared_rows_have_the_same_data() -> None:
     assert {data: of_data for data, of_data in keys.items() if len(of_data) > 1} == {}
 
 
-def test_counting_every_rival_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_every_rival_changes_no_verdict() -> None:
     """The closest rival is chosen after the runs, so the number of comparisons might be called too small."""
-    judged = judge_all(stored_groups())
-    settled = dict.fromkeys(result.claim for result in judged)
-    one_by_one = tuple(replace(claim, rivals=(rival,)) for claim in settled for rival in claim.rivals)
-    monkeypatch.setattr("geoskip.paper.claims.all_claims", lambda: one_by_one)
-    verdicts = {result.key: result.verdict for result in judge_all(stored_groups()) if result.p is not None}
-    assert all(verdicts[result.key] == result.verdict for result in judged if result.p is not None)
-    assert f"Counting every rival makes {len(verdicts)} comparisons and changes no verdict." in protocol()
+    groups = stored_groups()
+    judged = [result for result in judge_all(groups) if result.p is not None]
+    one_by_one = [
+        judge(
+            replace(result.claim, rivals=(rival,)), groups[result.data, result.schedule], result.data, result.schedule
+        )
+        for result in judged
+        for rival in result.claim.rivals
+    ]
+    chances = {each.key: each.comparison.p for each in one_by_one if each and each.comparison.p is not None}
+    corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
+    assert all(replace(result, p=corrected[result.key]).verdict == result.verdict for result in judged)
+    assert f"Counting every rival makes {len(corrected)} comparisons and changes no verdict." in protocol()

@@ -672,7 +672,7 @@ def test_headlines_stand_in_rows(browser: Any) -> None:
         assert len(set(tops)) == 2, "two rows of two, not three and one"
         assert tops.count(tops[0]) == len(tops) / 2
         assert "(Gong, Bahri, Bronstein, Zafeiriou; CVPR 2020)" in tab.locator(".lede").inner_text()
-        assert "The data mixed-faces and bodies are generated" in tab.locator(".outcome").inner_text()
+        assert "The data mixed-faces, bodies and remeshed-bodies are generated" in tab.locator(".outcome").inner_text()
         verdicts = r"(all|\d of \d) better, (\d) significantly|one pair, (significant)"
         found = [re.search(verdicts, one.inner_text()) for one in tab.locator(".glance li").all()]
         significant = sum(int(match[2] or 1) for match in found if match)

@@ -8,7 +8,7 @@ from geoskip.paper.experiments import EXPERIMENTS
 from geoskip.paper.rows import PaperRow
 from geoskip.records.statistics import summarize
 from geoskip.report.charts import charts
-from geoskip.report.html_tables import best, headline_html, headlines, result_table_html
+from geoskip.report.html_tables import best, headline_html, headlines, headlines_html, result_table_html
 from geoskip.report.page import Page, describe_training, page_html
 from geoskip.report.runs import ReportRun, describe_task
 from geoskip.report.summary import ResultTable
@@ -125,6 +125,15 @@ def test_pairs_with_a_single_seed_do_not_count_at_a_glance() -> None:
     (headline,) = headlines(result_tables([*firsts, *(made_run(row, "faces", 1) for row in rows)])).values()
     assert (headline.pairs, headline.uncounted) == (1, 5)
     assert "one pair (5 more with a single seed)" in headline_html(headline)
+
+
+def test_data_with_a_single_seed_have_no_headline_next_to_others() -> None:
+    rows = TABLE1.select(["MoNet M=9", "Aff-MoNet M=9"])
+    one = [made_run(row, "coma", 0) for row in rows]
+    two = [made_run(row, "faces", seed) for row in rows for seed in (0, 1)]
+    assert headlines_html(result_tables([*one, *two]), ()) == headlines_html(result_tables(two), ())
+    assert headlines_html(result_tables(one), claim_rows(one)).count("<li>") == 1
+    assert "significant" not in headlines_html(result_tables(one), claim_rows(one))
 
 
 def test_headlines_say_how_many_pairs_differ_significantly() -> None:

@@ -20,7 +20,8 @@ class Headline:
 
     change: mean of :func:`change` over the pairs; ``least`` and ``most``: the smallest and the largest of them.
     significant: how many of them hold as claims of the paper; None if no claim compares any.
-    uncounted: pairs left out because a row has a single seed, which settles nothing. If all have one, they all count.
+    several: whether the rows of the pairs have several seeds. One settles nothing.
+    uncounted: pairs left out because a row has a single seed. If all have one, they all count.
     example: the pair with the best affine row, and its name.
     """
 
@@ -29,6 +30,7 @@ class Headline:
     better: int
     pairs: int
     significant: int | None
+    several: bool
     uncounted: int
     change: float
     least: float
@@ -61,14 +63,16 @@ def _headline(tables: Sequence[ResultTable], claims: Sequence[ClaimRow]) -> Head
     example = pairs[values.index(pick(values, key=lambda pair: pair[1]))]
     title = ", ".join(filter(None, (first.description.title, first.data, first.training)))
     verdicts = {row.compared: row.verdict for row in claims if row.setting == (first.data, first.schedule)}
-    judged = [verdicts.get(against(affine.label, plain.label)) for _, plain, affine in pairs]
+    judged = [verdicts.get(against(affine.label, plain.label), ONE_SEED) for _, plain, affine in pairs]
+    judged = [verdict for verdict in judged if verdict != ONE_SEED]
     least, most = sorted((min(changes), max(changes)), key=abs)
     return Headline(
         title=title,
         metric=metric,
         better=better,
         pairs=len(pairs),
-        significant=judged.count(HOLDS) if any(judged) else None,
+        significant=judged.count(HOLDS) if judged else None,
+        several=bool(several),
         uncounted=len(by_group) - len(pairs),
         change=statistics.fmean(changes),
         least=least,
@@ -85,6 +89,12 @@ def _pairs(table: ResultTable, metric: Metric) -> Iterator[tuple[str, ResultRow,
         if row.skip == "affine" and row.group in plain:
             before = plain[row.group]
             yield ", ".join(filter(None, (table.named(before), row.size))), before, row
+
+
+def headlines_html(tables: Sequence[ResultTable], claims: Sequence[ClaimRow]) -> str:
+    """The page's headlines: those with several seeds or, if there are none, all."""
+    found = headlines(tables, claims).values()
+    return "".join(map(headline_html, [headline for headline in found if headline.several] or found))
 
 
 def headline_html(headline: Headline) -> str:

@@ -32,8 +32,7 @@ from geoskip.report.html_tables import (
     claims_sentence,
     claims_table,
     first_claim_sentence,
-    headline_html,
-    headlines,
+    headlines_html,
     result_table_html,
 )
 from geoskip.report.palette import MAPS, color_map, css
@@ -108,7 +107,7 @@ def page_html(runs: Sequence[ReportRun], page: Page | None = None) -> str:
         title=escape(page.title),
         caution=_caution(tables),
         style=css() + "".join(_asset(f"{name}.css") for name in ("page", "tables", "figures")),
-        headlines="".join(map(headline_html, headlines(tables, page.claims).values())),
+        headlines=headlines_html(tables, page.claims),
         meshes_still=_picture(mesh_still(meshes[0])) if meshes else "",
         matches_still=_picture(match_still(bodies[0])) if bodies else "",
         claims=claims_table(page.claims) if page.claims else "",
