@@ -34,7 +34,7 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
 
     from benchmarks.training.trainers import Way, ours, peer
     from benchmarks.training.trainings import TRAININGS, Run
-    from geoskip.training import session
+    from geoskip.training import compiling, session
     from geoskip.training.devices import arithmetic, own_device
     from geoskip.training.tasks import make_task
 
@@ -48,8 +48,8 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
     wait()
     imports = perf_counter() - BEGAN
     inside: dict[str, Any] = {"trace": 0.0, "compile": 0.0, "kernels": 0}
-    session.traced_launches = _timed(session.traced_launches, inside, "trace")
-    session.compile_ahead = _timed(session.compile_ahead, inside, "compile")
+    compiling.traced_launches = _timed(compiling.traced_launches, inside, "trace")
+    session.compile_step = _timed(session.compile_step, inside, "compile")
     training = TRAININGS[task]
     run = Run(training, operator, True)
     prepared = make_task(run.config(False), training.make_data())

@@ -35,10 +35,10 @@ from geoskip.kernels.triton import ahead
 from geoskip.meshes import icosphere
 from geoskip.meshes.spiral_order import spirals
 from geoskip.operators import OPERATORS, make_operator, operator_info
+from geoskip.training.compiling import traced_launches
 from geoskip.training.config import resolve
 from geoskip.training.devices import arithmetic
 from geoskip.training.learner import Learner
-from geoskip.training.session import traced_launches
 from geoskip.training.tasks import make_task
 from tests.training import sets, test_ahead
 

@@ -14,9 +14,10 @@ from benchmarks.training.loaders import ON_DEVICE, Loading, batches, corresponde
 from benchmarks.training.networks import PRODUCTS, PeerAutoencoder, PeerClassifier, PeerCorrespondence
 from benchmarks.training.peer_layers import EDGES
 from geoskip.models import CorrespondenceNet, GraphClassifier, MeshAutoencoder
+from geoskip.training.compiling import start_device
 from geoskip.training.cuda_graphs import CapturedStep
 from geoskip.training.learner import Learner
-from geoskip.training.session import make_step, start_device
+from geoskip.training.session import make_step
 from geoskip.training.tasks import Task
 
 WORKERS = 4

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SplineConv,
     )
     from geoskip.pyg import accelerate
-    from geoskip.training import capture
+    from geoskip.training import capture, compile_ahead
 
 __version__ = "0.1.0"
 
@@ -46,6 +46,7 @@ __all__ = [
     "accelerate",
     "add_skips",
     "capture",
+    "compile_ahead",
 ]
 
 

@@ -6,16 +6,22 @@ import importlib
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import dropout
 
-from geoskip.kernels import use_path
+import geoskip
+from geoskip import AffineSkip, FeaStConv, GCNConv, Graph
+from geoskip.kernels import paths, use_path
 from geoskip.kernels.triton.launch import Pointer
+from geoskip.meshes import icosphere
+from geoskip.training.compiling import compile_step, model_launches, start_device, traced_launches
 from geoskip.training.learner import Learner
-from geoskip.training.session import Session, compile_ahead, start_device, traced_launches
+from geoskip.training.session import Session
 from geoskip.training.tasks import Task, make_task
 from geoskip.training.tasks.correspondence import Correspondence
 from tests.training import sets
@@ -61,9 +67,8 @@ def version(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int 
     return kernel.fn.__name__, tuple(map(kind, arguments)), warps, registers
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
-def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def spied_launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A list that grows with every launch from now on."""
     launched = []
     plan_class = importlib.import_module("geoskip.kernels.triton.launch").LaunchPlan
     launch = plan_class.__call__
@@ -72,6 +77,89 @@ def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypat
         launched.append(version(plan._kernel, (*tensors, *plan._arguments), plan._warps, plan._registers))
         launch(plan, *tensors)
 
+    monkeypatch.setattr(plan_class, "__call__", spied)
+    return launched
+
+
+class Model(nn.Module):
+    """With everything that a call may change: running statistics, random numbers, an attribute, a remembered result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = AffineSkip(GCNConv(3, 8))
+        self.second = FeaStConv(8, 4, kernel_size=2)
+        self.normalize, self.calls = nn.BatchNorm1d(8), 0
+
+    def forward(self, x: Tensor, *, graph: Graph) -> dict[str, Tensor]:
+        self.calls += 1
+        hidden = self.normalize(dropout(self.first(x, graph), 0.5))
+        return {"y": self.second(hidden, graph), "mean": hidden.detach().mean()}
+
+
+def model_and_inputs(device: str) -> tuple[Model, Tensor, Graph]:
+    mesh = icosphere(1)
+    graph = Graph.from_faces(mesh.faces, mesh.num_vertices).to(device)
+    return Model().to(device), torch.randn(mesh.num_vertices, 3, device=device, requires_grad=True), graph
+
+
+def one_step(model: Model, x: Tensor, graph: Graph) -> Tensor:
+    y = model(x, graph=graph)["y"]
+    y.square().mean().backward()
+    return y
+
+
+@pytest.mark.compiled
+def test_traced_launches_are_those_of_the_users_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, graph = model_and_inputs("cpu")
+    tensors = [x, *model.parameters(), *model.buffers()]
+    before = [tensor.detach().clone() for tensor in tensors]
+    untouched = deepcopy(model)
+    with use_path("interpreter"):
+        generator = torch.get_rng_state()
+        traced = [version(*launch) for launch in model_launches(model, (x,), {"graph": graph}, tensors, x.device)]
+        assert torch.equal(generator, torch.get_rng_state())
+        assert all(torch.equal(tensor, old) for tensor, old in zip(tensors, before, strict=True))
+        assert model.calls == 0
+        assert all(tensor.grad is None for tensor in (x, *model.parameters()))
+        launched = spied_launches(monkeypatch)
+        y = one_step(model, x, graph)
+        # Nothing is remembered from the trace.
+        _, _, other = model_and_inputs("cpu")
+        torch.set_rng_state(generator)
+        assert torch.equal(y, one_step(untouched, x, other))
+    assert launched == traced * 2
+    assert len(traced) > 5
+
+
+def test_errors_of_the_users_model_are_raised() -> None:
+    model, x, graph = model_and_inputs("cpu")
+    with pytest.raises(TypeError, match="graph"):
+        model_launches(model, (x,), {}, [x], x.device)
+    assert paths.recorded is None
+    assert torch.isfinite(one_step(model, x, graph)).all()
+
+
+def test_without_a_gpu_there_is_nothing_to_compile() -> None:
+    model, x, graph = model_and_inputs("cpu")
+    assert geoskip.compile_ahead(model, x, graph=graph) == 0
+    assert model.calls == 0
+
+
+@pytest.mark.gpu
+def test_the_users_model_finds_all_its_kernels_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    import triton
+
+    model, x, graph = model_and_inputs("cuda")
+    assert geoskip.compile_ahead(model, x, graph=graph) > 5
+    compiled = []
+    monkeypatch.setattr(triton.knobs.runtime, "jit_post_compile_hook", lambda *args, **given: compiled.append(given))
+    assert torch.isfinite(one_step(model, x, graph)).all()
+    assert [one["fn"].name for one in compiled] == []
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("chosen", CHOSEN, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     with use_path("interpreter"):
         learner = prepared(chosen, monkeypatch)
         before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
@@ -80,7 +168,7 @@ def test_traced_launches_are_those_of_the_step(chosen: dict[str, Any], monkeypat
         assert torch.equal(generator, torch.get_rng_state())
         for name, tensor in learner.tensors().items():
             assert torch.equal(tensor, before[name])
-        monkeypatch.setattr(plan_class, "__call__", spied)
+        launched = spied_launches(monkeypatch)
         learner.update(torch.tensor([0, 1]))
     assert traced == launched
     assert len(traced) > 10
@@ -93,7 +181,7 @@ def test_a_step_that_cannot_be_traced_is_left_alone() -> None:
     learner = Learner(task, task.make_model(), config)
     before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
     learner.device = torch.device("cuda", 7)
-    compile_ahead(learner, 2)
+    compile_step(learner, 2)
     starting = start_device(learner.device)
     assert starting is not None
     assert not starting.is_alive()
@@ -108,10 +196,10 @@ def test_training_does_not_need_the_compiler_ahead(monkeypatch: pytest.MonkeyPat
     config = sets.config()
     learner = Learner(task := make_task(config, sets.data(config.task)), task.make_model(), config)
     learner.device = torch.device("cuda", 7)
-    monkeypatch.setattr("geoskip.training.session.traced_launches", lambda learner, num_items: [("a launch",)])
+    monkeypatch.setattr("geoskip.training.compiling.traced_launches", lambda learner, num_items: [("a launch",)])
     # As if one of its imports failed.
     monkeypatch.setitem(sys.modules, "geoskip.kernels.triton.ahead", None)
-    assert compile_ahead(learner, 2) == []
+    assert compile_step(learner, 2) == []
 
 
 def test_a_device_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +267,7 @@ def test_a_step_finds_all_its_kernels_compiled(chosen: dict[str, Any], monkeypat
     session = Session(config, make_task(config, sets.data(config.task)).to("cuda"), capture=False)
     learner, items = session.learner, session.sampler.batch(0)
     session.task.begin_epoch(0)
-    compile_ahead(learner, len(items))
+    compile_step(learner, len(items))
     compiled = []
     monkeypatch.setattr(triton.knobs.runtime, "jit_post_compile_hook", lambda *args, **given: compiled.append(given))
     learner.update(items)

@@ -188,7 +188,8 @@ def test_without_torchs_optimizer_it_is_torchs_fused_adam(device: str, decay: fl
 
 STEP = """
 import sys
-from geoskip.training.session import Session, traced_launches
+from geoskip.training.compiling import traced_launches
+from geoskip.training.session import Session
 from geoskip.training.tasks import make_task
 from geoskip.kernels import use_path
 from tests.training import sets

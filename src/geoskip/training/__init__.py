@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from geoskip.registry import lazy_names
 
 if TYPE_CHECKING:
+    from geoskip.training.compiling import compile_ahead as compile_ahead
     from geoskip.training.captured import capture as capture
     from geoskip.training.config import Config as Config, Optim as Optim, override as override, resolve as resolve
     from geoskip.training.evaluation import evaluate_run as evaluate_run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "compiling": "compile_ahead",
         "captured": "capture",
         "config": "Config Optim override resolve",
         "evaluation": "evaluate_run",

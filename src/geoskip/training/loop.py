@@ -21,6 +21,7 @@ from geoskip.records.files import add_to_manifest, atomic_write, remove_leftover
 from geoskip.records.os_errors import explain_out_of_memory
 from geoskip.records.samples import write_samples
 from geoskip.training.checkpoint import State, prune_checkpoints, remove_unfinished, save_checkpoint
+from geoskip.training.compiling import start_device
 from geoskip.training.config import Config
 from geoskip.training.devices import Group, arithmetic, choose_device, device_name, own_device, process_group
 from geoskip.training.evaluation import check_same_data
@@ -44,7 +45,7 @@ from geoskip.training.run import (
     method_name,
     row_name,
 )
-from geoskip.training.session import Session, prefix_metrics, start_device
+from geoskip.training.session import Session, prefix_metrics
 from geoskip.training.signals import Interrupted, Interrupts
 from geoskip.training.tasks import Evaluation, Task, make_task
 

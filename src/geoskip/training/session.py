@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from copy import deepcopy
-from functools import cache
-from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from geoskip.kernels.paths import recorded_launches
 from geoskip.shapes import Int
 from geoskip.training.checkpoint import State
+from geoskip.training.compiling import compile_step
 from geoskip.training.config import Config
-from geoskip.training.cuda_graphs import CapturedStep, capture_stream, preserved, random_states, set_random_states
+from geoskip.training.cuda_graphs import CapturedStep, random_states, set_random_states
 from geoskip.training.devices import Group
 from geoskip.training.learner import Learner
 from geoskip.training.tasks import Task
@@ -76,76 +70,9 @@ def captured_step(learner: Learner, **options: Any) -> CapturedStep:
         lambda: learner.tensors().values(),
         scaler=learner.scaler,
         layout=lambda items: learner.task.layout(len(items)),
-        prepare=lambda items: compile_ahead(learner, len(items)),
+        prepare=lambda items: compile_step(learner, len(items)),
         **options,
     )
-
-
-def start_device(device: torch.device) -> Thread | None:
-    """Start CUDA and Triton's compiler, which takes about a second, in a thread: most of it runs while this one reads
-    data. None if there is nothing to start."""
-    if device.type != "cuda" or find_spec("triton") is None:
-        return None
-    return _start_device(torch.cuda.current_device() if device.index is None else device.index)
-
-
-@cache
-def _start_device(index: int) -> Thread:
-    def start() -> None:
-        # What fails here fails again, with a message, when it is needed.
-        with suppress(Exception):
-            torch.cuda.set_device(index)
-            from geoskip.kernels.triton.ahead import start_compiler
-
-            start_compiler(index)
-
-    thread = Thread(target=start, name="geoskip-start")
-    thread.start()
-    return thread
-
-
-def compile_ahead(learner: Learner, num_items: int) -> list[Any]:
-    """Compile the kernels of a step on ``num_items`` items, in parallel, and return them. If that fails, each kernel is
-    compiled when it is launched."""
-    starting = start_device(learner.device)
-    if starting is None:
-        return []
-    try:
-        launches = traced_launches(learner, num_items)
-    except Exception:
-        # A task of the user's own may do anything at all.
-        return []
-    finally:
-        starting.join()
-    # It uses parts of Triton that other versions may not have.
-    with suppress(Exception):
-        from geoskip.kernels.triton.ahead import compile_launches
-
-        return compile_launches(launches)
-    return []
-
-
-def traced_launches(learner: Learner, num_items: int) -> list[tuple[Any, ...]]:
-    """The launches of a step on ``num_items`` items. The step is taken without them; then everything is as before.
-
-    torch's fake tensors would need no memory, but import all of ``torch._dynamo``, which takes seconds.
-    """
-    learner.task.prepare(num_items)
-    with preserved(learner.tensors().values(), learner.device, learner.scaler):
-        with capture_stream(learner.device), recorded_launches() as launches:
-            # In a copy, because objects may remember results, which are not those of kernels here.
-            with _SharedTensors():
-                copied = deepcopy(learner, {id(parameter): parameter for parameter in learner.model.parameters()})
-            copied.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
-        learner.optimizer.zero_grad()
-    return launches
-
-
-class _SharedTensors(TorchFunctionMode):
-    """Deep copies of objects have the same tensors."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0] if func is Tensor.__deepcopy__ else func(*args, **(kwargs or {}))
 
 
 class TrainingStatus:
