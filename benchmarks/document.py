@@ -195,7 +195,8 @@ def _scaling(record: dict[str, Any]) -> Iterator[str]:
 def _start(record: dict[str, Any]) -> Iterator[str]:
     yield (
         "From data in the CPU's memory to the end of the first training step, in a fresh process. With an empty cache "
-        "geoskip compiles its kernels, all at once and before the step runs."
+        "geoskip compiles its kernels, all at once and before the step runs; the plain loop calls "
+        "`geoskip.compile_ahead` for that."
     )
     yield ""
     yield line(

@@ -12,14 +12,21 @@ from time import perf_counter
 from typing import Any
 
 BEGAN = perf_counter()
+PROGRAM, LOOP, PEER = "geoskip train", "geoskip, plain loop", "PyG"
 
 
 def measure_starts(task: str, operator: str, device: str) -> Iterator[dict[str, Any]]:
-    """geoskip with Triton's cache empty and then filled, and PyTorch Geometric; each in a process of its own."""
-    with tempfile.TemporaryDirectory() as cache:
-        for side, state in (("geoskip", "empty"), ("geoskip", "filled"), ("PyG", "unused")):
+    """The training program and a plain loop with Triton's cache empty and then filled, and PyTorch Geometric; each in a
+    process of its own."""
+    from benchmarks.training.plain_loop import LOOPS
+
+    sides = [(side, state) for side in (PROGRAM, LOOP) for state in ("empty", "filled")]
+    with tempfile.TemporaryDirectory() as folder:
+        for side, state in [*sides, (PEER, "unused")]:
+            if side == LOOP and task not in LOOPS:
+                continue
             command = [sys.executable, "-m", "benchmarks.start", task, operator, device, side]
-            environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+            environment = {**os.environ, "TRITON_CACHE_DIR": os.path.join(folder, side)}
             completed = subprocess.run(command, env=environment, capture_output=True, text=True)
             if completed.returncode:
                 raise RuntimeError(f"{' '.join(command)} failed:\n{completed.stderr[-4000:]}")
@@ -34,7 +41,7 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
 
     from benchmarks.training.trainers import Way, ours, peer
     from benchmarks.training.trainings import TRAININGS, Run
-    from geoskip.training import compiling, session
+    from geoskip.training import compiling
     from geoskip.training.devices import arithmetic, own_device
     from geoskip.training.tasks import make_task
 
@@ -48,21 +55,45 @@ def first_step(task: str, operator: str, device: str, side: str) -> dict[str, An
     wait()
     imports = perf_counter() - BEGAN
     inside: dict[str, Any] = {"trace": 0.0, "compile": 0.0, "kernels": 0}
-    compiling.traced_launches = _timed(compiling.traced_launches, inside, "trace")
-    session.compile_step = _timed(session.compile_step, inside, "compile")
+    for name, times in (("traced_launches", "trace"), ("model_launches", "trace"), ("compile_traced", "compile")):
+        setattr(compiling, name, _timed(getattr(compiling, name), inside, times))
     training = TRAININGS[task]
     run = Run(training, operator, True)
     prepared = make_task(run.config(False), training.make_data())
     with arithmetic(prepared.config):
         began = perf_counter()
-        trainer = ours(prepared, where) if side == "geoskip" else peer(prepared, where, Way())
-        trainer.step()
+        if side == LOOP:
+            step = _step_of_a_loop(prepared, where)
+        else:
+            step = (ours(prepared, where) if side == PROGRAM else peer(prepared, where, Way())).step
+        step()
         wait()
         first = perf_counter() - began
-        trainer.step()
+        step()
         wait()
     inside["compile"] -= inside["trace"]
     return {"imports": imports, "first_step": first, "second_step": perf_counter() - began - first, **inside}
+
+
+def _step_of_a_loop(task: Any, device: Any) -> Callable[[], Any]:
+    """With geoskip.compile_ahead."""
+    from torch import nn
+
+    import geoskip
+    from benchmarks.training.plain_loop import make_step, our_loop
+
+    loop = our_loop(task, device)
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = loop.model
+
+        def forward(self, *batch: Any) -> Any:
+            return loop.loss(self.model, *batch)
+
+    geoskip.compile_ahead(Loss(), *loop.batches[0])
+    return make_step(loop, "geoskip", task)
 
 
 def _timed(function: Callable[..., list[Any]], times: dict[str, Any], name: str) -> Callable[..., list[Any]]:

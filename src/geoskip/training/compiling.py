@@ -49,7 +49,7 @@ def compile_ahead(model: nn.Module, *args: Any, **kwargs: Any) -> int:
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), torch.device("cpu"))
     # Kernels are compiled for the current device.
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        return len(_compile(device, lambda: model_launches(model, args, kwargs, tensors, device)))
+        return len(compile_traced(device, lambda: model_launches(model, args, kwargs, tensors, device)))
 
 
 def model_launches(
@@ -72,7 +72,7 @@ def compile_step(learner: Learner, num_items: int) -> list[Any]:
     compiled when it is launched."""
     # A task of the user's own may do anything at all.
     with suppress(Exception):
-        return _compile(learner.device, lambda: traced_launches(learner, num_items))
+        return compile_traced(learner.device, lambda: traced_launches(learner, num_items))
     return []
 
 
@@ -103,7 +103,7 @@ class _SharedTensors(TorchFunctionMode):
         return args[0] if func is Tensor.__deepcopy__ else func(*args, **(kwargs or {}))
 
 
-def _compile(device: torch.device, trace: Callable[[], Launches]) -> list[Any]:
+def compile_traced(device: torch.device, trace: Callable[[], Launches]) -> list[Any]:
     """The compiled kernels of all launches."""
     starting = start_device(device)
     if starting is None:
