@@ -254,13 +254,14 @@ def training_loss(task: Task, model: nn.Module) -> float:
     return float(torch.stack(in_parts(task.num_items, 64, total)).sum()) / task.num_items
 
 
-def trained_epochs(config: Config) -> Iterator[tuple[int, Task, nn.Module, Mapping[str, float]]]:
+def trained_epochs(config: Config, data: Any = None) -> Iterator[tuple[int, Task, nn.Module, Mapping[str, float]]]:
     """Train a configuration: the epoch, the task, the model and the metrics of the epoch; without metrics at the start.
 
-    The caller may evaluate the model, but must leave its weights and torch's random numbers as they are.
+    ``data`` takes the place of the data set of the configuration. The caller may evaluate the model, but must leave its
+    weights and torch's random numbers as they are.
     """
     with arithmetic(config):
-        task = make_task(config, data=loaded(config)).to(choose_device(config.device))
+        task = make_task(config, data=loaded(config) if data is None else data).to(choose_device(config.device))
         session = Session(config, task)
         model = session.learner.model
         yield 0, task, model, {}
