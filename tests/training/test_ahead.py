@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
@@ -19,6 +20,7 @@ from geoskip import AffineSkip, FeaStConv, GCNConv, Graph
 from geoskip.kernels import paths, use_path
 from geoskip.kernels.triton.launch import Pointer
 from geoskip.meshes import icosphere
+from geoskip.pyg import accelerate
 from geoskip.training.compiling import compile_step, model_launches, start_device, traced_launches
 from geoskip.training.learner import Learner
 from geoskip.training.session import Session
@@ -129,6 +131,35 @@ def test_traced_launches_are_those_of_the_users_model(monkeypatch: pytest.Monkey
         assert torch.equal(y, one_step(untouched, x, other))
     assert launched == traced * 2
     assert len(traced) > 5
+
+
+class OnEdges(nn.Module):
+    """Two ways to reach what remembers results and is not part of the model: an edge_index, a graph outside of it."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([pyg.GCNConv(3, 4), pyg.ChebConv(4, 4, 3), pyg.SAGEConv(4, 4), pyg.GATConv(4, 4)])
+        accelerate(self.layers)
+        self.last = AffineSkip(GCNConv(4, 2))
+        self.graph = lambda: graph
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, edge_index)
+        return self.last(x, self.graph())
+
+
+@pytest.mark.compiled
+def test_nothing_is_remembered_from_a_trace() -> None:
+    _, x, graph = model_and_inputs("cpu")
+    _, _, other = model_and_inputs("cpu")
+    model = OnEdges(graph)
+    with use_path("interpreter"):
+        edge_index = graph.edge_index.clone()
+        assert model_launches(model, (x, edge_index), {}, [x, *model.parameters()], x.device)
+        traced = model(x, edge_index)
+        model.graph = lambda: other
+        assert torch.equal(traced, model(x, edge_index.clone()))
 
 
 def test_errors_of_the_users_model_are_raised() -> None:

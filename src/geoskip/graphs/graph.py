@@ -26,7 +26,7 @@ from geoskip.graphs.checks import (
     faces_of_pyg,
 )
 from geoskip.graphs.tensor_records import map_tensors, move, register_record
-from geoskip.kernels import Pattern, is_transformed, sort_edges
+from geoskip.kernels import Pattern, is_recorded, is_transformed, sort_edges
 from geoskip.kernels.branches import keep
 from geoskip.kernels.paths import is_stand_in
 from geoskip.shapes import Float, Int
@@ -239,7 +239,7 @@ class Graph:
         before = self._memo.get(key)
         if before is not None and before[0] == versions:
             return keep(before[1])
-        if is_stand_in(self.order) or is_transformed():
+        if is_stand_in(self.order) or is_transformed() or is_recorded():
             # Stand-ins must not outlive the trace or transform that uses them.
             return build()
         # A value that is first needed in inference mode must also serve training.

@@ -65,6 +65,11 @@ def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
         recorded = None
 
 
+def is_recorded() -> bool:
+    """Whether launches are recorded instead of being run: results then mean nothing, and must not be remembered."""
+    return recorded is not None
+
+
 class _ZeroedMemory(TorchFunctionMode):
     """New memory that nothing has written yet is 0."""
 

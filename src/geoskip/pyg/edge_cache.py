@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_index, check_indices
-from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
+from geoskip.kernels import Pattern, is_recorded, is_traced, is_transformed, sort_edges
 from geoskip.kernels.branches import keep
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
 
     The value is kept as long as the first tensor lives, unless there are many newer ones of it. Changes in place are
     noticed by version counters, which writing through ``.data`` or NumPy avoids. Nothing is kept of tensors that
-    require gradients, of inference tensors, and while code is compiled or transformed.
+    require gradients, of inference tensors, and while code is compiled, transformed or recorded.
     """
     if is_traced():
         return build()
@@ -72,7 +72,7 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
 
 
 def _can_remember(tensors: tuple[Tensor, ...]) -> bool:
-    if is_transformed() or any(is_traced(tensor) for tensor in tensors):
+    if is_transformed() or is_recorded() or any(is_traced(tensor) for tensor in tensors):
         return False
     return not any(tensor.requires_grad or tensor.is_inference() for tensor in tensors)
 
