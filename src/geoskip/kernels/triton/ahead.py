@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import prod
 from threading import Lock
 from typing import Any
 
@@ -39,8 +40,9 @@ def compile_launches(launches: Sequence[tuple[Any, ...]]) -> list[Any]:
         ):
             # Printing the stages in between takes as long as a fifth of the front end.
             triton.knobs.compilation.store_binary_only = True
-            # The kernels of the gradients, which take longest, first.
-            started = [_start(*launch) for launch in dict.fromkeys(reversed(launches))]
+            # The largest tiles, which take longest, first.
+            ordered = sorted(dict.fromkeys(launches), key=_tile_size, reverse=True)
+            started = [_start(*launch) for launch in ordered]
         distinct = {id(kernel): kernel for kernel in map(_finished, started) if kernel is not None}
         kernels = list(distinct.values())
         if torch.cuda.is_available():
@@ -63,6 +65,11 @@ def _empty_kernel(pointer):
 def _start(kernel: Any, arguments: tuple[Any, ...], warps: int, registers: int | None) -> Any:
     given = [_MockPointer(argument) if isinstance(argument, Pointer) else argument for argument in arguments]
     return kernel.warmup(*given, grid=(1,), num_warps=warps, num_stages=STAGES, maxnreg=registers)
+
+
+def _tile_size(launch: tuple[Any, ...]) -> int:
+    """Numbers in a tile: its sizes are the last integers among the arguments of most kernels."""
+    return prod([argument for argument in launch[1] if type(argument) is int][-3:])
 
 
 def _finished(started: Any) -> Any:
