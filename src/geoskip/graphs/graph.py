@@ -26,9 +26,9 @@ from geoskip.graphs.checks import (
     faces_of_pyg,
 )
 from geoskip.graphs.tensor_records import map_tensors, move, register_record
-from geoskip.kernels import Pattern, is_recorded, is_transformed, sort_edges
+from geoskip.kernels import Pattern, is_transformed, sort_edges
 from geoskip.kernels.branches import keep
-from geoskip.kernels.paths import is_stand_in
+from geoskip.kernels.paths import is_stand_in, memory
 from geoskip.shapes import Float, Int
 
 T = TypeVar("T")
@@ -236,16 +236,18 @@ class Graph:
         versions = [*map(_version_of, self._indices)]
         if of is not None:
             versions.append(of._version)
-        before = self._memo.get(key)
+        memo = memory(self._memo)
+        before = memo.get(key)
         if before is not None and before[0] == versions:
             return keep(before[1])
-        if is_stand_in(self.order) or is_transformed() or is_recorded():
+        if is_stand_in(self.order) or is_transformed():
             # Stand-ins must not outlive the trace or transform that uses them.
             return build()
         # A value that is first needed in inference mode must also serve training.
         with torch.inference_mode(False):
-            self._memo[key] = versions, build()
-        return self._memo[key][1]
+            value = build()
+        memo[key] = versions, value
+        return value
 
     @cached_property
     def _indices(self) -> tuple[Tensor, ...]:

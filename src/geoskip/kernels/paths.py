@@ -24,6 +24,8 @@ _path = PATHS[0]
 _contexts: list[list[str]] = []
 # Inside of `recorded_launches`, the list that launches are appended to.
 recorded: list[tuple[Any, ...]] | None = None
+# The copies of dictionaries that `memory` gives there, with the originals, by the id of the original.
+_copies: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
 _EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, Tensor.new_empty_strided
 
 
@@ -63,11 +65,18 @@ def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
             yield launches
     finally:
         recorded = None
+        _copies.clear()
 
 
 def is_recorded() -> bool:
     """Whether launches are recorded instead of being run: results then mean nothing, and must not be remembered."""
     return recorded is not None
+
+
+def memory(own: dict[Any, Any]) -> dict[Any, Any]:
+    """Where an object remembers results: in a dictionary of its ``own`` or, while launches are recorded, in a copy that
+    is dropped afterwards."""
+    return own if recorded is None else _copies.setdefault(id(own), (own, dict(own)))[1]
 
 
 class _ZeroedMemory(TorchFunctionMode):
