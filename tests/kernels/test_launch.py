@@ -80,6 +80,21 @@ def test_versions_by_device_dtype_and_alignment(monkeypatch: pytest.MonkeyPatch)
     assert kernel[1,].call_count == 5, "aligned to 16 bytes as the whole is"
 
 
+def test_launches_in_turn_take_the_version_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last version is looked at first, and must not run for other tensors."""
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+    launched: list[torch.dtype] = []
+
+    def compiled(x: torch.Tensor, **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(run=lambda *arguments: launched.append(x.dtype), function=0, packed_metadata=())
+
+    plan = launch.LaunchPlan({(1,): compiled}, (1,), ())
+    dtypes = [torch.float32, torch.float64, torch.float32, torch.float32, torch.float64]
+    for dtype in (torch.float32, torch.float64, *dtypes):
+        plan(torch.zeros(4, dtype=dtype))
+    assert launched == dtypes
+
+
 def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several GPUs, another one may be the current one."""
     current, launched = [0], []

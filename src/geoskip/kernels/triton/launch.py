@@ -269,7 +269,7 @@ class LaunchPlan:
     alignment of each tensor.
     """
 
-    __slots__ = ("_arguments", "_grid", "_kernel", "_registers", "_sizes", "_versions", "_warps")
+    __slots__ = ("_arguments", "_grid", "_kernel", "_last", "_registers", "_sizes", "_versions", "_warps")
 
     def __init__(
         self, kernel: Any, grid: tuple[int, ...], numbers: tuple[Any, ...], warps: int = 4, registers: int | None = None
@@ -282,7 +282,9 @@ class LaunchPlan:
                 f"the batch is too large for one launch on CUDA: a grid of {self._sizes} programs has more than "
                 f"{MAX_PROGRAMS:,} in its second or third dimension; split the batch"
             )
-        self._versions: dict[Any, Any] = {}
+        self._versions: dict[tuple[Any, ...], Any] = {}
+        # The last version and what it depends on: nearly every launch takes the same one as before.
+        self._last: tuple[Any, Any, Any] = (None, None, None)
 
     def __call__(self, *tensors: Tensor | None) -> None:
         if paths.recorded is not None:
@@ -299,37 +301,39 @@ class LaunchPlan:
         # With addresses instead of tensors, the launcher need not ask the driver about each. One loop: every line of it
         # runs for each tensor of every launch.
         addresses: list[int] = []
-        dtypes: list[torch.dtype | None] = []
+        key: list[Any] = [device]
         bits = 0
         for tensor in tensors:
             if tensor is None:
                 addresses.append(0)
-                dtypes.append(None)
+                key.append(None)
             else:
                 address = tensor.data_ptr()
                 addresses.append(address)
-                dtypes.append(tensor.dtype)
+                key.append(tensor.dtype)
                 bits |= address
-        aligned = not bits & 15
-        version = self._versions.get((device, aligned or tuple([address & 15 for address in addresses]), *dtypes))
-        if version is None:
-            self._compile(device, addresses, dtypes, tensors)
-            return
-        run, fixed = version
+        if bits & 15:
+            key.append(tuple([address & 15 for address in addresses]))
+        # One attribute, which other threads replace as a whole.
+        last, run, fixed = self._last
+        if key != last:
+            version = self._versions.get(tuple(key))
+            if version is None:
+                self._compile(tuple(key), tensors)
+                return
+            run, fixed = version
+            self._last = key, run, fixed
         stream = torch._C._cuda_getCurrentRawStream(device)
         run(*self._sizes, stream, *fixed, *addresses, *self._arguments)
 
-    def _compile(
-        self, device: int, addresses: list[int], dtypes: list[torch.dtype | None], tensors: tuple[Tensor | None, ...]
-    ) -> None:
+    def _compile(self, key: tuple[Any, ...], tensors: tuple[Tensor | None, ...]) -> None:
         """Launch through Triton, and remember the compiled version."""
         start = self._kernel[self._grid]
         options = {"num_warps": self._warps, "num_stages": STAGES, "maxnreg": self._registers}
         compiled = start(*tensors, *self._arguments, **options)
         # In Triton's interpreter nothing is compiled.
         if compiled is not None:
-            alignments = tuple([address & 15 for address in addresses])
-            self._versions[(device, not any(alignments) or alignments, *dtypes)] = _launcher(compiled)
+            self._versions[key] = _launcher(compiled)
 
 
 def _launcher(compiled: Any) -> tuple[Any, tuple[Any, ...]]:

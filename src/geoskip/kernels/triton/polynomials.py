@@ -17,10 +17,8 @@ from torch import Tensor
 
 from geoskip.kernels.branches import branches, run_inline
 from geoskip.kernels.pattern import Pattern
-from geoskip.kernels.triton.launch import (
-    ceil_div,
-)
-from geoskip.kernels.triton.products import OwnTerm, add_parts_into, multiply_terms, over_rows, spmm
+from geoskip.kernels.triton.launch import ceil_div
+from geoskip.kernels.triton.products import OwnTerm, add_parts_into, multiply_terms, over_rows, spmm, spmm_plan
 
 # Terms that are stored at a time may take this many bytes.
 TERMS_BYTES = 192 << 20
@@ -88,11 +86,18 @@ def _terms(x: Tensor, weights: Tensor, edges: Edges, first: int, count: int) -> 
     at_once = ceil_div(last, shares)
     stored = x.new_empty(at_once, *x.shape)
     slots, before, term = stored.unbind(), x, x
+    neighbors, order, offsets = edges
+    # One lookup for all terms but the first, whose launches differ in addresses alone.
+    _, plan = spmm_plan(x.shape, offsets.shape, 2.0, order is not None, True)
     for lowest in range(1, last + 1, at_once):
         highest = min(lowest + at_once, last + 1)
         for k in range(lowest, highest):
-            scale, minus = (1.0, None) if k == 1 else (2.0, before)
-            before, term = term, spmm(term, weights, *edges, scale, minus, slots[k - lowest])
+            y = slots[k - lowest]
+            if k == 1:
+                spmm(x, weights, *edges, out=y)
+            elif plan is not None:
+                plan(term, weights, before, y, neighbors, order, offsets)
+            before, term = term, y
         low = max(lowest, first)
         if low < highest:
             yield low - first, highest - first, stored[low - lowest : highest - lowest]

@@ -95,7 +95,7 @@ def spmm(
 ) -> Tensor:  # fmt: skip
     """``scale * W x - minus``. Row i of W has the edges ``offsets[0, i] : offsets[0, i + 1]``, or of ``order``. All
     tensors are contiguous; ``out`` may be ``minus``, but not x."""
-    shape, plan = _spmm_plan(x.shape, offsets.shape, scale, order is not None, minus is not None)
+    shape, plan = spmm_plan(x.shape, offsets.shape, scale, order is not None, minus is not None)
     y = x.new_empty(*shape) if out is None else out
     if plan is not None:
         plan(x, weights, minus, y, neighbors, order, offsets)
@@ -103,7 +103,7 @@ def spmm(
 
 
 @lru_cache(CACHE_SIZE)
-def _spmm_plan(
+def spmm_plan(
     x: Shape, offsets: Shape, scale: float, has_order: bool, has_minus: bool
 ) -> tuple[Shape, LaunchPlan | None]:
     """The shape of y, and how to launch the kernel; None if y is empty."""
