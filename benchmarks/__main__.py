@@ -37,6 +37,9 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there 
 Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only this operator.")]
 PeerOperators = Annotated[list[str] | None, typer.Option("--operator", help="This operator, monet by default.")]
 Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task.")]
+OneThread = Annotated[
+    bool, typer.Option("--one-thread", help="Backward on the calling thread, for all: torch has another one for a GPU.")
+]
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the results to this JSON file.")]
 
 
@@ -57,6 +60,7 @@ def blocks(
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure PyG, too.")] = True,
     compiled: Annotated[bool, typer.Option("--compiled", help="Also torch.compile, of both, with a skip.")] = False,
     seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 0.3,
+    one_thread: OneThread = False,
     output: RecordFile = None,
 ) -> None:
     """One block, forward and backward: time, peak memory, error, share of the roofline."""
@@ -65,6 +69,7 @@ def blocks(
     from benchmarks.roofline import measure_ceilings
     from benchmarks.workloads import checked_operators, chosen_workloads, own_workload
 
+    _set_threads(one_thread)
     where = chosen_device(device)
     quick = where.type == "cpu" if quick is None else quick
     chosen = [own_workload(own)] if own else chosen_workloads(workload, quick, smallest)
@@ -115,6 +120,7 @@ def loop(
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Over how many steps losses are compared.")] = 20,
     seconds: Annotated[float, typer.Option(help="How long each way is timed.")] = 0.5,
+    one_thread: OneThread = False,
     output: RecordFile = None,
 ) -> None:
     """A training loop as users write it: eager, with torch.compile, with geoskip.capture; and PyG's."""
@@ -123,10 +129,17 @@ def loop(
     from benchmarks.training.plain_loop import chosen_loops, chosen_paths, measure_loop
     from benchmarks.training.trainings import chosen_operators, chosen_skips
 
+    _set_threads(one_thread)
     settings = Settings(chosen_device(device), seconds, steps)
     chosen, paths = chosen_loops(task), chosen_paths(path, settings.device)
     ways = chosen_operators(operator), chosen_skips(skip or ["affine"]), paths
     _measure_tasks("loop", chosen, lambda one: measure_loop(one, *ways, settings), settings, output)
+
+
+def _set_threads(one: bool) -> None:
+    import torch
+
+    torch.autograd.set_multithreading_enabled(not one)
 
 
 def _measure_tasks(

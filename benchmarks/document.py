@@ -84,7 +84,8 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
     flags = ", ".join(f"{name} {value}" for name, value in machine["precision"].items())
     threads = f"{machine['threads']} threads; " if machine["device_type"] == "cpu" else ""
     commit = f"Commit {machine['commit'][:8]}. " if machine.get("commit") else ""
-    yield f"{commit}{threads}{versions}. Precision: {flags}."
+    one_thread = " Backward runs on the calling thread." if machine.get("one_thread") else ""
+    yield f"{commit}{threads}{versions}. Precision: {flags}.{one_thread}"
     yield ""
 
 

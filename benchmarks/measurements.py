@@ -97,6 +97,7 @@ def machine(device: torch.device) -> dict[str, Any]:
             **{package: _version(package) for package in packages},
         },
         "precision": precision(),
+        "one_thread": not torch._C._is_multithreading_enabled(),
     }
 
 

@@ -57,6 +57,16 @@ def test_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
+def test_backward_on_the_calling_thread(tmp_path: Path) -> None:
+    """The page says so, and the next run is as usual."""
+    path, arguments = tmp_path / "run.json", ["--device", "cpu", "--operator", "gcn", "--seconds", "0"]
+    for options, said in (["--one-thread"], True), ([], False):
+        assert run(*arguments, *options, "-o", str(path)).exit_code == 0
+        assert json.loads(path.read_text(encoding="utf-8"))["machine"]["one_thread"] is said
+        assert ("Backward runs on the calling thread." in run("table", str(path)).stdout) is said
+
+
+@pytest.mark.usefixtures("_tiny")
 def test_wrong_result_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     told = run("--device", "cpu", "--operator", "monet", "--no-peers", "--seconds", "0")
