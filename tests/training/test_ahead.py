@@ -118,7 +118,7 @@ def test_traced_launches_are_those_of_the_users_model(monkeypatch: pytest.Monkey
     untouched = deepcopy(model)
     with use_path("interpreter"):
         generator = torch.get_rng_state()
-        traced = [version(*launch) for launch in model_launches(model, (x,), {"graph": graph}, tensors, x.device)]
+        traced = [version(*launch) for launch in model_launches(model, (x,), {"graph": graph}, x.device)]
         assert torch.equal(generator, torch.get_rng_state())
         assert all(torch.equal(tensor, old) for tensor, old in zip(tensors, before, strict=True))
         assert model.calls == 0
@@ -156,7 +156,7 @@ def test_nothing_is_remembered_from_a_trace() -> None:
     model = OnEdges(graph)
     with use_path("interpreter"):
         edge_index = graph.edge_index.clone()
-        assert model_launches(model, (x, edge_index), {}, [x, *model.parameters()], x.device)
+        assert model_launches(model, (x, edge_index), {}, x.device)
         traced = model(x, edge_index)
         model.graph = lambda: other
         assert torch.equal(traced, model(x, edge_index.clone()))
@@ -165,8 +165,28 @@ def test_nothing_is_remembered_from_a_trace() -> None:
 def test_errors_of_the_users_model_are_raised() -> None:
     model, x, graph = model_and_inputs("cpu")
     with pytest.raises(TypeError, match="graph"):
-        model_launches(model, (x,), {}, [x], x.device)
+        model_launches(model, (x,), {}, x.device)
     assert paths.recorded is None
+    assert torch.isfinite(one_step(model, x, graph)).all()
+
+
+def test_arguments_may_be_part_of_a_graph_of_autograd() -> None:
+    """Restoring them in place would break its backward pass. What the model itself changes in place is restored."""
+    model, x, graph = model_and_inputs("cpu")
+    features = x.exp()
+    model_launches(model, (features,), {"graph": graph}, x.device)
+    features.sum().backward()
+    assert x.grad is not None
+
+    class Shift(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.add_(1.0)
+
+    numbers = torch.zeros(3)
+    model_launches(Shift(), (numbers,), {}, x.device)
+    assert torch.equal(numbers, torch.zeros(3))
+    with torch.inference_mode():
+        model_launches(model, (torch.zeros(42, 3),), {"graph": graph}, x.device)
     assert torch.isfinite(one_step(model, x, graph)).all()
 
 

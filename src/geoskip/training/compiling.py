@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import cache
 from importlib.util import find_spec
@@ -37,34 +37,49 @@ def compile_ahead(model: nn.Module, *args: Any, **kwargs: Any) -> int:
 
     A copy of the model is called without its kernels; the model, its gradients, the arguments and the random numbers
     stay as they are. Call it as in training: with arguments of the same shapes and types, the model in the same mode,
-    and under the same autocast. Without CUDA tensors there is nothing to compile.
+    and under the same autocast; under ``torch.no_grad()``, the kernels of the gradients are left out. Without CUDA
+    tensors there is nothing to compile.
 
     Args:
         model: what is called, not compiled by ``torch.compile``.
         args: the arguments of the call.
         kwargs: its keyword arguments.
     """
-    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    tensors += [*model.parameters(), *model.buffers()]
+    tensors = [*_tensors((args, kwargs)), *model.parameters(), *model.buffers()]
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), torch.device("cpu"))
     # Kernels are compiled for the current device.
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        return len(compile_traced(device, lambda: model_launches(model, args, kwargs, tensors, device)))
+        return len(compile_traced(device, lambda: model_launches(model, args, kwargs, device)))
 
 
-def model_launches(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], device: torch.device
-) -> Launches:
-    """The launches of a call of the model and of the gradients of all ``tensors`` that require one."""
-    with preserved(tensors, device), recorded_launches() as launches:
+def model_launches(model: nn.Module, args: Any, kwargs: Any, device: torch.device) -> Launches:
+    """The launches of a call of the model and of its gradients."""
+    tensors = [*_tensors((args, kwargs)), *model.parameters()]
+    with _unchanged(tensors), preserved(model.buffers(), device), recorded_launches() as launches:
         copied, args, kwargs = _copied((model, args, kwargs), model)
-        with torch.enable_grad():
-            outputs = [leaf for leaf in pytree.tree_leaves(copied(*args, **kwargs)) if isinstance(leaf, Tensor)]
-        outputs = [output for output in outputs if output.requires_grad]
+        outputs = [output for output in _tensors(copied(*args, **kwargs)) if output.requires_grad]
         if outputs:
             inputs = [tensor for tensor in tensors if tensor.requires_grad]
             torch.autograd.grad(outputs, inputs, [torch.zeros_like(output) for output in outputs], allow_unused=True)
     return launches
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+@contextmanager
+def _unchanged(tensors: list[Tensor]) -> Iterator[None]:
+    """Tensors that the block changes in place are set back. The others are not touched, because a graph of autograd may
+    have saved them."""
+    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors if not tensor.is_inference()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, version, copy in before:
+                if tensor._version != version:
+                    tensor.copy_(copy)
 
 
 def compile_step(learner: Learner, num_items: int) -> list[Any]:
