@@ -14,6 +14,7 @@ the experiments, and
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
+- ``connectivity``: what connectivities of their own change about bodies,
 - ``recalibration``, ``recalibration_low_rates``: what recalibrated batch normalization gives GIN-0,
 - ``published_parts``, ``published_shares``, ``published_shares_digits``, ``published_roughness``: what a study
   measures, of the published models.
@@ -361,6 +362,24 @@ def plateau_table(record: AnalysisRecord) -> str:
     return "\n".join([about, "", *plain_table(header, lines)])
 
 
+def connectivity_table(record: AnalysisRecord) -> str:
+    """One line per change of the bodies, one column per method."""
+    settings = record.settings
+    about = (
+        "Validation accuracy in percent, in brackets the training loss of the last epoch; "
+        f"{settings['vertices']} vertices, schedule `{settings['schedule']}`, {settings['seeds']} seed{'' if settings['seeds'] == 1 else 's'}."
+    )
+    cells: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in record.rows:
+        cells.setdefault(row["change"], {}).setdefault(row["method"], []).append((row["accuracy_pct"], row["loss"]))
+    methods = list(dict.fromkeys(row["method"] for row in record.rows))
+    lines = [
+        [change, *("{:.2f} ({:.2f})".format(*map(fmean, zip(*of_change[method], strict=True))) for method in methods)]
+        for change, of_change in cells.items()
+    ]
+    return "\n".join([about, "", *plain_table(["bodies", *methods], lines)])
+
+
 def recalibration_table(record: AnalysisRecord) -> str:
     """GIN-0 with running and with recalibrated statistics, at four times of the training: means, least and greatest."""
     settings = record.settings
@@ -433,6 +452,7 @@ FINDINGS: dict[str, tuple[str, Callable[[AnalysisRecord], str]]] = {
     "decoded_parts": ("parts.json", parts_table),
     "depth": ("depth.json", depth_table),
     "plateau": ("plateau.json", plateau_table),
+    "connectivity": ("connectivity.json", connectivity_table),
     "recalibration": ("recalibration.json", recalibration_table),
     "recalibration_low_rates": ("recalibration-low-rates.json", recalibration_table),
     "published_parts": ("published-parts.json", parts_table),

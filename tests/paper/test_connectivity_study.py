@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from docs.analyze_connectivity import CHANGES, changed, main
+from docs.make_tables import connectivity_table
 
 from geoskip.data import CorrespondenceSet
 from geoskip.paper.findings import read_analysis
@@ -44,3 +45,8 @@ def test_record(tmp_path: Path) -> None:
     record = read_analysis(tmp_path / "connectivity.json")
     assert [row["change"] for row in record.rows] == list(CHANGES)
     assert len({row["loss"] for row in record.rows}) == len(CHANGES)
+    table = connectivity_table(record)
+    assert "| bodies | MoNet |" in table
+    assert "schedule `first2`, 1 seed." in table
+    row = record.rows[-1]
+    assert f"| all three | {row['accuracy_pct']:.2f} ({row['loss']:.2f}) |" in table

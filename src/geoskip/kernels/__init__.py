@@ -14,7 +14,7 @@ from geoskip.kernels.functional import (
     softmax_convolution,
     sparse_product,
 )
-from geoskip.kernels.paths import is_recorded, is_traced, is_transformed, use_path
+from geoskip.kernels.paths import is_traced, is_transformed, use_path
 from geoskip.kernels.pattern import Pattern, sort_edges
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "basis_convolution",
     "chebyshev_convolution",
     "gaussian_convolution",
-    "is_recorded",
     "is_traced",
     "is_transformed",
     "linear",

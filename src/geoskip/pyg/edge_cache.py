@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from geoskip.graphs.checks import check_edge_index, check_indices
-from geoskip.kernels import Pattern, is_recorded, is_traced, is_transformed, sort_edges
+from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.kernels.branches import keep
+from geoskip.kernels.paths import is_recorded
 
 T = TypeVar("T")
 
