@@ -364,10 +364,11 @@ def plateau_table(record: AnalysisRecord) -> str:
 
 def connectivity_table(record: AnalysisRecord) -> str:
     """One line per change of the bodies, one column per method."""
-    settings = record.settings
+    seeds = record.settings["seeds"]
     about = (
         "Validation accuracy in percent, in brackets the training loss of the last epoch; "
-        f"{settings['vertices']} vertices, schedule `{settings['schedule']}`, {settings['seeds']} seed{'' if settings['seeds'] == 1 else 's'}."
+        f"{record.settings['vertices']} vertices, schedule `{record.settings['schedule']}`, "
+        f"{seeds} seed{'' if seeds == 1 else 's'}."
     )
     cells: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in record.rows:
