@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
@@ -163,11 +164,26 @@ def test_nothing_is_remembered_from_a_trace() -> None:
         assert torch.equal(traced, model(x, edge_index.clone()))
 
 
+@pytest.mark.compiled
+def test_kernels_of_other_threads_run_meanwhile() -> None:
+    conv, graphs = GCNConv(3, 4), [model_and_inputs("cpu")[2] for _ in range(3)]
+    x = torch.randn(42, 3)
+    with use_path("interpreter"), ThreadPoolExecutor(1) as pool:
+        expected = conv(x, graphs[0])
+        with paths.recorded_launches() as launches:
+            found = pool.submit(conv, x, graphs[1]).result()
+            assert not launches
+            conv(x, graphs[2]).sum().backward()
+        assert launches
+        assert torch.equal(found, expected)
+        assert all(torch.equal(conv(x, graph), expected) for graph in graphs[1:])
+
+
 def test_errors_of_the_users_model_are_raised() -> None:
     model, x, graph = model_and_inputs("cpu")
     with pytest.raises(TypeError, match="graph"):
         model_launches(model, (x,), {}, x.device)
-    assert paths.recorded is None
+    assert not paths.recorded
     assert torch.isfinite(one_step(model, x, graph)).all()
 
 

@@ -39,7 +39,7 @@ def compile_ahead(model: nn.Module, *args: Any, **kwargs: Any) -> int:
     stay as they are. Call it as in training: with arguments of the same shapes and types, the model in the same mode,
     and under the same autocast; under ``torch.no_grad()``, the kernels of the gradients are left out. Gradients are
     those of the tensors that the model returns, also in tuples, lists and dictionaries. Without CUDA tensors there is
-    nothing to compile. No other thread may run geoskip's kernels meanwhile.
+    nothing to compile.
 
     Args:
         model: what is called, not compiled by ``torch.compile``. ``copy.deepcopy`` must be able to copy it.
