@@ -6,7 +6,9 @@ import importlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,11 +164,26 @@ def test_nothing_is_remembered_from_a_trace() -> None:
         assert torch.equal(traced, model(x, edge_index.clone()))
 
 
+@pytest.mark.compiled
+def test_kernels_of_other_threads_run_meanwhile() -> None:
+    conv, graphs = GCNConv(3, 4), [model_and_inputs("cpu")[2] for _ in range(3)]
+    x = torch.randn(42, 3)
+    with use_path("interpreter"), ThreadPoolExecutor(1) as pool:
+        expected = conv(x, graphs[0])
+        with paths.recorded_launches() as launches:
+            found = pool.submit(conv, x, graphs[1]).result()
+            assert not launches
+            conv(x, graphs[2]).sum().backward()
+        assert launches
+        assert torch.equal(found, expected)
+        assert all(torch.equal(conv(x, graph), expected) for graph in graphs[1:])
+
+
 def test_errors_of_the_users_model_are_raised() -> None:
     model, x, graph = model_and_inputs("cpu")
     with pytest.raises(TypeError, match="graph"):
         model_launches(model, (x,), {}, x.device)
-    assert paths.recorded is None
+    assert not paths.recorded
     assert torch.isfinite(one_step(model, x, graph)).all()
 
 
@@ -188,6 +205,65 @@ def test_arguments_may_be_part_of_a_graph_of_autograd() -> None:
     with torch.inference_mode():
         model_launches(model, (torch.zeros(42, 3),), {"graph": graph}, x.device)
     assert torch.isfinite(one_step(model, x, graph)).all()
+
+
+def test_tensors_that_the_model_keeps_are_restored() -> None:
+    """Also those that are no buffers, and those that cannot be written to."""
+
+    class Keeps(nn.Module):
+        seen: Tensor
+        ones: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.seen = nn.Linear(3, 3), torch.zeros(3)
+            self.hidden = [nn.BatchNorm1d(3)]
+            self.register_buffer("ones", torch.ones(1, 1).expand(4, 3))
+
+        def forward(self, data: SimpleNamespace) -> Tensor:
+            y = self.hidden[0](self.linear(data.x.mul_(2.0))) * self.ones
+            self.seen += y.detach().mean(0)
+            return y
+
+    model, data = Keeps(), SimpleNamespace(x=torch.ones(4, 3))
+    model_launches(model, (data,), {}, data.x.device)
+    assert torch.equal(model.seen, torch.zeros(3))
+    assert torch.equal(data.x, torch.ones(4, 3))
+    assert torch.equal(model.hidden[0].state_dict()["running_var"], torch.ones(3))
+
+
+def test_buffers_that_do_not_change_may_be_part_of_a_graph_of_autograd() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval(), torch.randn(4, 3)
+    y = model(x)
+    model_launches(model, (x,), {}, x.device)
+    y.sum().backward()
+
+
+def test_the_graph_of_autograd_of_an_argument_is_left_alone() -> None:
+    """Here that of the model itself, which is called on its own output, and overwrites it."""
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 3), nn.Sigmoid())
+    x = model(torch.randn(4, 3))
+    function = x.grad_fn
+    model_launches(model, (x,), {}, x.device)
+    assert x.grad_fn is function
+    x.sum().backward()
+
+
+@pytest.mark.compiled
+def test_tensors_in_objects_have_gradients() -> None:
+    class OfObject(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = GCNConv(3, 4).requires_grad_(False)
+
+        def forward(self, data: SimpleNamespace) -> Tensor:
+            return self.conv(data.x, data.graph)
+
+    _, x, graph = model_and_inputs("cpu")
+    with use_path("interpreter"):
+        traced = model_launches(OfObject(), (SimpleNamespace(x=x, graph=graph),), {}, x.device)
+        forward = model_launches(OfObject(), (SimpleNamespace(x=x.detach(), graph=graph),), {}, x.device)
+    assert len(traced) > len(forward)
 
 
 def test_without_a_gpu_there_is_nothing_to_compile() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
@@ -22,10 +23,10 @@ SMALL = 1 << 14
 _path = PATHS[0]
 # The paths of all contexts that are open.
 _contexts: list[list[str]] = []
-# Inside of `recorded_launches`, the list that launches are appended to.
-recorded: list[tuple[Any, ...]] | None = None
-# The copies of dictionaries that `memory` gives there, with the originals, by the id of the original.
-_copies: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+# The lists that launches are appended to, of the threads inside of `recorded_launches`.
+recorded: dict[int, list[tuple[Any, ...]]] = {}
+# The copies of dictionaries that `memory` gives to these threads, with the originals, by the id of the original.
+_copies: dict[int, dict[int, tuple[dict[Any, Any], dict[Any, Any]]]] = {}
 _EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, Tensor.new_empty_strided
 
 
@@ -54,29 +55,29 @@ def use_path(name: str) -> Iterator[None]:
 
 @contextmanager
 def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
-    """Launches of Triton kernels inside the context are appended to the list instead of being run: (kernel, arguments,
-    warps, registers), with a :class:`~geoskip.kernels.triton.launch.Pointer` for each tensor. What the kernels would
-    have written is 0, so that indices among it are valid."""
-    global recorded
-    launches: list[tuple[Any, ...]] = []
-    recorded = launches
+    """Launches of Triton kernels by this thread inside the context are appended to the list instead of being run:
+    (kernel, arguments, warps, registers), with a :class:`~geoskip.kernels.triton.launch.Pointer` for each tensor. What
+    the kernels would have written is 0, so that indices among it are valid."""
+    thread, launches = get_ident(), list[tuple[Any, ...]]()
+    recorded[thread], _copies[thread] = launches, {}
     try:
-        with _ZeroedMemory():
+        # For CUDA, backward passes run in a thread of their own otherwise.
+        with _ZeroedMemory(), torch.autograd.set_multithreading_enabled(False):
             yield launches
     finally:
-        recorded = None
-        _copies.clear()
+        del recorded[thread], _copies[thread]
 
 
 def is_recorded() -> bool:
-    """Whether launches are recorded instead of being run: results then mean nothing, and must not be remembered."""
-    return recorded is not None
+    """Whether launches of this thread are recorded instead of being run: results then mean nothing, and must not be
+    remembered."""
+    return bool(recorded) and get_ident() in recorded
 
 
 def memory(own: dict[Any, Any]) -> dict[Any, Any]:
     """Where an object remembers results: in a dictionary of its ``own`` or, while launches are recorded, in a copy that
     is dropped afterwards."""
-    return own if recorded is None else _copies.setdefault(id(own), (own, dict(own)))[1]
+    return _copies[get_ident()].setdefault(id(own), (own, dict(own)))[1] if is_recorded() else own
 
 
 class _ZeroedMemory(TorchFunctionMode):

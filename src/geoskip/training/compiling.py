@@ -37,12 +37,13 @@ def compile_ahead(model: nn.Module, *args: Any, **kwargs: Any) -> int:
 
     A copy of the model is called without its kernels; the model, its gradients, the arguments and the random numbers
     stay as they are. Call it as in training: with arguments of the same shapes and types, the model in the same mode,
-    and under the same autocast; under ``torch.no_grad()``, the kernels of the gradients are left out. Without CUDA
-    tensors there is nothing to compile.
+    and under the same autocast; under ``torch.no_grad()``, the kernels of the gradients are left out. Gradients are
+    those of the tensors that the model returns, also in tuples, lists and dictionaries. Without CUDA tensors there is
+    nothing to compile.
 
     Args:
-        model: what is called, not compiled by ``torch.compile``.
-        args: the arguments of the call.
+        model: what is called, not compiled by ``torch.compile``. ``copy.deepcopy`` must be able to copy it.
+        args: the arguments of the call, which it must be able to copy, too.
         kwargs: its keyword arguments.
     """
     tensors = [*_tensors((args, kwargs)), *model.parameters(), *model.buffers()]
@@ -54,12 +55,12 @@ def compile_ahead(model: nn.Module, *args: Any, **kwargs: Any) -> int:
 
 def model_launches(model: nn.Module, args: Any, kwargs: Any, device: torch.device) -> Launches:
     """The launches of a call of the model and of its gradients."""
-    tensors = [*_tensors((args, kwargs)), *model.parameters()]
-    with _unchanged(tensors), preserved(model.buffers(), device), recorded_launches() as launches:
-        copied, args, kwargs = _copied((model, args, kwargs), model)
+    (copied, args, kwargs), shared = _copied((model, args, kwargs), model)
+    tensors = [*shared, *model.parameters()]
+    with _unchanged(tensors), preserved((), device), recorded_launches() as launches:
         outputs = [output for output in _tensors(copied(*args, **kwargs)) if output.requires_grad]
-        if outputs:
-            inputs = [tensor for tensor in tensors if tensor.requires_grad]
+        inputs = [tensor for tensor in tensors if tensor.requires_grad]
+        if outputs and inputs:
             torch.autograd.grad(outputs, inputs, [torch.zeros_like(output) for output in outputs], allow_unused=True)
     return launches
 
@@ -78,7 +79,9 @@ def _unchanged(tensors: list[Tensor]) -> Iterator[None]:
     finally:
         with torch.no_grad():
             for tensor, version, copy in before:
-                if tensor._version != version:
+                # Batch normalization changes its running statistics without a new version.
+                same = tensor.layout is not torch.strided or torch.equal(tensor, copy)
+                if tensor._version != version or not same:
                     tensor.copy_(copy)
 
 
@@ -99,23 +102,34 @@ def traced_launches(learner: Learner, num_items: int) -> Launches:
     learner.task.prepare(num_items)
     with preserved(learner.tensors().values(), learner.device, learner.scaler):
         with capture_stream(learner.device), recorded_launches() as launches:
-            copied = _copied(learner, learner.model)
+            copied, _ = _copied(learner, learner.model)
             copied.update(torch.zeros(num_items, dtype=torch.int64, device=learner.device))
         learner.optimizer.zero_grad()
     return launches
 
 
-def _copied(objects: Any, model: nn.Module) -> Any:
-    """Copies with the same tensors: objects may remember results, which are not those of kernels here."""
-    with _SharedTensors():
-        return deepcopy(objects, {id(parameter): parameter for parameter in model.parameters()})
+def _copied(objects: Any, model: nn.Module) -> tuple[Any, list[Tensor]]:
+    """Copies with the same tensors, and these, without the model's parameters: objects may remember results, which are
+    not those of kernels here."""
+    with _SharedTensors() as shared:
+        copies = deepcopy(objects, {id(parameter): parameter for parameter in model.parameters()})
+    return copies, shared.tensors
 
 
 class _SharedTensors(TorchFunctionMode):
-    """Deep copies of objects have the same tensors."""
+    """Deep copies of objects have the same tensors, except those that are part of a graph of autograd, which a backward
+    pass would free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0] if func is Tensor.__deepcopy__ else func(*args, **(kwargs or {}))
+        if func is not Tensor.__deepcopy__:
+            return func(*args, **(kwargs or {}))
+        tensor = args[0] if args[0].is_leaf else args[0].detach().requires_grad_().clone()
+        self.tensors.append(tensor)
+        return tensor
 
 
 def compile_traced(device: torch.device, trace: Callable[[], Launches]) -> list[Any]:
