@@ -11,6 +11,7 @@ from benchmarks.accelerated_models import acceleration_section
 from benchmarks.cells import block_name, line, megabytes, number, percent, ratio, scientific, yes_no
 from benchmarks.matrix_products import products_section
 from benchmarks.measurements import PATHS, Row, rows_of
+from benchmarks.start import LOOP
 from benchmarks.training.sections import loop_section, training_section
 from geoskip.operators import operator_info
 from geoskip.records.reading import ReadError, read_json
@@ -194,10 +195,11 @@ def _scaling(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _start(record: dict[str, Any]) -> Iterator[str]:
+    loops = any(row["side"] == LOOP for row in record["rows"])
     yield (
         "From data in the CPU's memory to the end of the first training step, in a fresh process. With an empty cache "
-        "geoskip compiles its kernels, all at once and before the step runs; the plain loop calls "
-        "`geoskip.compile_ahead` for that."
+        "geoskip compiles its kernels, all at once and before the step runs"
+        f"{'; the plain loop calls `geoskip.compile_ahead` for that' if loops else ''}."
     )
     yield ""
     yield line(
