@@ -16,7 +16,7 @@ def values_readable(tensor: Tensor) -> bool:
     """Whether the tensor has values, and reading one is allowed here."""
     if is_traced(tensor) or is_transformed() or tensor.numel() == 0 or tensor.is_meta:
         return False
-    if paths.is_recorded():
+    if paths.current_recording() is not None:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from threading import get_ident
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,10 +23,6 @@ SMALL = 1 << 14
 _path = PATHS[0]
 # The paths of all contexts that are open.
 _contexts: list[list[str]] = []
-# The lists that launches are appended to, of the threads inside of `recorded_launches`.
-recorded: dict[int, list[tuple[Any, ...]]] = {}
-# The copies of dictionaries that `memory` gives to these threads, with the originals, by the id of the original.
-_copies: dict[int, dict[int, tuple[dict[Any, Any], dict[Any, Any]]]] = {}
 _EMPTY = torch.empty, torch.empty_like, torch.empty_strided, Tensor.new_empty, Tensor.new_empty_strided
 
 
@@ -53,31 +49,47 @@ def use_path(name: str) -> Iterator[None]:
         _path = _contexts[-1][0] if _contexts else PATHS[0]
 
 
+class LaunchRecord(NamedTuple):
+    """What a thread collects inside of :func:`recorded_launches`.
+
+    Attributes:
+        launches: the launches so far.
+        copies: by the id of each dictionary that :func:`memory` was asked for, the dictionary and the copy of it.
+    """
+
+    launches: list[tuple[Any, ...]]
+    copies: dict[int, tuple[dict[Any, Any], dict[Any, Any]]]
+
+
+# Of the threads that record.
+_recordings: dict[int, LaunchRecord] = {}
+
+
 @contextmanager
 def recorded_launches() -> Iterator[list[tuple[Any, ...]]]:
     """Launches of Triton kernels by this thread inside the context are appended to the list instead of being run:
     (kernel, arguments, warps, registers), with a :class:`~geoskip.kernels.triton.launch.Pointer` for each tensor. What
     the kernels would have written is 0, so that indices among it are valid."""
-    thread, launches = get_ident(), list[tuple[Any, ...]]()
-    recorded[thread], _copies[thread] = launches, {}
+    recording = _recordings[get_ident()] = LaunchRecord([], {})
     try:
         # For CUDA, backward passes run in a thread of their own otherwise.
         with _ZeroedMemory(), torch.autograd.set_multithreading_enabled(False):
-            yield launches
+            yield recording.launches
     finally:
-        del recorded[thread], _copies[thread]
+        del _recordings[get_ident()]
 
 
-def is_recorded() -> bool:
-    """Whether launches of this thread are recorded instead of being run: results then mean nothing, and must not be
-    remembered."""
-    return bool(recorded) and get_ident() in recorded
+def current_recording() -> LaunchRecord | None:
+    """That of this thread, if its launches are recorded instead of being run: results then mean nothing, and must not
+    be remembered."""
+    return _recordings.get(get_ident()) if _recordings else None
 
 
 def memory(own: dict[Any, Any]) -> dict[Any, Any]:
     """Where an object remembers results: in a dictionary of its ``own`` or, while launches are recorded, in a copy that
     is dropped afterwards."""
-    return _copies[get_ident()].setdefault(id(own), (own, dict(own)))[1] if is_recorded() else own
+    recording = current_recording()
+    return own if recording is None else recording.copies.setdefault(id(own), (own, dict(own)))[1]
 
 
 class _ZeroedMemory(TorchFunctionMode):

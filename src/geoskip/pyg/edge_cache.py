@@ -12,7 +12,7 @@ from torch import Tensor
 from geoskip.graphs.checks import check_edge_index, check_indices
 from geoskip.kernels import Pattern, is_traced, is_transformed, sort_edges
 from geoskip.kernels.branches import keep
-from geoskip.kernels.paths import is_recorded
+from geoskip.kernels.paths import current_recording
 
 T = TypeVar("T")
 
@@ -48,7 +48,8 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
 
     The value is kept as long as the first tensor lives, unless there are many newer ones of it. Changes in place are
     noticed by version counters, which writing through ``.data`` or NumPy avoids. Nothing is kept of tensors that
-    require gradients, of inference tensors, and while code is compiled, transformed or recorded.
+    require gradients, of inference tensors, while code is compiled or transformed, and while launches are recorded,
+    because edges are not checked then.
     """
     if is_traced():
         return build()
@@ -73,7 +74,7 @@ def remember(tensors: tuple[Tensor, ...], key: Hashable, build: Callable[[], T])
 
 
 def _can_remember(tensors: tuple[Tensor, ...]) -> bool:
-    if is_transformed() or is_recorded() or any(is_traced(tensor) for tensor in tensors):
+    if is_transformed() or current_recording() is not None or any(is_traced(tensor) for tensor in tensors):
         return False
     return not any(tensor.requires_grad or tensor.is_inference() for tensor in tensors)
 

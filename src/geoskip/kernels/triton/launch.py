@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -288,11 +287,10 @@ class LaunchPlan:
         self._last: tuple[Any, Any, Any] = (None, None, None)
 
     def __call__(self, *tensors: Tensor | None) -> None:
-        if paths.recorded and paths.is_recorded():
+        if (recording := paths.current_recording()) is not None:
             # Not the tensors themselves, whose memory would not be freed.
             given = [None if t is None else Pointer(t.dtype, t.data_ptr() & 15) for t in tensors]
-            launches = paths.recorded[get_ident()]
-            launches.append((self._kernel, (*given, *self._arguments), self._warps, self._registers))
+            recording.launches.append((self._kernel, (*given, *self._arguments), self._warps, self._registers))
             return
         device = tensors[0].get_device()  # type: ignore[union-attr]
         # Triton compiles and launches on the current device; in its interpreter there is none.
