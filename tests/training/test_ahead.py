@@ -151,17 +151,39 @@ class OnEdges(nn.Module):
         return self.last(x, self.graph())
 
 
+@pytest.fixture
+def _small_graphs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, too, as on CUDA."""
+    for name in ("NARROW", "SMALL"):
+        monkeypatch.setattr(f"geoskip.pyg.fast_layer.{name}", 0)
+
+
 @pytest.mark.compiled
+@pytest.mark.usefixtures("_small_graphs_are_fast")
 def test_nothing_is_remembered_from_a_trace() -> None:
     _, x, graph = model_and_inputs("cpu")
     _, _, other = model_and_inputs("cpu")
     model = OnEdges(graph)
     with use_path("interpreter"):
         edge_index = graph.edge_index.clone()
-        assert model_launches(model, (x, edge_index), {}, x.device)
+        assert len(model_launches(model, (x, edge_index), {}, x.device)) > 10
         traced = model(x, edge_index)
         model.graph = lambda: other
         assert torch.equal(traced, model(x, edge_index.clone()))
+
+
+@pytest.mark.compiled
+@pytest.mark.usefixtures("_small_graphs_are_fast")
+def test_edges_are_checked_after_a_trace() -> None:
+    """Reading their values waits for the GPU, so a trace does not."""
+    _, x, graph = model_and_inputs("cpu")
+    model, edge_index = pyg.GINConv(nn.Linear(3, 4)), graph.edge_index.clone()
+    accelerate(model)
+    edge_index[0, 0] = len(x)
+    with use_path("interpreter"):
+        assert model_launches(model, (x, edge_index), {}, x.device)
+        with pytest.raises(ValueError, match="edge_index"):
+            model(x, edge_index)
 
 
 @pytest.mark.compiled
@@ -183,7 +205,7 @@ def test_errors_of_the_users_model_are_raised() -> None:
     model, x, graph = model_and_inputs("cpu")
     with pytest.raises(TypeError, match="graph"):
         model_launches(model, (x,), {}, x.device)
-    assert not paths.recorded
+    assert paths.current_recording() is None
     assert torch.isfinite(one_step(model, x, graph)).all()
 
 
