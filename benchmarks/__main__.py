@@ -38,7 +38,8 @@ Operators = Annotated[list[str] | None, typer.Option("--operator", help="Only th
 PeerOperators = Annotated[list[str] | None, typer.Option("--operator", help="This operator, monet by default.")]
 Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only this task.")]
 OneThread = Annotated[
-    bool, typer.Option("--one-thread", help="Backward on the calling thread, for all: torch has another one for a GPU.")
+    bool,
+    typer.Option("--one-thread", help="Run all backward passes on the calling thread; for CUDA, torch has another."),
 ]
 RecordFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write the results to this JSON file.")]
 

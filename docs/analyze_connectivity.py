@@ -43,7 +43,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Trained:
+class ConnectivityPoint:
     """A method after training on bodies that were changed in one way.
 
     loss: the mean training loss of the last epoch.
@@ -58,7 +58,7 @@ class Trained:
 
 
 def changed(data: CorrespondenceSet, changes: Sequence[str], seed: int = 0) -> CorrespondenceSet:
-    """Every body but the target with changes of its own."""
+    """The bodies, each with changes of its own; the target stays as it is."""
 
     def one(number: int, mesh: Mesh) -> Mesh:
         rng = {
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     parser.add_argument("-o", "--output", type=Path, required=True, help="write the record to this file")
     args = parser.parse_args(arguments)
-    started, results = time.perf_counter(), list[Trained]()
+    started, results = time.perf_counter(), list[ConnectivityPoint]()
     settings = [f"{name}={value}" for name, value in VALIDATED.items()]
     if args.data == "bodies":
         settings.append(f"data_options.num_vertices={args.vertices}")
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 data = changed(loaded(config), changes)
                 *_, (_, task, model, metrics) = trained_epochs(config, data)
                 accuracy = task.evaluate(model, "validation").metrics["accuracy_pct"]
-                results.append(Trained(change, row.method, seed, metrics["loss"], accuracy))
+                results.append(ConnectivityPoint(change, row.method, seed, metrics["loss"], accuracy))
                 print(
                     f"{change}, {row.method}, seed {seed}: {accuracy:.2f} % at loss {metrics['loss']:.2f}", flush=True
                 )

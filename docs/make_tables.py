@@ -14,7 +14,7 @@ the experiments, and
 - ``study``, ``roughness``, ``measures``, ``decoded_parts``: what a study of the skips found,
 - ``depth``: errors of deep networks,
 - ``plateau``: why FeaStNet does not learn superpixels,
-- ``connectivity``: what connectivities of their own change about bodies,
+- ``connectivity``: what it costs if every body has a connectivity of its own,
 - ``recalibration``, ``recalibration_low_rates``: what recalibrated batch normalization gives GIN-0,
 - ``published_parts``, ``published_shares``, ``published_shares_digits``, ``published_roughness``: what a study
   measures, of the published models.
